@@ -1,0 +1,264 @@
+"""The types that the stages hand to each other: frozen, and without behaviour beyond reading themselves.
+
+Units: MTU in bytes, txqueuelen in packets. A MAC address is always written `fe:16:3e:00:6d:af`. A sysctl key is always
+its path below /proc/sys (`net/ipv4/conf/eth1.1445/rp_filter`), and a value has its white space folded to single blanks.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import Literal, Mapping, NamedTuple, Optional, Union
+
+Address = Union[IPv4Interface, IPv6Interface]
+Network = Union[IPv4Network, IPv6Network]
+Host = Union[IPv4Address, IPv6Address]
+
+LinkState = Literal["up", "down", "user"]
+Role = Literal["dataplane", "management", "ignored", "unlisted"]
+RouteState = Literal["present", "absent", "user"]
+Router = Literal["true", "false", "user"]
+ProblemCode = Literal["absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"]
+
+
+class LinkKey(NamedTuple):
+    """What a link *is*, whatever it is called: a NIC by its permanent MAC, a VLAN by its NIC and its ID."""
+
+    mac: str
+    vlan_id: Optional[int] = None
+
+    @property
+    def nic(self) -> LinkKey:
+        """The NIC below: itself for a NIC. A NIC and its VLANs are one failure domain."""
+        return LinkKey(self.mac)
+
+    def __str__(self) -> str:
+        return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
+
+
+# --- What a document says -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing in a text that could not be used (`error`), or that deserves a word (`warning`). It costs only itself."""
+
+    line: int
+    section: str
+    key: str
+    value: str
+    reason: str
+    severity: Literal["error", "warning"] = "error"
+
+    @property
+    def text(self) -> str:
+        where = f'line {self.line}: [{self.section}]' if self.section else f"line {self.line}:"
+        what = f' "{self.key}"' if self.key else ""
+        what += f' = "{self.value}"' if self.value else ""
+        return f"{where}{what}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one setting of one link came from: `line 12, [interface fe163e006daf]`, and what it overrode."""
+
+    setting: str
+    value: str
+    where: str
+    overrode: str = ""
+
+
+@dataclass(frozen=True)
+class LinkRequest:
+    """What a text asks of one NIC or VLAN. None or empty: not asked, so not ours to set.
+
+    `sysctls` holds (key, value) with `{interface}` still in the key. `state` None: only named as the parent of a VLAN.
+    """
+
+    key: LinkKey
+    state: Optional[LinkState] = None
+    name: Optional[str] = None
+    addresses: tuple[Address, ...] = ()
+    mtu: Optional[int] = None
+    txqueuelen: Optional[int] = None
+    sysctls: tuple[tuple[str, str], ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True)
+class RouteRequest:
+    """One line of `[routes]`; `via` is None unless the state is `present`."""
+
+    to: Network
+    state: RouteState
+    via: Optional[Host] = None
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class User:
+    """One line of `[users]`."""
+
+    login: str
+    sudo: bool
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script, its body as it was written."""
+
+    name: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One iSCSI device of `[storage]`."""
+
+    device: str
+    ip: Host
+    port: int
+    lun: int
+    chap_user: str
+    chap_secret: str = field(repr=False)
+    attach: bool = False
+    fs_type: str = ""
+    fs_options: str = ""
+    format: bool = False
+    mount_point: str = ""
+
+
+class Item(NamedTuple):
+    """One key of a document with its value as written, for `neuca get`."""
+
+    section: str
+    key: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """All that a document says. `faults` of severity `error` make it incomplete: then nothing is taken away for it."""
+
+    hostname: Optional[str] = None
+    router: Router = "user"
+    items: tuple[Item, ...] = ()
+    links: tuple[LinkRequest, ...] = ()
+    routes: tuple[RouteRequest, ...] = ()
+    users: tuple[User, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    storage: tuple[Storage, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not any(fault.severity == "error" for fault in self.faults)
+
+
+# --- What this host has ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Device:
+    """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
+
+    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK in this
+    namespace), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus. `max_mtu` 0: no limit known.
+    """
+
+    index: int
+    name: str
+    kind: str = ""
+    mac: str = ""
+    permanent_mac: str = ""
+    lower: int = 0
+    master: int = 0
+    slave: bool = False
+    hardware: bool = False
+    vlan_id: Optional[int] = None
+    up: bool = False
+    carrier: bool = False
+    mtu: int = 0
+    min_mtu: int = 0
+    max_mtu: int = 0
+    txqueuelen: int = 0
+    altnames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Route:
+    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol."""
+
+    to: Network
+    index: int
+    via: Optional[Host] = None
+    metric: int = 0
+    protocol: int = 0
+
+
+@dataclass(frozen=True)
+class World:
+    """One whole look at the host. `metadata_index` is the device that the metadata service is reached through, 0 for none."""
+
+    devices: Mapping[int, Device] = field(default_factory=dict)
+    addresses: Mapping[int, tuple[Address, ...]] = field(default_factory=dict)
+    routes: tuple[Route, ...] = ()
+    metadata_index: int = 0
+    boot_id: str = ""
+    rename_while_up: bool = True
+
+
+# --- What plan compares ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link, asked or found. None: not ours to set (asked), not known (found)."""
+
+    key: LinkKey
+    kind: str
+    role: Role
+    name: Optional[str] = None
+    index: int = 0
+    state: Optional[LinkState] = None
+    mtu: Optional[int] = None
+    txqueuelen: Optional[int] = None
+    addresses: tuple[Address, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A route through one of our links, asked or found."""
+
+    to: Network
+    link: LinkKey
+    via: Optional[Host] = None
+    metric: int = 0
+    ours: bool = True
+
+
+@dataclass(frozen=True)
+class NetworkState:
+    """The one type of both sides: what is asked, what is found, and what a journal remembers.
+
+    `files` maps a path to its content, None where it should not be (or is not). `sysctls` are those of no single link.
+    """
+
+    links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    hops: tuple[Hop, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One shortfall with its reason; `link` is None where it concerns the whole host."""
+
+    code: ProblemCode
+    text: str
+    link: Optional[LinkKey] = None
