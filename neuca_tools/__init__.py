@@ -1,0 +1,27 @@
+"""neuca-guest-tools: the agent that keeps a guest's dataplane network as its user-data asks.
+
+The map of the house, in the order in which a pass goes through it (start reading at `reconcile`):
+
+sources/      where a document comes from: bytes, or a SourceError (which never means "there is no document")
+documents/    what the bytes say: a Document, its faults beside it
+observe       what this host has: a World, read through the backends
+roles, names  which NIC is dataplane, management, ignored or unlisted; which name each one keeps
+desired       the Document resolved against the World: a NetworkState
+guard, marks  what must be refused, with its reason; which files tell other managers to keep off
+plan          two NetworkStates become a tuple of operations: the only place that decides
+apply         operations become calls: the only place that acts; a journal before, a rollback after a failure
+verify        asks again until nothing is left to do, or patience ends
+record        what we added and what was there before us, in the state directory
+status        how far the host is from what is asked, with a reason for each shortfall
+reconcile     one pass over all of the above; `daemon` makes passes when something changes
+backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd
+commands/     `neucad` and `neuca SUBCOMMAND`: thin
+model, errors the types and the exceptions that all of them share; config is the agent's own configuration
+
+Data flows one way and imports point down: commands, daemon, reconcile, then the stages, then backends. The stages that
+decide touch neither files nor clocks. tests/unit/test_layering.py holds all of this.
+"""
+
+# SPDX-License-Identifier: MIT
+
+__version__ = "2.0.0"
