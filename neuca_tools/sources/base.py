@@ -1,0 +1,104 @@
+"""What every source has in common: the deadline it must keep, the session it is handed, the answer it gives."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Mapping, Optional, Protocol, Union
+
+from neuca_tools.errors import SourceError
+
+BODY_LIMIT = 1 << 20
+"""Bytes that are taken from any source, before anything is unpacked."""
+
+
+class SourceTimeout(SourceError):
+    """A source that was still silent, or still talking, when its time was up."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment on the monotonic clock, and the budget in seconds that it is a share of (for error texts)."""
+
+    end: float
+    budget: float
+
+    @classmethod
+    def after(cls, budget: float) -> Deadline:
+        return cls(time.monotonic() + budget, budget)
+
+    def remaining(self) -> float:
+        """Seconds left; zero or less when the time is up."""
+        return self.end - time.monotonic()
+
+    def share(self, parts: int) -> Deadline:
+        """A deadline that leaves all but one of so many equal parts of the time left to others."""
+        now = time.monotonic()
+        return replace(self, end=now + (self.end - now) / parts)
+
+
+@dataclass(frozen=True)
+class Token:
+    """The IMDSv2 token of one service, or the knowledge that it has none (an empty value).
+
+    `expires` is in seconds on the monotonic clock, which all processes of one boot share.
+    """
+
+    value: str = field(repr=False)
+    expires: float
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one look learned that makes the next one cheaper: the token of each service, by its base URL."""
+
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+
+    def token(self, service: str) -> Optional[Token]:
+        """The token of that service, None where there is none that is still good."""
+        token = self.tokens.get(service)
+        return token if token is not None and token.expires > time.monotonic() else None
+
+    def keep(self, service: str, token: Token) -> Session:
+        return Session({**self.tokens, service: token})
+
+    def to_json(self) -> dict[str, list[Union[str, float]]]:
+        """For json.dumps on the pipe between a look and the daemon. It holds secrets: never log or store it."""
+        return {service: [token.value, token.expires] for service, token in self.tokens.items()}
+
+    @classmethod
+    def from_json(cls, value: object) -> Session:
+        """The reverse. What has another shape is left out, since all that it can cost is one request for a token."""
+        entries = value.items() if isinstance(value, dict) else ()
+        return cls({service: Token(entry[0], float(entry[1])) for service, entry in entries if _is_token(entry)})
+
+
+def _is_token(entry: object) -> bool:
+    return (isinstance(entry, (list, tuple)) and len(entry) == 2 and isinstance(entry[0], str)
+            and isinstance(entry[1], (int, float)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one source said. `data` None is a positive "there is none"; `session` is for the next look."""
+
+    source: str
+    data: Optional[bytes] = field(repr=False)
+    session: Session = field(default_factory=Session)
+
+
+class Source(Protocol):
+    """One place that may hold a document. Making one asks nobody anything; the argument is what follows its name.
+
+    Both questions raise SourceError whose text leaves out the source's own name, since the caller puts it in front.
+    """
+
+    name: str
+
+    def user_data(self, deadline: Deadline, session: Session) -> Answer:
+        """The document as its bytes."""
+
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
+        """One item of metadata by its path in the EC2 tree (`/latest/meta-data/public-ipv4`)."""

@@ -1,0 +1,45 @@
+"""A document in a local file: for trying things out, and for guests without a metadata service."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import stat
+
+from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session
+
+
+class File:
+    """`file:PATH`. An absent file is an error and not "there is none": a path was given because one is expected."""
+
+    def __init__(self, argument: str) -> None:
+        if not argument or not argument.isprintable():
+            raise UsageError('a path of printable characters must follow "file:"')
+        self.path = argument
+        self.name = f"file:{argument}"
+
+    def user_data(self, deadline: Deadline, session: Session) -> Answer:
+        try:
+            return Answer(self.name, _read(self.path), session)
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}") from error
+
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
+        raise SourceError(f"a file has no {path}")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SourceError("is not a regular file")
+        data = file.read(BODY_LIMIT + 1)
+    if len(data) > BODY_LIMIT:
+        raise SourceError(f"is larger than {BODY_LIMIT} bytes")
+    return data
+
+
+def _open(path: str, flags: int) -> int:
+    """O_NONBLOCK, since opening a FIFO without a writer would wait for ever (fifo(7))."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

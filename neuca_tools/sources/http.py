@@ -1,0 +1,150 @@
+"""One HTTP request to a literal address: one deadline for all of it, no proxy, no redirect, every size limited."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import socket
+import zlib
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse, RemoteDisconnected
+from typing import TYPE_CHECKING, Any, Mapping
+
+from neuca_tools import __version__
+from neuca_tools.errors import SourceError
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeout
+from neuca_tools.sources.url import Url
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+UNPACKED_LIMIT = 4 << 20
+"""Bytes of a body after its `Content-Encoding: gzip`, the same that user-data may have after its own gzip."""
+_WIRE_LIMIT = 2 * BODY_LIMIT
+
+
+@dataclass(frozen=True)
+class Response:
+    """The status, and the body of a 200 alone: nobody reads what a server says beside an error."""
+
+    status: int
+    body: bytes = b""
+
+
+class _Unusable(Exception):
+    """Why the answer is of no use, without what was asked."""
+
+
+class _Connection(socket.socket):
+    """A socket whose every read gets what is left of the deadline, and which stops after _WIRE_LIMIT bytes.
+
+    A time-out on the socket alone starts anew with each byte of a slow server, and http.client bounds neither the
+    trailers of a chunked body, nor a row of "100 Continue", nor a chunk of negative size.
+    """
+
+    deadline: Deadline
+    received = 0
+
+    def start(self, url: Url, deadline: Deadline) -> None:
+        self.deadline = deadline
+        self.settimeout(self._patience())
+        self.connect(_socket_address(url))
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        self.settimeout(self._patience())
+        count = super().recv_into(buffer, nbytes, flags)
+        self.received += count
+        if self.received > _WIRE_LIMIT:
+            raise _Unusable(f"the answer is larger than {_WIRE_LIMIT} bytes")
+        return count
+
+    def _patience(self) -> float:
+        remaining = self.deadline.remaining()
+        if remaining <= 0:
+            raise socket.timeout
+        return remaining
+
+
+def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+    """Asks and reads the whole answer; raises SourceTimeout when the deadline passes, SourceError for the rest."""
+    what = f"{method} {url}{path}"
+    missing = "no connection"
+    try:
+        with _Connection(_family(url), socket.SOCK_STREAM) as connection:
+            connection.start(url, deadline)
+            missing = "no whole answer"
+            connection.sendall(_head(method, url, path, headers))
+            return _response(connection, method)
+    except socket.timeout:
+        raise SourceTimeout(f"{what}: {missing} in its share of {deadline.budget:g} s") from None
+    except RemoteDisconnected:
+        raise SourceError(f"{what}: the connection was closed without an answer") from None
+    except OSError as error:
+        raise SourceError(f"{what}: {error.strerror or error}") from error
+    # http.client lets the ValueError of a negative chunk size through.
+    except (HTTPException, ValueError) as error:
+        raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
+    except _Unusable as error:
+        raise SourceError(f"{what}: {error}") from error
+
+
+def _family(url: Url) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in url.address else socket.AF_INET
+
+
+def _socket_address(url: Url) -> tuple[Any, ...]:
+    numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return socket.getaddrinfo(url.address, url.port, _family(url), socket.SOCK_STREAM, flags=numeric)[0][4]
+
+
+def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes:
+    fields = {
+        "Host": url.authority,
+        "User-Agent": f"neuca-guest-tools/{__version__}",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        **({"Content-Length": "0"} if method == "PUT" else {}),
+        **headers,
+    }
+    lines = [f"{method} {url.prefix}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def _response(connection: _Connection, method: str) -> Response:
+    with HTTPResponse(connection, method=method) as response:
+        response.begin()
+        if 300 <= response.status < 400:
+            target = response.getheader("Location", "nowhere")[:200]
+            raise _Unusable(f"HTTP {response.status} leads to {target!r}, and redirects are not followed")
+        if response.status != 200:
+            return Response(response.status)
+        return Response(200, _decoded(_body(response), response.getheader("Content-Encoding", "identity")))
+
+
+def _body(response: HTTPResponse) -> bytes:
+    announced = response.length
+    if announced is None and not response.chunked and response.getheader("Content-Length") is not None:
+        raise _Unusable(f"Content-Length is {response.getheader('Content-Length', '')[:40]!r}")
+    body = response.read(BODY_LIMIT + 1)
+    if len(body) > BODY_LIMIT:
+        raise _Unusable(f"the body is larger than {BODY_LIMIT} bytes")
+    if announced is not None and len(body) < announced:
+        raise _Unusable(f"the body ends after {len(body)} of {announced} bytes")
+    return body
+
+
+def _decoded(body: bytes, encoding: str) -> bytes:
+    if encoding.lower() == "identity":
+        return body
+    if encoding.lower() not in ("gzip", "x-gzip"):
+        raise _Unusable(f"Content-Encoding is {encoding[:40]!r}")
+    unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
+    except zlib.error as error:
+        raise _Unusable(f"its gzip is damaged ({error})") from error
+    if len(data) > UNPACKED_LIMIT:
+        raise _Unusable(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+    if not unpacker.eof:
+        raise _Unusable("its gzip is damaged (it stops early)")
+    return data

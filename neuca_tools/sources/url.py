@@ -1,0 +1,56 @@
+"""The base URL of a metadata service: http and a literal address, so that asking it never waits for DNS."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from neuca_tools.errors import UsageError
+
+_HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@]+))"
+_BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
+
+
+@dataclass(frozen=True)
+class Url:
+    """`address` is literal, an IPv6 one perhaps with its `%zone`; `prefix` is empty or starts with a slash."""
+
+    address: str
+    port: int = 80
+    prefix: str = ""
+
+    @property
+    def authority(self) -> str:
+        """The Host header: a zone means nothing to the other side (RFC 6874, section 1), so it is left out."""
+        bare = self.address.partition("%")[0]
+        host = f"[{bare}]" if ":" in bare else bare
+        return host if self.port == 80 else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}{'' if self.port == 80 else f':{self.port}'}{self.prefix}"
+
+
+def parse_url(text: str) -> Url:
+    """Reads `http://ADDRESS[:PORT][/PREFIX]`; raises UsageError on anything else."""
+    match = _BASE.fullmatch(text)
+    if match is None:
+        raise UsageError(f'"{text}" is not http://ADDRESS[:PORT][/PATH]')
+    address = match["v6"] or match["v4"]
+    if not _is_literal(address, 6 if match["v6"] else 4):
+        raise UsageError(f'"{address}" is not a literal address',
+                         "Names are not looked up: without a network yet, DNS costs minutes.")
+    port = int(match["port"] or 80)
+    if not 1 <= port <= 65535:
+        raise UsageError(f"port {port} is not one of 1 to 65535")
+    return Url(address, port, (match["prefix"] or "").rstrip("/"))
+
+
+def _is_literal(text: str, version: int) -> bool:
+    try:
+        return text.isprintable() and ip_address(text).version == version
+    except ValueError:
+        return False
