@@ -1,0 +1,134 @@
+"""The texts that keep a NIC its name and other managers off it: for udev, NetworkManager, networkd and sysctl.d.
+
+Every function returns a whole file. A name that one of the readers would take for syntax of its own is left out: a mark
+too few shows in status, a mark that matches a foreign interface breaks a host.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Optional
+
+# Without a number, these sort behind every numbered file. The latest file wins in both directories, and 99-neuca.conf
+# would lose to Debian's 99-sysctl.conf (a link to /etc/sysctl.conf) and to the 99-unmanaged-devices.conf of tutorials.
+NETWORKMANAGER_FILE = "neuca.conf"
+SYSCTL_FILE = "neuca.conf"
+# The first file that matches wins in networkd: before the 10-netplan-… and 10-cloud-init-… that generators write.
+NETWORKD_NICS_FILE = "05-neuca-nics.network"
+NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
+
+MANAGER = "neucad"
+_HEADER = "# Written by neucad, which overwrites it. "
+_LONGEST_CONFIG = 1000  # characters: udevd gives up a file with a line of 16 KiB (udev_rules_parse_file, systemd)
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+
+
+def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
+    """The rule file of one physical NIC: its name, and for a dataplane NIC the properties that say whose it is.
+
+    `DRIVERS` wants a device behind the interface, which a VLAN, macvlan or bond with the same MAC does not have. DSA
+    ports and the further interfaces of a WLAN card do have one, but also a DEVTYPE, and an Ethernet NIC has none. A NIC
+    in a bond shows the bond's MAC, which is another NIC's: none with a master is meant. `dev_id` is not asked for: on
+    some cards it is the number of the port.
+
+    udevd acts on NAME for the action `add` alone (udev(7)). The properties are set each time: a master may show only
+    after `add` (azure-vm-utils #106), and networkd looks at ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) at
+    each event.
+
+    >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-47:])
+    ENV{DEVTYPE}!="?*", TEST!="master", NAME="eth1"
+    """
+    nic = (f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}", ENV{{DEVTYPE}}!="?*", '
+           'TEST!="master"')
+    lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
+    if dataplane:
+        marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{MANAGER}"'
+        lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
+    if _PLAIN.fullmatch(name):
+        lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME="{name}"')
+    return _text(lines)
+
+
+def udev_rule_name(mac: str, dataplane: bool, substring: str, data_priority: int, mgmt_priority: int) -> str:
+    """The name of a NIC's rule file.
+
+    >>> udev_rule_name("fe:16:3e:00:6d:af", True, "neuca-persistent", 10, 15)
+    '10-neuca-persistent-fe163e006daf.rules'
+    """
+    return f"{data_priority if dataplane else mgmt_priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
+
+
+def rule_mac(filename: str, substring: str) -> Optional[str]:
+    """The MAC of the NIC that a rule file of ours is for, whatever its priority; None for a file that is not ours.
+
+    >>> rule_mac("15-neuca-persistent-fe163e006daf.rules", "neuca-persistent")
+    'fe:16:3e:00:6d:af'
+    """
+    found = re.fullmatch(rf"[0-9]+-{re.escape(substring)}-([0-9a-f]{{12}})\.rules", filename)
+    return ":".join(re.findall("..", found.group(1))) if found else None
+
+
+def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
+    """A file for NetworkManager's conf.d that keeps it off these NICs (by permanent MAC) and VLANs; empty for none.
+
+    `+=` appends to the administrator's own list (NetworkManager.conf(5)). An `except:` in that list, such as the
+    `except:type:ethernet` that Ubuntu's users are told to add, beats ours; the second section has a list to itself.
+    """
+    specs = [f"mac:{_checked(mac)}" for mac in sorted(set(macs))]
+    specs += [f"interface-name:{pattern}" for pattern in _plain(vlan_patterns)]
+    if not specs:
+        return b""
+    devices = ";".join(specs)
+    return _text([f"{_HEADER}See NetworkManager.conf(5), unmanaged-devices.",
+                  "[keyfile]", f"unmanaged-devices+={devices}",
+                  "", "[device-neuca]", f"match-device={devices}", "managed=0"])
+
+
+def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str]) -> dict[str, bytes]:
+    """The .network files, by name, that keep systemd-networkd off these NICs and VLANs.
+
+    None for an empty list: a [Match] section without a condition takes in every interface (systemd.network(5)). A VLAN
+    has no permanent MAC. `Type=vlan` is its DEVTYPE, which every networkd knows; `Kind=` is newer (version 251).
+    """
+    nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
+    vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
+    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: ["Type=vlan", *vlans] if vlans else []}
+    head, tail = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"], ["", "[Link]", "Unmanaged=yes"]
+    return {name: _text([*head, *match, *tail]) for name, match in files.items() if match}
+
+
+def sysctl_conf(keys: Mapping[str, str]) -> bytes:
+    """A file for sysctl.d with our per-interface keys (`net/ipv4/conf/eth1.1445/rp_filter`); empty for none.
+
+    udevd runs systemd-sysctl for every new interface (99-systemd.rules): with this file it writes our values, not those
+    of a glob. The first separator being a slash, dots are left alone; `-`: an interface that is not there yet is no
+    failure (sysctl.d(5)).
+    """
+    lines = [f"-{key} = {' '.join(keys[key].split())}" for key in sorted(keys)
+             if all(_PLAIN.fullmatch(part) for part in key.split("/"))]
+    return _text([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
+
+
+def _plain(patterns: Iterable[str]) -> list[str]:
+    """Those patterns that mean the same to every reader: plain characters, and `*` at the end."""
+    return sorted({one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)})
+
+
+def _checked(mac: str) -> str:
+    if not _MAC.fullmatch(mac):
+        raise ValueError(f'"{mac}" is not a MAC address in canonical form')
+    return mac
+
+
+def _comment(text: str) -> str:
+    """One line of printable text. No backslash at its end: some readers take the next line for a part of it."""
+    line = " ".join(text.split())
+    return "".join(char if char.isprintable() else "?" for char in line)[:_LONGEST_CONFIG].rstrip("\\ ")
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
