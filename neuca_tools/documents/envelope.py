@@ -1,0 +1,101 @@
+"""From the bytes of a source to the text of a NEuca document, if there is one: gzip, MIME and foreign user-data."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from email import message_from_bytes
+from email.message import Message
+from typing import Optional
+
+from neuca_tools.errors import DocumentError
+
+MAX_BYTES = 1024 * 1024
+MAX_UNZIPPED_BYTES = 4 * 1024 * 1024
+MIME_TYPE = "text/x-neuca-userdata"
+# The email package recurses into every multipart and every message in a message.
+_MOST_PARTS = 64
+_BOM = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
+# What cloud-init tells user-data by (cloudinit/handlers/__init__.py and the user-data chapter of its manual).
+_FOREIGN = re.compile(
+    rb"#!|##\s*template:|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b", re.IGNORECASE
+)
+_MIME = re.compile(rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):", re.I)
+_HEADER = re.compile(r"^[ \t]*\[[^\]\n]+\]", re.MULTILINE)
+_DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
+
+
+def find_document(data: bytes) -> Optional[str]:
+    """The text of the NEuca document in these bytes, its line ends LF; None where there is no document for us.
+
+    Raises DocumentError for what was meant for us and cannot be one: too long, not UTF-8, no section at all.
+    """
+    plain = _unzipped(data)
+    if _is_foreign(plain):
+        return None
+    if _MIME.match(plain.lstrip()[:MAX_BYTES]):
+        part = _part(plain.lstrip())
+        return None if part is None else _text(_unzipped(part))
+    return _text(plain)
+
+
+def _is_foreign(data: bytes) -> bool:
+    return not data.strip() or bool(_FOREIGN.match(data.lstrip()[:256]))
+
+
+def _unzipped(data: bytes) -> bytes:
+    """The bytes without gzip and byte order mark, within the limits; decompression stops at the limit."""
+    if data.startswith(_GZIP):
+        data, limit = _gunzip(data), MAX_UNZIPPED_BYTES
+    else:
+        limit = MAX_BYTES
+    plain = data[len(_BOM) :] if data.startswith(_BOM) else data
+    if len(data) > limit and not _is_foreign(plain):
+        raise DocumentError(f"cannot read the document: it is longer than {limit} bytes")
+    return plain
+
+
+def _gunzip(data: bytes) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
+            return unzipped.read(MAX_UNZIPPED_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DocumentError(f"cannot read the document: its gzip data is damaged: {error}") from None
+
+
+def _part(data: bytes) -> Optional[bytes]:
+    """The one part of our type in a MIME message."""
+    lower = data.lower()
+    if lower.count(b"multipart/") + lower.count(b"message/") > _MOST_PARTS:
+        raise DocumentError(f"cannot read the document: its MIME message has more than {_MOST_PARTS} levels")
+    ours = [part for part in message_from_bytes(data).walk() if part.get_content_type() == MIME_TYPE]
+    if len(ours) > 1:
+        raise DocumentError(f'cannot read the document: {len(ours)} MIME parts of type "{MIME_TYPE}", not one')
+    return _decoded(ours[0]) if ours else None
+
+
+def _decoded(part: Message) -> bytes:
+    encoding = str(part.get("content-transfer-encoding", "")).strip().lower()
+    payload = part.get_payload(decode=True) if encoding in _DECODED else None
+    if not isinstance(payload, bytes):
+        raise DocumentError("cannot read the document: the transfer encoding of its MIME part is unknown")
+    return payload
+
+
+def _text(data: bytes) -> Optional[str]:
+    if not data.strip():
+        return None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"cannot read the document: it is not UTF-8 text (byte {error.start})") from None
+    if "\0" in text:
+        raise DocumentError("cannot read the document: it has NUL bytes, so it is no text")
+    if not _HEADER.search(text):
+        raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
+    return text.replace("\r\n", "\n")

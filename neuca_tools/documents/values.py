@@ -1,0 +1,197 @@
+"""Typed readers of single values: each returns the value, or raises UnusableError with a reason made for people."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_interface, ip_network
+
+from neuca_tools.model import Address, Host, Network
+
+IPV6_MINIMUM_MTU = 1280
+_LONGEST_SHOWN = 80
+_LONGEST_SYSCTL = 4096
+_MAC = re.compile(
+    r"[0-9a-f]{12}"
+    r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
+    r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
+)
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
+_PLACEHOLDER = "{interface}"
+
+
+class UnusableError(ValueError):
+    """A value that cannot be used; its text is the reason."""
+
+
+def clip(text: str) -> str:
+    """The text on one line, cut to a length that a message can hold."""
+    folded = " ".join(text.split())
+    printable = "".join(character if character.isprintable() else "?" for character in folded)
+    return printable if len(printable) <= _LONGEST_SHOWN else printable[: _LONGEST_SHOWN - 1] + "…"
+
+
+def absent(value: str) -> bool:
+    """Whether a value stands for no value: empty, or the `Not Specified` of the ExoGENI controllers."""
+    return " ".join(value.split()).lower() in ("", "not specified")
+
+
+def mac(text: str) -> str:
+    """A MAC address in any usual notation, as `fe:16:3e:00:6d:af`; group addresses name no NIC (IEEE 802-2014, 8.2)."""
+    lower = text.strip().lower()
+    if not _MAC.fullmatch(lower):
+        raise UnusableError(f'"{clip(text)}" is not a MAC address')
+    digits = re.sub("[:.-]", "", lower)
+    if digits == "0" * 12:
+        raise UnusableError("the all-zero MAC address names no NIC")
+    if int(digits[:2], 16) & 1:
+        raise UnusableError(f"the {'broadcast' if digits == 'f' * 12 else 'multicast'} MAC address names no NIC")
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def word(text: str, allowed: Iterable[str]) -> str:
+    """One of the allowed words, in lower case."""
+    choices = tuple(allowed)
+    lower = text.strip().lower()
+    if lower not in choices:
+        listed = ", ".join(f'"{choice}"' for choice in choices[:-1])
+        raise UnusableError(f'"{clip(text)}" is not {listed} or "{choices[-1]}"')
+    return lower
+
+
+def integer(text: str, low: int, high: int) -> int:
+    """A decimal number within its bounds, both included."""
+    stripped = text.strip()
+    if not _NUMBER.fullmatch(stripped) or not low <= int(stripped) <= high:
+        raise UnusableError(f'"{clip(text)}" is not a number from {low} to {high}')
+    return int(stripped)
+
+
+def mtu(text: str) -> int:
+    """An MTU in bytes: 68 is the least that IPv4 can live with (RFC 791), 65535 the longest IP packet."""
+    return integer(text, 68, 65535)
+
+
+def txqueuelen(text: str) -> int:
+    """A queue length in packets. The kernel takes any 32-bit number, also a typing error: so the bound is ours."""
+    return integer(text, 1, 1000000)
+
+
+def vlan_id(text: str) -> int:
+    """A VLAN ID; 0 and 4095 are reserved (IEEE 802.1Q)."""
+    return integer(text, 1, 4094)
+
+
+def host(text: str) -> Host:
+    """An IP address without a prefix length and without a zone (`%eth0`: the name may change under us)."""
+    try:
+        found = None if "%" in text else ip_address(text.strip())
+    except ValueError:
+        found = None
+    if found is None:
+        raise UnusableError(f'"{clip(text)}" is not an IP address')
+    return found
+
+
+def next_hop(text: str) -> Host:
+    """The address of a neighbour that routes for us."""
+    found = host(text)
+    if found.is_unspecified or found.is_loopback or found.is_multicast:
+        raise UnusableError(f'"{found}" cannot be a next hop')
+    return found
+
+
+def address(text: str) -> Address:
+    """An address with its prefix length. One without is a host address (/32, /128), as ip-address(8) reads it."""
+    ip, length = _cidr(text)
+    if ip.is_unspecified or ip.is_loopback or ip.is_multicast or str(ip) == "255.255.255.255":
+        raise UnusableError(f'"{ip}" cannot be the address of a NIC')
+    if length < 2:
+        raise UnusableError(f'the prefix length of "{ip}/{length}" would cover half of all addresses')
+    return ip_interface(f"{ip}/{length}")
+
+
+def network(text: str) -> Network:
+    """A prefix without host bits; a bare address is a prefix of its full length."""
+    ip, length = _cidr(text)
+    found = ip_network(f"{ip}/{length}", strict=False)
+    if found.network_address != ip:
+        raise UnusableError(f'"{ip}/{length}" has host bits set, its network is "{found}"')
+    if found.is_loopback:
+        raise UnusableError(f'"{found}" is the loopback network')
+    return found
+
+
+def _cidr(text: str) -> tuple[Host, int]:
+    ip_text, slash, length_text = text.strip().partition("/")
+    ip = host(ip_text)
+    return ip, integer(length_text, 0, ip.max_prefixlen) if slash else ip.max_prefixlen
+
+
+def link_name(text: str) -> str:
+    """A name that kernel, udev, sysctl and every file that we write it to agree on.
+
+    The kernel allows 15 bytes without `/`, `:` and white space; udev refuses `%`, numbers, `all` and `default`;
+    quotes, commas and patterns have a meaning in udev rules and NetworkManager's lists.
+    """
+    name = text.strip()
+    if len(name) > 15:
+        raise UnusableError(f'"{clip(name)}" is longer than the 15 bytes of an interface name')
+    if not _NAME.fullmatch(name):
+        raise UnusableError(f'"{clip(name)}" is not an interface name: letters, digits, ".", "_" and "-" only')
+    if name.isdigit() or name in ("all", "default", "lo"):
+        raise UnusableError(f'"{name}" is not a name that an interface can have')
+    return name
+
+
+def hostname(text: str) -> str:
+    """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)); `/` becomes `-`, as it always did."""
+    name = text.strip().replace("/", "-")
+    if len(name) > 64:
+        raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
+    if not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise UnusableError(f'"{clip(name)}" is not a host name: letters, digits and "-" only, in labels of 1 to 63')
+    return name
+
+
+def sysctl_key(text: str) -> str:
+    """The path below /proc/sys of a key of sysctl.d(5): where a dot comes first, dots and slashes change places.
+
+    Only `net/` is accepted, the one part that CAP_NET_ADMIN alone may write to. `{interface}` stays as it is.
+    """
+    path = _lower(_slashed(re.sub(r"(?i)\{interface\}", _PLACEHOLDER, text.strip())))
+    if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(_PLACEHOLDER, "x")):
+        raise UnusableError(f'"{clip(text)}" is not a sysctl key')
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        raise UnusableError(f'the sysctl key "{clip(text)}" has a part that is empty, "." or ".."')
+    if parts[0] != "net" or len(parts) < 2:
+        raise UnusableError(f'the sysctl key "{clip(text)}" is not below "net."')
+    return path
+
+
+def _slashed(key: str) -> str:
+    first = re.search("[./]", key)
+    return key.translate({ord("."): "/", ord("/"): "."}) if first and first.group() == "." else key
+
+
+def _lower(path: str) -> str:
+    # Keys are case-insensitive and the kernel's all in lower case, but not the names of interfaces inside them.
+    parts = path.split("/")
+    keep = {at + 1 for at, part in enumerate(parts) if part.lower() in ("conf", "neigh")}
+    return "/".join(part if at in keep else part.lower() for at, part in enumerate(parts))
+
+
+def sysctl_value(text: str) -> str:
+    """A sysctl's value with its white space folded."""
+    folded = " ".join(text.split())
+    if not folded.isprintable():
+        raise UnusableError("the value has control characters")
+    if len(folded.encode()) > _LONGEST_SYSCTL:
+        raise UnusableError(f"the value is longer than {_LONGEST_SYSCTL} bytes")
+    return folded
