@@ -111,7 +111,7 @@ class Script:
     """One script, its body as it was written."""
 
     name: str
-    body: str
+    body: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,9 @@ class Item(NamedTuple):
     key: str
     value: str
     line: int
+
+    def __repr__(self) -> str:
+        return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"  # values may be secret
 
 
 @dataclass(frozen=True)
