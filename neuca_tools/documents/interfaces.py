@@ -51,7 +51,7 @@ def _network(asked: Asked, line: Line, text: str) -> Read:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
         asked = links.give(asked, line, "addresses", (address,))
     if not values.absent(order):
-        asked = links.give(asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER)}")
+        asked = links.give(asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER, 'the order')}")
     return Read(asked, faults)
 
 

@@ -193,9 +193,8 @@ def hands_off(request: LinkRequest) -> LinkRequest:
 
 
 def _hands_off(asked: Asked) -> Read:
-    reason = 'the state is "user": {} is not acted on'
     faults = [
-        line.fault(reason.format(setting), "warning")
+        line.fault(f'the state is "user", ignoring {setting}', "warning")
         for setting, line in asked.lines.items()
         if setting not in ("state", "name")
     ]

@@ -140,7 +140,7 @@ def _links(
 
 
 def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Asked], set[LinkKey], list[Fault]]:
-    """The lines of `[interfaces]`. A link whose line has a fault is `broken`: without a section of its own it is lost."""
+    """The lines of `[interfaces]`. One with a fault is `broken`: its link is lost, but for a section of its own."""
     base: dict[LinkKey, Asked] = {}
     broken: set[LinkKey] = set()
     faults: list[Fault] = []

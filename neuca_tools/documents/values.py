@@ -64,27 +64,27 @@ def word(text: str, allowed: Iterable[str]) -> str:
     return lower
 
 
-def integer(text: str, low: int, high: int) -> int:
-    """A decimal number within its bounds, both included."""
+def integer(text: str, low: int, high: int, what: str = "") -> int:
+    """A decimal number within its bounds, both included; `what` names it in the reason."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped) or not low <= int(stripped) <= high:
-        raise UnusableError(f'"{clip(text)}" is not a number from {low} to {high}')
+        raise UnusableError(f'{what}{" " if what else ""}"{clip(text)}" is not a number from {low} to {high}')
     return int(stripped)
 
 
 def mtu(text: str) -> int:
     """An MTU in bytes: 68 is the least that IPv4 can live with (RFC 791), 65535 the longest IP packet."""
-    return integer(text, 68, 65535)
+    return integer(text, 68, 65535, "the MTU")
 
 
 def txqueuelen(text: str) -> int:
     """A queue length in packets. The kernel takes any 32-bit number, also a typing error: so the bound is ours."""
-    return integer(text, 1, 1000000)
+    return integer(text, 1, 1000000, "the txqueuelen")
 
 
 def vlan_id(text: str) -> int:
     """A VLAN ID; 0 and 4095 are reserved (IEEE 802.1Q)."""
-    return integer(text, 1, 4094)
+    return integer(text, 1, 4094, "the VLAN ID")
 
 
 def host(text: str) -> Host:
@@ -130,7 +130,7 @@ def network(text: str) -> Network:
 def _cidr(text: str) -> tuple[Host, int]:
     ip_text, slash, length_text = text.strip().partition("/")
     ip = host(ip_text)
-    return ip, integer(length_text, 0, ip.max_prefixlen) if slash else ip.max_prefixlen
+    return ip, integer(length_text, 0, ip.max_prefixlen, "the prefix length") if slash else ip.max_prefixlen
 
 
 def link_name(text: str) -> str:
