@@ -1,0 +1,50 @@
+# Every target does its own set-up on a fresh Debian or Ubuntu machine, as root or with sudo. `make` alone lists them.
+
+# The product runs on the distribution's interpreter with the distribution's libraries; so do its tests.
+PYTHON ?= /usr/bin/python3
+PYTEST  = $(PYTHON) -m pytest
+# Arguments for pytest: make test-unit ARGS='-k plan -x'
+ARGS   ?=
+
+.PHONY: help demo test test-unit test-dbus test-netns test-lanes bench lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## the main job for real, in private network namespaces, in under a minute
+	@tests/setup.sh demo
+	@demo/run
+
+# One pytest run, so that its closing line speaks for all of it; the quick tiers come first.
+test: ## all tests
+	@tests/setup.sh unit dbus netns lanes
+	@$(PYTEST) $(ARGS) tests/unit tests/dbus tests/netns tests/lanes
+
+test-unit: ## pure code, style, layering, packaging: seconds
+	@tests/setup.sh unit
+	@$(PYTEST) $(ARGS) tests/unit
+
+test-dbus: ## against a private bus with mock services
+	@tests/setup.sh dbus
+	@$(PYTEST) $(ARGS) tests/dbus
+
+test-netns: ## against the real kernel, in private network namespaces
+	@tests/setup.sh netns
+	@$(PYTEST) $(ARGS) tests/netns
+
+test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries
+	@tests/setup.sh lanes
+	@$(PYTEST) $(ARGS) tests/lanes
+
+bench: ## time and memory, as ratios to `ip -batch`
+	@tests/setup.sh bench
+	@tests/bench/run
+
+lint: ## ruff and mypy --strict alone
+	@tests/setup.sh unit
+	@$(PYTEST) $(ARGS) -q tests/unit/test_style.py
+
+clean: ## remove what the targets above left behind, the cached venvs too
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@$(PYTHON) tests/venvs.py --remove

@@ -1,0 +1,50 @@
+"""The quick tiers again, with other interpreters and PyPI's libraries: the newest Python here and the oldest promised."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+from venvs import Interpreter, cached_venv, interpreters, pyenv_root
+
+ROOT = Path(__file__).parents[2]
+OLDEST = (3, 9)  # python_requires of setup.cfg
+LIMIT = 1500  # seconds for one lane; two of them must leave room in the hour that all tests may take
+# The linters and the wheel are the same whoever looks at them.
+ONCE = ("tests/unit/test_style.py", "tests/unit/test_packaging.py", "tests/unit/test_skip_policy.py")
+
+
+def oldest() -> Interpreter:
+    found = [one for one in interpreters() if one.version[:2] == OLDEST]
+    if not found and pyenv_root() is None:
+        pytest.skip("no pyenv and no python3.9 on this machine")
+    assert found, "pyenv is here, but without a Python 3.9: pyenv install 3.9"
+    return max(found, key=lambda one: one.version)
+
+
+def newest() -> Interpreter:
+    # Never a skip: at the least it is the distribution's Python, with the newest libraries.
+    return max(interpreters(), key=lambda one: one.version)
+
+
+def _libraries(python: Path) -> str:
+    site = [str(path) for path in python.parent.parent.glob("lib/python3*/site-packages")]
+    versions = {one.metadata["Name"]: one.version for one in distributions(path=site)}
+    return ", ".join(f"{name} {versions[name]}" for name in ("pyroute2", "pyudev", "dbus-python", "systemd-python", "pytest"))
+
+
+@pytest.mark.parametrize("choose", [newest, oldest], ids=["newest", "oldest"])
+def test_lane(choose, record_property):
+    interpreter = choose()
+    python = cached_venv(interpreter, ROOT / "tests" / "lanes" / "requirements.txt")
+    tiers = ["tests/unit", "tests/dbus", "tests/netns", *(f"--ignore={path}" for path in ONCE)]
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tiers], cwd=ROOT, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{interpreter}, {_libraries(python)}\n{done.stdout}"
+    record_property("lane", f"lane of {interpreter}, {_libraries(python)}: {done.stdout.splitlines()[-1]}")

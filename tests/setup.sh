@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs the distribution packages that the named tiers need: `tests/setup.sh unit dbus`. Quick when nothing is missing.
+# Needs root or sudo, and only then. PyPI's tools are the business of tests/venvs.py.
+set -euo pipefail
+
+# The agent runs on these; everything else here is for its tests.
+product=(python3 python3-pyroute2 python3-pyudev python3-dbus python3-systemd)
+
+packages_of() {
+    case $1 in
+        demo) echo "${product[@]}" iproute2 procps ;;
+        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates ;;
+        dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
+        netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps ;;
+        bench) echo "${product[@]}" iproute2 procps ;;
+        # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
+        lanes) packages_of unit; packages_of dbus; packages_of netns
+               echo gcc pkg-config python3-dev libdbus-1-dev libglib2.0-dev libsystemd-dev ;;
+        *) echo "tests/setup.sh: no tier is called \"$1\"" >&2; return 2 ;;
+    esac
+}
+
+wanted=$(for tier; do packages_of "$tier"; done | tr ' ' '\n' | sort -u)
+# dpkg-query says nothing about a package that it has never heard of: what is asked for and not listed is missing.
+installed=$(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null | awk '$1 == "ii" { print $2 }' | sort -u) || true
+missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
+[ -n "$missing" ] || exit 0
+
+echo "installing:" $missing
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+# A fresh machine runs its own apt in the first minutes: wait for the lock rather than fail.
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
+"${apt[@]}" update
+"${apt[@]}" install --no-install-recommends $missing
