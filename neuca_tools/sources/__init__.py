@@ -10,8 +10,9 @@ import inside its functions, and add its row to `_KINDS`; `_AUTO` has those that
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Token

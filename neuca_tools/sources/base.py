@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Mapping, Optional, Protocol, Union
+from typing import Optional, Protocol, Union
 
 from neuca_tools.errors import SourceError
 
@@ -14,7 +15,7 @@ BODY_LIMIT = 1 << 20
 """Bytes that are taken from any source, before anything is unpacked."""
 
 
-class SourceTimeout(SourceError):
+class SourceTimeoutError(SourceError):
     """A source that was still silent, or still talking, when its time was up."""
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import Answer, Deadline, Session, SourceTimeout, Token
+from neuca_tools.sources.base import Answer, Deadline, Session, SourceTimeoutError, Token
 from neuca_tools.sources.url import Url, parse_url
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Ec2:
         """
         try:
             value = self._put(deadline.share(3))
-        except SourceTimeout:
+        except SourceTimeoutError:
             value = ""
         return Token(value, time.monotonic() + _TOKEN_SECONDS - _EARLY_SECONDS)
 

@@ -20,13 +20,13 @@ class File:
         self.path = argument
         self.name = f"file:{argument}"
 
-    def user_data(self, deadline: Deadline, session: Session) -> Answer:
+    def user_data(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         try:
             return Answer(self.name, _read(self.path), session)
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}") from error
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         raise SourceError(f"a file has no {path}")
 
 

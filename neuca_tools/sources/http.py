@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import socket
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeout
+from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
 from neuca_tools.sources.url import Url
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Response:
     body: bytes = b""
 
 
-class _Unusable(Exception):
+class _UnusableError(Exception):
     """Why the answer is of no use, without what was asked."""
 
 
@@ -49,13 +50,14 @@ class _Connection(socket.socket):
         self.deadline = deadline
         self.settimeout(self._patience())
         self.connect(_socket_address(url))
+        self.settimeout(self._patience())
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
         self.settimeout(self._patience())
         count = super().recv_into(buffer, nbytes, flags)
         self.received += count
         if self.received > _WIRE_LIMIT:
-            raise _Unusable(f"the answer is larger than {_WIRE_LIMIT} bytes")
+            raise _UnusableError(f"the answer is larger than {_WIRE_LIMIT} bytes")
         return count
 
     def _patience(self) -> float:
@@ -66,7 +68,7 @@ class _Connection(socket.socket):
 
 
 def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
-    """Asks and reads the whole answer; raises SourceTimeout when the deadline passes, SourceError for the rest."""
+    """Asks and reads the whole answer; raises SourceTimeoutError when the deadline passes, SourceError for the rest."""
     what = f"{method} {url}{path}"
     missing = "no connection"
     try:
@@ -76,7 +78,7 @@ def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadli
             connection.sendall(_head(method, url, path, headers))
             return _response(connection, method)
     except socket.timeout:
-        raise SourceTimeout(f"{what}: {missing} in its share of {deadline.budget:g} s") from None
+        raise SourceTimeoutError(f"{what}: {missing} in its share of {deadline.budget:g} s") from None
     except RemoteDisconnected:
         raise SourceError(f"{what}: the connection was closed without an answer") from None
     except OSError as error:
@@ -84,7 +86,7 @@ def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadli
     # http.client lets the ValueError of a negative chunk size through.
     except (HTTPException, ValueError) as error:
         raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
-    except _Unusable as error:
+    except _UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 
 
@@ -115,7 +117,7 @@ def _response(connection: _Connection, method: str) -> Response:
         response.begin()
         if 300 <= response.status < 400:
             target = response.getheader("Location", "nowhere")[:200]
-            raise _Unusable(f"HTTP {response.status} leads to {target!r}, and redirects are not followed")
+            raise _UnusableError(f"HTTP {response.status} leads to {target!r}, and redirects are not followed")
         if response.status != 200:
             return Response(response.status)
         return Response(200, _decoded(_body(response), response.getheader("Content-Encoding", "identity")))
@@ -124,12 +126,12 @@ def _response(connection: _Connection, method: str) -> Response:
 def _body(response: HTTPResponse) -> bytes:
     announced = response.length
     if announced is None and not response.chunked and response.getheader("Content-Length") is not None:
-        raise _Unusable(f"Content-Length is {response.getheader('Content-Length', '')[:40]!r}")
+        raise _UnusableError(f"Content-Length is {response.getheader('Content-Length', '')[:40]!r}")
     body = response.read(BODY_LIMIT + 1)
     if len(body) > BODY_LIMIT:
-        raise _Unusable(f"the body is larger than {BODY_LIMIT} bytes")
+        raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
     if announced is not None and len(body) < announced:
-        raise _Unusable(f"the body ends after {len(body)} of {announced} bytes")
+        raise _UnusableError(f"the body ends after {len(body)} of {announced} bytes")
     return body
 
 
@@ -137,14 +139,14 @@ def _decoded(body: bytes, encoding: str) -> bytes:
     if encoding.lower() == "identity":
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
-        raise _Unusable(f"Content-Encoding is {encoding[:40]!r}")
+        raise _UnusableError(f"Content-Encoding is {encoding[:40]!r}")
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
     except zlib.error as error:
-        raise _Unusable(f"its gzip is damaged ({error})") from error
+        raise _UnusableError(f"its gzip is damaged ({error})") from error
     if len(data) > UNPACKED_LIMIT:
-        raise _Unusable(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+        raise _UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
     if not unpacker.eof:
-        raise _Unusable("its gzip is damaged (it stops early)")
+        raise _UnusableError("its gzip is damaged (it stops early)")
     return data
