@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 import zlib
-from email import message_from_bytes
-from email.message import Message
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import DocumentError
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 MAX_BYTES = 1024 * 1024
 MAX_UNZIPPED_BYTES = 4 * 1024 * 1024
@@ -61,15 +60,22 @@ def _unzipped(data: bytes) -> bytes:
 
 
 def _gunzip(data: bytes) -> bytes:
+    stream = zlib.decompressobj(wbits=31)
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as unzipped:
-            return unzipped.read(MAX_UNZIPPED_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
+        plain = stream.decompress(data, MAX_UNZIPPED_BYTES + 1)
+    except zlib.error as error:
         raise DocumentError(f"cannot read the document: its gzip data is damaged: {error}") from None
+    if len(plain) <= MAX_UNZIPPED_BYTES and not stream.eof:
+        raise DocumentError("cannot read the document: its gzip data is damaged: it ends too early")
+    if stream.unused_data.strip(b"\0"):
+        raise DocumentError("cannot read the document: its gzip data is damaged: something follows it")
+    return plain
 
 
 def _part(data: bytes) -> Optional[bytes]:
     """The one part of our type in a MIME message."""
+    from email import message_from_bytes  # few documents are MIME, and it is slow to import
+
     lower = data.lower()
     if lower.count(b"multipart/") + lower.count(b"message/") > _MOST_PARTS:
         raise DocumentError(f"cannot read the document: its MIME message has more than {_MOST_PARTS} levels")

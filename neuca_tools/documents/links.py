@@ -92,9 +92,9 @@ def _take(asked: Asked, line: Line) -> Read:
         found, faults = _addresses(line)
         return Read(give(asked, line, "addresses", found) if found else asked, faults)
     if line.key.startswith(_SYSCTL):
-        pair = values.sysctl_key(line.written[len(_SYSCTL) :]), values.sysctl_value(line.value)
-        sysctls = (*asked.request.sysctls, pair)
-        return Read(give(asked, line, "sysctls", sysctls, setting=_SYSCTL + pair[0], shown=pair[1]), [])
+        key, value = values.sysctl_key(line.written[len(_SYSCTL) :]), values.sysctl_value(line.value)
+        sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
+        return Read(give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value), [])
     if line.key not in _READERS:
         raise UnusableError(f"unknown key; known are addresses, {', '.join(sorted(_READERS))} and sysctl.KEY")
     return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
@@ -104,7 +104,7 @@ def give(asked: Asked, line: Line, name: str, value: object, setting: str = "", 
     """The same request with one field more; `setting` is its name for people where it is not that of the field."""
     setting = setting or name
     text = shown or (", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-    origins = (*asked.request.origins, Origin(setting, text, line.where))
+    origins = _overlay_origins(asked.request.origins, [Origin(setting, text, line.where)])
     changes: dict[str, Any] = {name: value}
     request = replace(asked.request, origins=origins, **changes)
     return replace(asked, request=request, lines={**asked.lines, setting: line})
@@ -175,15 +175,16 @@ def stack(below: Asked, above: Asked) -> Asked:
 # --- What can only be judged when a link is complete ----------------------------------------------------------------
 
 
-def settle(asked: Asked) -> Read:
-    """The request with its default state, without what its own settings forbid."""
-    request = asked.request
-    if request.state is None:
-        origin = Origin("state", "up", DEFAULT)
-        request = replace(request, state="up", origins=(origin, *request.origins))
-    if request.state == "user":
-        return _hands_off(replace(asked, request=request))
-    return _without_small_mtu(replace(asked, request=request))
+def up_by_default(request: LinkRequest) -> LinkRequest:
+    """The request with the state that a link has where no text gives one."""
+    if request.state:
+        return request
+    return replace(request, state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
+
+
+def check(asked: Asked) -> Read:
+    """The request without what its own settings forbid."""
+    return _hands_off(asked) if asked.request.state == "user" else _without_small_mtu(asked)
 
 
 def hands_off(request: LinkRequest) -> LinkRequest:
@@ -230,11 +231,15 @@ def _nameless(asked: Asked) -> Asked:
 
 
 def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """Two sets of requests as one, `above` winning setting by setting; links of `below` come first."""
+    """Two sets of requests as one, `above` winning setting by setting; links of `below` come first.
+
+    Only a NIC that is nothing but the parent of a VLAN is left without a state.
+    """
     merged = {request.key: request for request in below}
     for request in above:
         merged[request.key] = overlay(merged[request.key], request) if request.key in merged else request
-    return tuple(hands_off(request) if request.state == "user" else request for request in merged.values())
+    asked = (up_by_default(one) if one.origins or one.key.vlan_id else one for one in merged.values())
+    return tuple(hands_off(one) if one.state == "user" else one for one in asked)
 
 
 def sections(found: Iterable[Section], lines: Iterable[Line]) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Callable, Optional, cast
 
 from neuca_tools.errors import DocumentError
@@ -133,7 +134,7 @@ def _links(
     for key, asked in base.items():
         if asked.unsure or (key in broken and key not in longer):
             continue
-        done = links.settle(asked)
+        done = links.check(replace(asked, request=links.up_by_default(asked.request)))
         faults += done.faults
         settled.append(done.asked)
     return _finish(settled, faults)

@@ -87,7 +87,7 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
     port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (*fields, *[""] * 4)[:9]
     return Storage(
         device=line.key,
-        ip=_quietly(values.next_hop, ip, "the target is not an IP address (an IPv6 one in brackets)"),
+        ip=_quietly(values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"),
         port=_quietly(lambda text: values.integer(text, 1, 65535), port, "the port is not a number from 1 to 65535"),
         lun=_quietly(lambda text: values.integer(text, 0, 16383), lun, "the LUN is not a number from 0 to 16383"),
         chap_user=chap_user,

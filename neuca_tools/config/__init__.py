@@ -1,0 +1,10 @@
+"""The agent's own configuration: `options` says what there is, `files` what is written, `load` joins them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.config.load import DEFAULT_PATH, load
+from neuca_tools.config.options import Config, ConfigFault
+
+__all__ = ["DEFAULT_PATH", "Config", "ConfigFault", "load"]

@@ -1,0 +1,105 @@
+"""The files of the configuration: what they hold as raw options, line by line, whatever it means."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from configparser import ParsingError, RawConfigParser
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from neuca_tools.config.options import ConfigFault
+from neuca_tools.documents import values
+from neuca_tools.errors import ConfigError
+
+_MAX_BYTES = 1024 * 1024
+
+
+class Entry(NamedTuple):
+    """One option as it is written. Without an option it is a section's header."""
+
+    file: str
+    section: str
+    option: str
+    value: str
+
+    def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> ConfigFault:
+        return ConfigFault(self.file, self.section, self.option, values.clip(self.value), reason, severity)
+
+
+class _Parser(RawConfigParser):
+    """1.7's grammar: ` ;` begins a comment, the last of two equal options wins; there is no section of defaults."""
+
+    def __init__(self) -> None:
+        super().__init__(delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section="")
+
+    def optionxform(self, optionstr: str) -> str:
+        # Options are lowered later: a sysctl key may hold the name of an interface.
+        return optionstr
+
+
+def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
+    """All options of a file and of `config.d` beside it, in order; each section is an entry without an option.
+
+    Raises ConfigError for a file that exists and cannot be read.
+    """
+    entries: list[Entry] = []
+    faults: list[ConfigFault] = []
+    for file in (path, *_drop_ins(path.parent / "config.d")):
+        entries += _entries(file, _read(file), faults)
+    return entries, faults
+
+
+def _drop_ins(directory: Path) -> list[Path]:
+    try:
+        return sorted(file for file in directory.iterdir() if file.suffix == ".conf" and not file.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ConfigError(f'cannot read the configuration directory "{directory}": {error.strerror or error}') from None
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+        if len(data) <= _MAX_BYTES:
+            return data.decode("utf-8-sig")
+        reason = f"it is longer than {_MAX_BYTES} bytes"
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
+
+
+def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
+    """All options of a file in their order, and each section as an entry without an option."""
+    parser = _Parser()
+    try:
+        parser.read_string(_from_first_section(file, text, faults), str(file))
+    except ParsingError as error:  # raised when all other lines have been read
+        faults += [_broken(file, number) for number, _ in error.errors]
+    for section in parser.sections():
+        yield Entry(str(file), " ".join(section.split()), "", "")
+        for option, value in parser.items(section):
+            yield Entry(str(file), " ".join(section.split()), option, value.strip())
+
+
+def _from_first_section(file: Path, text: str, faults: list[ConfigFault]) -> str:
+    # configparser gives up on a line before the first section, and this costs all that follows.
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("["):
+            break
+        if line.strip() and line.strip()[0] not in "#;":
+            faults.append(_broken(file, at + 1))
+        lines[at] = ""
+    return "\n".join(lines)
+
+
+def _broken(file: Path, number: int) -> ConfigFault:
+    return ConfigFault(str(file), "", "", "", f'line {number} is not "option = value" in a section, ignoring it')

@@ -1,0 +1,193 @@
+"""Every option of the configuration: its field, its default, and the reader that holds it within its bounds."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Callable, Literal
+
+from neuca_tools.documents import values
+from neuca_tools.documents.values import UnusableError
+from neuca_tools.model import LinkRequest
+
+_LOOPBACK = IPv4Address("127.255.255.1")
+
+
+@dataclass(frozen=True)
+class ConfigFault:
+    """One thing in a configuration file that cannot be used (`error`: commands exit 78), or that has no effect."""
+
+    file: str
+    section: str
+    option: str
+    value: str
+    reason: str
+    severity: Literal["error", "warning"] = "error"
+
+    @property
+    def text(self) -> str:
+        section = f": [{self.section}]" if self.section else ""
+        option = f' "{self.option}"' if self.option else ""
+        value = f' = "{self.value}"' if self.value else ""
+        return f"{self.file}{section}{option}{value}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every option with its default. Times are in seconds, sizes in bytes; a MAC is written `fe:16:3e:00:6d:af`.
+
+    `links` have a state only where the file gives one: `documents.links.combine` puts them over those of a document.
+    """
+
+    set_loopback_hostname: bool = True
+    loopback_address: IPv4Address = _LOOPBACK
+    ignored_macs: frozenset[str] = frozenset()
+    state_directory: Path = Path("/var/lib/neuca")
+    run_directory: Path = Path("/run/neuca")
+    pid_directory: Path = Path("/var/run")
+    pid_file: str = "neucad.pid"
+    command_timeout: float = 300.0
+    hosts_file: Path = Path("/etc/hosts")
+    udev_directory: Path = Path("/etc/udev/rules.d")
+    udev_substring: str = "neuca-persistent"
+    data_udev_priority: int = 10
+    mgmt_udev_priority: int = 15
+    networkmanager_directory: Path = Path("/etc/NetworkManager/conf.d")
+    networkd_directory: Path = Path("/etc/systemd/network")
+    sysctl_directory: Path = Path("/etc/sysctl.d")
+    managers: Literal["auto", "none"] = "auto"
+    log_directory: Path = Path("/var/log/neuca")
+    log_file: str = "neuca-agent.log"
+    log_level: str = "DEBUG"
+    log_retain: int = 5
+    log_size: int = 5000000
+    sources: tuple[str, ...] = ("auto",)
+    poll_interval: float = 10.0
+    timeout: float = 10.0
+    management_macs: frozenset[str] = frozenset()
+    drift: Literal["report", "enforce"] = "report"
+    allow_default_route: bool = False
+    links: tuple[LinkRequest, ...] = ()
+    tuning: Mapping[str, str] = field(default_factory=dict)
+    selftest: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[ConfigFault, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every value could be used."""
+        return not any(fault.severity == "error" for fault in self.faults)
+
+    @property
+    def pid_path(self) -> Path:
+        return self.pid_directory / self.pid_file
+
+    @property
+    def log_path(self) -> Path:
+        return self.log_directory / self.log_file
+
+
+# --- Readers of single values: each raises UnusableError ------------------------------------------------------------
+
+_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+_SOURCE = re.compile(r"auto|file:/.+|ec2(?:=https?://.+)?|openstack(?:=https?://.+)?|(?:configdrive|nocloud)(?:=/.+)?")
+
+
+def _truth(text: str) -> bool:
+    return _TRUTH[values.word(text, _TRUTH)]
+
+
+def _path(text: str) -> Path:
+    if not text.startswith("/") or not text.isprintable():
+        raise UnusableError("it is not an absolute path")
+    return Path(text)
+
+
+def _file_name(text: str) -> str:
+    if not text.isprintable() or text.endswith("/"):
+        raise UnusableError("it is not the name of a file")
+    return text
+
+
+def _file_name_part(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", text):
+        raise UnusableError('it is not a part of a file name: letters, digits, "_", "." and "-" only')
+    return text
+
+
+def _loopback(text: str) -> IPv4Address:
+    found = values.host(text)
+    if not isinstance(found, IPv4Address) or found not in IPv4Network("127.0.0.0/8"):
+        raise UnusableError("it is not in 127.0.0.0/8")
+    return found
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    return lambda text: values.integer(text, low, high)
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *s?", text)
+        if not found or not low <= float(found[1]) <= high:
+            raise UnusableError(f"it is not a number of seconds from {low:g} to {high:g}")
+        return float(found[1])
+
+    return read
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    return lambda text: values.word(text, words)
+
+
+def _level(text: str) -> str:
+    return values.word(text, _LEVELS).upper()
+
+
+def _sources(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for source in found:
+        if not _SOURCE.fullmatch(source):
+            raise UnusableError(f'"{values.clip(source)}" is not a source')
+    return found
+
+
+OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
+    ("runtime", "set-loopback-hostname"): ("set_loopback_hostname", _truth),
+    ("runtime", "loopback-address"): ("loopback_address", _loopback),
+    ("runtime", "state-directory"): ("state_directory", _path),
+    ("runtime", "run-directory"): ("run_directory", _path),
+    ("runtime", "pid-directory"): ("pid_directory", _path),
+    ("runtime", "pid-file"): ("pid_file", _file_name),
+    ("runtime", "command-timeout"): ("command_timeout", _seconds(1, 86400)),
+    ("runtime", "hosts-file"): ("hosts_file", _path),
+    ("linux", "udev-directory"): ("udev_directory", _path),
+    ("linux", "udev-substring"): ("udev_substring", _file_name_part),
+    ("linux", "data-udev-priority"): ("data_udev_priority", _number(0, 99)),
+    ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number(0, 99)),
+    ("linux", "networkmanager-directory"): ("networkmanager_directory", _path),
+    ("linux", "networkd-directory"): ("networkd_directory", _path),
+    ("linux", "sysctl-directory"): ("sysctl_directory", _path),
+    ("linux", "managers"): ("managers", _one_of("auto", "none")),
+    ("logging", "log-directory"): ("log_directory", _path),
+    ("logging", "log-file"): ("log_file", _file_name),
+    ("logging", "log-level"): ("log_level", _level),
+    ("logging", "log-retain"): ("log_retain", _number(0, 100)),
+    ("logging", "log-size"): ("log_size", _number(4096, 1073741824)),
+    ("logging", "log-file-size"): ("log_size", _number(4096, 1073741824)),
+    ("metadata", "sources"): ("sources", _sources),
+    ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
+    ("metadata", "timeout"): ("timeout", _seconds(0.1, 300)),
+    ("network", "drift"): ("drift", _one_of("report", "enforce")),
+    ("network", "allow-default-route"): ("allow_default_route", _truth),
+}
+MAC_LISTS = {("runtime", "dataplane-macs-to-ignore"): "ignored_macs", ("network", "management-macs"): "management_macs"}
+# They were options of 1.7: a file that still has them is not wrong.
+WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
+RAW_SECTIONS = ("tuning", "selftest")
+SECTIONS = ("runtime", "linux", "logging", "metadata", "network", *RAW_SECTIONS)
