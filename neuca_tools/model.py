@@ -169,8 +169,8 @@ class Document:
 class Device:
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
-    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK in this
-    namespace), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus. `max_mtu` 0: no limit known.
+    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK; 0
+    for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus. `max_mtu` 0: no limit known.
     """
 
     index: int
@@ -220,7 +220,11 @@ class World:
 
 @dataclass(frozen=True)
 class Link:
-    """One link, asked or found. None: not ours to set (asked), not known (found)."""
+    """One link, asked or found. None: not ours to set (asked), not known (found).
+
+    `sysctls` keep `{interface}` in their keys, since a name may change. `managers` maps `networkmanager` and `networkd` to
+    `managed`, `unmanaged`, `absent` or `unknown`.
+    """
 
     key: LinkKey
     kind: str
@@ -232,6 +236,7 @@ class Link:
     txqueuelen: Optional[int] = None
     addresses: tuple[Address, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    managers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -250,12 +255,59 @@ class NetworkState:
     """The one type of both sides: what is asked, what is found, and what a journal remembers.
 
     `files` maps a path to its content, None where it should not be (or is not). `sysctls` are those of no single link.
+    `banned` are prefixes that should have no route. `tell` maps a file to the manager that has to read it again once it is written (found: the manager runs).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
     hops: tuple[Hop, ...] = ()
+    banned: tuple[Network, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
+    tell: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """What the agent itself added since this boot, and so may take away. `routes`: those with its own rtm_protocol."""
+
+    addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
+    vlans: frozenset[LinkKey] = frozenset()
+    routes: bool = False
+
+
+# --- What the agent remembers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a link had before the agent first changed it. None: the agent has not changed that value."""
+
+    mtu: Optional[int] = None
+    txqueuelen: Optional[int] = None
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NicRecord:
+    """One NIC, by permanent MAC. `applied` is the digest of the request in force, `incarnation` the appearance it was applied to."""
+
+    name: str = ""
+    role: Literal["", "dataplane", "management"] = ""
+    released: bool = False
+    applied: str = ""
+    incarnation: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that the agent knows from before. `boot_id` says which boot `owned`, and the links' originals, belong to."""
+
+    boot_id: str = ""
+    nics: Mapping[str, NicRecord] = field(default_factory=dict)
+    owned: Owned = field(default_factory=Owned)
+    originals: Mapping[LinkKey, Original] = field(default_factory=dict)
+    original_sysctls: Mapping[str, str] = field(default_factory=dict)
+    applied: str = ""
 
 
 @dataclass(frozen=True)

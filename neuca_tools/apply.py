@@ -1,0 +1,162 @@
+"""Carries operations out, in their order. No condition on state here: what to do is `plan`'s to say.
+
+The writer is the only way to a link, and it knows the links that a pass may touch: any other is refused, whatever the plan says.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Collection, Iterable, Mapping, NamedTuple, Optional
+
+from .backends import sysctl
+from .backends.netlink import Netlink
+from .errors import ApplyError, GuardError, ManagerError
+from .fileio import write_files
+from .managers import Managers
+from .model import Address, Host, Network
+from .operations import Operation, Target, Unmanage, WriteFile, WriteSysctl
+
+
+COSTS_ITSELF = (Unmanage, WriteSysctl)
+
+
+class Failure(NamedTuple):
+    """An operation that failed, and why."""
+
+    operation: Operation
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.operation.text}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was done, and what failed; after a NIC's first failure nothing more is done to it."""
+
+    done: tuple[Operation, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    def __add__(self, later: Result) -> Result:
+        return Result(self.done + later.done, self.failures + later.failures)
+
+    @property
+    def lost_nics(self) -> frozenset[str]:
+        """The NICs that are not as asked, nor as before. A sysctl, or a mark, costs only itself."""
+        return frozenset(failure.operation.domain for failure in self.failures
+                         if failure.operation.domain and not isinstance(failure.operation, COSTS_ITSELF))
+
+
+class GuardedWriter:
+    """The real thing: netlink, sysctls, files and managers, for these links and those created on them, and no others."""
+
+    def __init__(self, netlink: Netlink, managers: Managers, allowed: Collection[int]) -> None:
+        self._netlink, self._managers = netlink, managers
+        self._allowed = set(allowed)
+
+    def index(self, target: Target) -> int:
+        index = target.ifindex or self._netlink.index_of(target.name)
+        if index not in self._allowed:
+            raise GuardError(f'"{target.name}" is not a link that this pass may write to')
+        return index
+
+    def set_mtu(self, index: int, mtu: int) -> None:
+        self._netlink.set_mtu(index, mtu)
+
+    def set_txqueuelen(self, index: int, packets: int) -> None:
+        self._netlink.set_txqueuelen(index, packets)
+
+    def set_up(self, index: int, up: bool) -> None:
+        self._netlink.set_up(index, up)
+
+    def rename(self, index: int, name: str) -> None:
+        self._netlink.rename(index, name)
+
+    def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None:
+        self._netlink.create_vlan(parent, vlan_id, name, mtu)
+        self._allowed.add(self._netlink.index_of(name))
+
+    def delete_link(self, index: int) -> None:
+        self._netlink.delete_link(index)
+
+    def add_address(self, index: int, address: Address) -> None:
+        self._netlink.add_address(index, address)
+
+    def delete_address(self, index: int, address: Address) -> None:
+        """Delete it alone: without promote_secondaries the kernel takes the other addresses of its network with a primary one."""
+        path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
+        before = sysctl.read(path) if address.version == 4 else None
+        if before == "0":
+            sysctl.write(path, "1")
+        try:
+            self._netlink.delete_address(index, address)
+        finally:
+            if before == "0":
+                sysctl.write(path, "0")
+
+    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
+        self._netlink.replace_route(index, to, via, metric)
+
+    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
+        self._netlink.delete_route(index, to, via, metric)
+
+    def write_sysctl(self, path: str, value: str) -> None:
+        sysctl.write(path, value)
+
+    def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
+        write_files({Path(path): content for path, content in files.items()})
+
+    def unmanage(self, manager: str, names: Collection[str]) -> None:
+        self._managers.unmanage(manager, names)
+
+    def tell(self, manager: str) -> None:
+        self._managers.tell(manager)
+
+
+def apply(operations: Iterable[Operation], writer: GuardedWriter) -> Result:
+    """Do them all. Files of one directory go out together; so do the NICs of one manager."""
+    done: list[Operation] = []
+    failures: list[Failure] = []
+    stopped: frozenset[str] = frozenset()
+    for batch in _batches(operations):
+        ready = [operation for operation in batch if operation.domain not in stopped]
+        reason = _try(ready, writer) if ready else None
+        if reason is None:
+            done += ready
+            continue
+        failures += [Failure(operation, reason) for operation in ready]
+        stopped |= Result((), tuple(failures)).lost_nics
+    return Result(tuple(done), tuple(failures))
+
+
+def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
+    def together(pair: tuple[int, Operation]) -> object:
+        number, operation = pair
+        if isinstance(operation, WriteFile):
+            return Path(operation.path).parent
+        return operation.manager if isinstance(operation, Unmanage) else number
+
+    for _, pairs in groupby(enumerate(operations), together):
+        yield [operation for _, operation in pairs]
+
+
+def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[str]:
+    """None, or why it failed. A manager that does not do as asked costs no NIC its settings: status shows who holds it."""
+    first = batch[0]
+    try:
+        if isinstance(first, WriteFile):
+            writer.write_files({one.path: one.content for one in batch if isinstance(one, WriteFile)})
+        elif isinstance(first, Unmanage):
+            writer.unmanage(first.manager, [one.on.name for one in batch if isinstance(one, Unmanage)])
+        else:
+            if isinstance(first, WriteSysctl) and first.on is not None:
+                writer.index(first.on)
+            first.run(writer)
+    except (ApplyError, ManagerError) as error:
+        return error.text
+    return None

@@ -1,0 +1,287 @@
+"""The kernel's links, addresses and routes, read and written through rtnetlink: the only module that imports pyroute2.
+
+It runs with pyroute2 0.7.2 to 0.9: IPRoute alone, requests one by one, extended ACK on so that an error has the kernel's words.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+from ..errors import ApplyError, ObserveError
+from ..model import Address, Device, Host, Network, Route, World
+
+PROTOCOL = 110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
+MAIN_TABLE = 254  # RT_TABLE_MAIN
+UNICAST = 1  # RTN_UNICAST
+DUMP_TRIES = 5  # a dump that was interrupted by a change is asked for again (appliers: NLM_F_DUMP_INTR)
+DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
+IFF_UP, IFF_SLAVE = 0x1, 0x800
+IFF_LOWER_UP = 0x10000
+IFA_F_NODAD = 0x02
+LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
+RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
+RECEIVE_BUFFER = 8 * 1024 * 1024  # bytes; the default overruns at about 200 links (systemd #14417)
+FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
+
+
+class Netlink:
+    """One rtnetlink socket, opened for one pass and closed after it."""
+
+    def __init__(self) -> None:
+        from pyroute2 import IPRoute  # noqa: PLC0415 - 80 ms and 20 MiB that most commands do without
+        from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+        self._error: type[Exception] = NetlinkError
+        self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
+
+    def __enter__(self) -> Netlink:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self._ip.close()
+
+    # --- reading ---
+
+    def look(self, metadata_hosts: Iterable[Host]) -> World:
+        """One whole look. Raises ObserveError where the kernel does not answer."""
+        devices = {device.index: device for device in map(_device, self._dump(self._ip.get_links))}
+        routes = tuple(route for message in self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
+                       for route in _routes(message))
+        indexes = (self._route_to(host) for host in metadata_hosts)
+        return World(devices, self._addresses(), routes, next((index for index in indexes if index), 0), boot_id(),
+                     kernel_release() >= LIVE_RENAME_SINCE)
+
+    def _addresses(self) -> dict[int, tuple[Address, ...]]:
+        found: dict[int, list[Address]] = {}
+        for message in self._dump(self._ip.get_addr):
+            text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
+            if text:
+                found.setdefault(message["index"], []).append(ip_interface(f"{text}/{message['prefixlen']}"))
+        return {index: tuple(addresses) for index, addresses in found.items()}
+
+    def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
+        """A dump that no change interrupted, or the last one of a few; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look."""
+        messages: list[Any] = []
+        for _ in range(DUMP_TRIES):
+            messages = []
+            try:
+                for message in ask():
+                    messages.append(message)
+            except self._error as error:
+                if type(error).__name__ != "NetlinkDumpInterrupted":
+                    raise ObserveError(f"ask the kernel for its links, addresses and routes: {_words(error)[1]}") from error
+                continue
+            except OSError as error:
+                raise ObserveError(f"ask the kernel for its links, addresses and routes: {error.strerror}") from error
+            if not any(message["header"]["flags"] & DUMP_INTERRUPTED for message in messages):
+                return messages
+        return messages
+
+    def _route_to(self, host: Host) -> int:
+        """The index of the device that packets to this host leave through now; 0 where there is no route."""
+        try:
+            answers = self._ip.route("get", dst=str(host))
+        except self._error:
+            return 0
+        index = next((answer.get_attr("RTA_OIF") for answer in answers), None)
+        return int(index or 0)
+
+    # --- writing ---
+
+    def index_of(self, name: str) -> int:
+        """The index of the device with exactly this name, 0 for none (an alternative name does not count)."""
+        with suppress(OSError):
+            return socket.if_nametoindex(name)
+        return 0
+
+    def name_of(self, index: int) -> str:
+        """The name of the device with this index, empty for none."""
+        with suppress(OSError):
+            return socket.if_indextoname(index)
+        return ""
+
+    def set_mtu(self, index: int, mtu: int) -> None:
+        self._run("link", "set", index=index, mtu=mtu)
+
+    def set_txqueuelen(self, index: int, packets: int) -> None:
+        self._run("link", "set", index=index, txqlen=packets)
+
+    def set_up(self, index: int, up: bool) -> None:
+        self._run("link", "set", index=index, state="up" if up else "down")
+
+    def rename(self, index: int, name: str) -> None:
+        """Rename, after dropping an alternative name of the same device that is in the way: both share one space."""
+        with suppress(ApplyError):  # most devices have no such name
+            self._run("link", "property_del", index=index, altname=name)
+        self._run("link", "set", index=index, ifname=name)
+
+    def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None:
+        more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
+        self._run("link", "add", ifname=name, kind="vlan", link=parent, vlan_id=vlan_id, **more)
+
+    def delete_link(self, index: int) -> None:
+        self._run("link", "del", index=index, gone=(errno.ENODEV,))
+
+    def add_address(self, index: int, address: Address) -> None:
+        """Add it without duplicate address detection, so that it can be used at once (IPv6: RFC 4862 would take 1 to 2 s)."""
+        more: dict[str, Any] = {"flags": IFA_F_NODAD} if address.version == 6 else {}
+        if address.version == 4 and address.network.prefixlen < 31:
+            more["broadcast"] = str(address.network.broadcast_address)
+        self._run("addr", "add", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
+                  family=_family(address), gone=(errno.EEXIST,), **more)
+
+    def delete_address(self, index: int, address: Address) -> None:
+        self._run("addr", "del", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
+                  family=_family(address), gone=(errno.EADDRNOTAVAIL, errno.ENODEV))
+
+    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
+        self._run("route", "replace", **_route_words(index, to, via, metric), proto=PROTOCOL)
+
+    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
+        self._run("route", "del", **_route_words(index, to, via, metric), gone=(errno.ESRCH, errno.ENODEV))
+
+    def _run(self, what: str, command: str, gone: tuple[int, ...] = (), **words: Any) -> None:
+        """One request. `gone` are the errors that mean: it is so already. Verification has the last word in any case."""
+        try:
+            getattr(self._ip, what)(command, **words)
+        except self._error as error:
+            code, text = _words(error)
+            if code not in gone:
+                raise ApplyError(text, code) from error
+        except OSError as error:
+            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+
+
+def _words(error: Exception) -> tuple[int, str]:
+    """The errno of a NetlinkError and the kernel's own words, or strerror's."""
+    code = int(getattr(error, "code", 0) or 0)
+    said = next((str(part) for part in error.args[1:] if part), "")
+    name = os.strerror(code) if code else str(error)
+    return code, f"{name} ({said})" if said and said != name else name
+
+
+def _family(address: Any) -> int:
+    return socket.AF_INET if address.version == 4 else socket.AF_INET6
+
+
+def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> dict[str, Any]:
+    words: dict[str, Any] = {"dst": str(to), "oif": index, "priority": metric, "table": MAIN_TABLE, "family": _family(to)}
+    return words if via is None else {**words, "gateway": str(via)}
+
+
+def _device(message: Any) -> Device:
+    info = message.get_attr("IFLA_LINKINFO")
+    kind = (info.get_attr("IFLA_INFO_KIND") if info else None) or ""
+    data = info.get_attr("IFLA_INFO_DATA") if info and kind == "vlan" else None
+    elsewhere = kind == "veth" or message.get_attr("IFLA_LINK_NETNSID") is not None
+    flags = message["flags"]
+    return Device(
+        index=message["index"], name=message.get_attr("IFLA_IFNAME") or "", kind=kind,
+        mac=message.get_attr("IFLA_ADDRESS") or "", permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or "",
+        lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0, master=message.get_attr("IFLA_MASTER") or 0,
+        slave=bool(flags & IFF_SLAVE), hardware=not kind and _has_parent_device(message),
+        vlan_id=data.get_attr("IFLA_VLAN_ID") if data else None, up=bool(flags & IFF_UP), carrier=bool(flags & IFF_LOWER_UP),
+        mtu=message.get_attr("IFLA_MTU") or 0, min_mtu=message.get_attr("IFLA_MIN_MTU") or 0,
+        max_mtu=message.get_attr("IFLA_MAX_MTU") or 0, txqueuelen=message.get_attr("IFLA_TXQLEN") or 0,
+        altnames=tuple(_altnames(message)))
+
+
+def _altnames(message: Any) -> Iterator[str]:
+    names = message.get_attr("IFLA_PROP_LIST")
+    if names:
+        yield from (value for name, value in names["attrs"] if name == "IFLA_ALT_IFNAME")
+
+
+def _has_parent_device(message: Any) -> bool:
+    """Whether the device sits on a bus: the kernel says so since 5.14, sysfs before (if it shows this namespace)."""
+    if message.get_attr("IFLA_PARENT_DEV_NAME"):
+        return True
+    node = Path("/sys/class/net") / (message.get_attr("IFLA_IFNAME") or "")
+    with suppress(OSError, ValueError):
+        here = int((node / "ifindex").read_text(encoding="ascii")) == message["index"]
+        return here and (node / "device").exists()
+    return False
+
+
+def _routes(message: Any) -> Iterator[Route]:
+    """A unicast route, or one for each of its next hops."""
+    if message["type"] != UNICAST or message["family"] not in FAMILIES:
+        return
+    anywhere = "0.0.0.0" if message["family"] == socket.AF_INET else "::"
+    to = ip_network(f"{message.get_attr('RTA_DST') or anywhere}/{message['dst_len']}")
+    metric, protocol = message.get_attr("RTA_PRIORITY") or 0, message["proto"]
+    for hop in message.get_attr("RTA_MULTIPATH") or [message]:
+        index = hop.get("oif") if hop is not message else message.get_attr("RTA_OIF")
+        via = hop.get_attr("RTA_GATEWAY")
+        yield Route(to, index or 0, ip_address(via) if via else None, metric, protocol)
+
+
+def boot_id() -> str:
+    """The kernel's identity of this boot (random(4)); empty where it cannot be read."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def kernel_release() -> tuple[int, int]:
+    """Major and minor version of the running kernel; (0, 0) where its release is in no known form."""
+    numbers = os.uname().release.split(".")
+    with suppress(ValueError, IndexError):
+        return int(numbers[0]), int(numbers[1].split("-")[0])
+    return 0, 0
+
+
+class Watch:
+    """A socket that becomes readable when a link or an address changes; what changed is for the next look to find out."""
+
+    def __init__(self, addresses: bool = True) -> None:
+        groups = RTMGRP_LINK | (RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR if addresses else 0)
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
+                                     socket.NETLINK_ROUTE)
+        with suppress(OSError):  # without CAP_NET_ADMIN the default size has to do; an overflow means: look again
+            self._socket.setsockopt(socket.SOL_SOCKET, 33, RECEIVE_BUFFER)  # SO_RCVBUFFORCE
+        self._socket.bind((0, groups))
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def drain(self) -> bool:
+        """Read all that is there. True if anything was; an overflow counts (ENOBUFS is reported once, then it goes on)."""
+        seen = False
+        while True:
+            try:
+                self._socket.recv(65536)
+            except BlockingIOError:
+                return seen
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+            seen = True
+
+    def wait(self, seconds: float) -> None:
+        """Until something changes, at most so long."""
+        deadline = time.monotonic() + seconds
+        self.drain()
+        select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))

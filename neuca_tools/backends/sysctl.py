@@ -1,0 +1,32 @@
+"""Kernel settings below /proc/sys, read and written as files; /proc/sys/net is that of the network namespace of the reader."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from ..errors import ApplyError
+
+ROOT = Path("/proc/sys")
+
+
+def read(path: str) -> Optional[str]:
+    """The value, its white space folded; None where there is no such setting here, or none that can be read."""
+    try:
+        return " ".join((ROOT / path).read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return None
+
+
+def write(path: str, value: str) -> None:
+    """Write one setting. Raises ApplyError, and GuardError's kin for a path that leads out of /proc/sys/net."""
+    parts = path.split("/")
+    if parts[0] != "net" or ".." in parts or "" in parts:
+        raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
+    try:
+        with (ROOT / path).open("w", encoding="utf-8") as stream:
+            stream.write(value)
+    except OSError as error:
+        raise ApplyError(error.strerror or str(error), error.errno or 0) from error

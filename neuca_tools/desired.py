@@ -1,0 +1,277 @@
+"""What is asked, resolved against what is there: the state that a pass should lead to, and a reason for all that it will not.
+
+Only links with the role `dataplane` that are present, free and unprotected get into `want`; `shown` lists every link for people.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Iterable, Mapping, Optional
+
+from .documents.links import combine, with_parents
+from .guard import Fence, fence, sysctl_reason
+from .model import (
+    Device, Document, Host, Link, LinkKey, LinkRequest, NetworkState, Original, Owned, Problem, Record, Router, World,
+)
+from .names import nic_names, vlan_name
+from .roles import Policy, Roles, assign
+from .routing import Hops, resolve_routes
+
+LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
+UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the configuration file says that matters here."""
+
+    policy: Policy = field(default_factory=Policy)
+    links: tuple[LinkRequest, ...] = ()
+    metadata_hosts: tuple[Host, ...] = ()
+    allow_default_route: bool = False
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC."""
+
+    want: NetworkState
+    removable: Owned
+    roles: Roles
+    requests: Mapping[LinkKey, LinkRequest]
+    names: Mapping[LinkKey, str]
+    shown: tuple[Link, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    hostname: Optional[str] = None
+    router: Router = "user"
+    complete: bool = False
+
+
+def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
+    """One request for each link; the local configuration wins, setting by setting. A VLAN that should be up needs its NIC up."""
+    merged = {request.key: request for request in with_parents(combine(document, local))}
+    for request in list(merged.values()):
+        parent = merged[request.key.nic]
+        if request.state == "up" and parent.state is None:
+            merged[request.key.nic] = replace(parent, state="up")
+    return merged
+
+
+def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
+    """Find out what should be. Without a document, or with an incomplete one, nothing is taken away."""
+    requests = merge(document.links if document else (), settings.links)
+    roles = assign(world, {key.mac for key in requests}, settings.policy, record)
+    names, problems = nic_names(requests, world, roles, record)
+    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route)
+    work = _Work(requests, world, roles, record, limits, names)
+    complete = document is not None and document.complete
+    links = work.links()
+    restored, sysctls = work.restore(links) if complete else ({}, {})
+    hops = resolve_routes(document.routes if document else (), {**links, **restored}, world, work.found_keys, limits)
+    want = NetworkState({**links, **restored}, hops.hops, hops.banned, {**sysctls, **work.sysctls})
+    return Resolution(
+        want, replace(record.owned, routes=True) if complete else Owned(), roles, requests, {**names, **work.vlan_names},
+        tuple(work.shown(links)), (*roles.problems, *problems, *work.problems, *hops.problems), _digests(requests, hops, work.sysctls),
+        document.hostname if document else None, document.router if document else "user", complete)
+
+
+class _Work:
+    """One resolution under way: it gathers problems while it goes through the requests."""
+
+    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record, limits: Fence,
+                 names: Mapping[LinkKey, str]) -> None:
+        self.requests, self.world, self.roles, self.record = requests, world, roles, record
+        self.limits, self.names = limits, names
+        self.problems: list[Problem] = []
+        self.sysctls: dict[str, str] = {}
+        self.vlan_names: dict[LinkKey, str] = {}
+        self.found_keys = find_links(world, roles)
+        self.by_name = {device.name: device for device in world.devices.values()}
+        self.children: dict[int, list[Device]] = defaultdict(list)
+        for device in world.devices.values():
+            self.children[device.lower].append(device)
+
+    def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
+        self.problems.append(Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key))
+
+    def links(self) -> dict[LinkKey, Link]:
+        """Every wanted link, NICs first."""
+        links: dict[LinkKey, Link] = {}
+        for key in sorted(self.requests, key=lambda key: (key.vlan_id is not None, key)):
+            if not self._may_write(key):
+                continue
+            link = self._nic(self.requests[key]) if key.vlan_id is None else self._vlan(self.requests[key], links)
+            if link is not None:
+                links[key] = link
+        return links
+
+    def _may_write(self, key: LinkKey) -> bool:
+        """Whether this is a dataplane NIC that is there, free and unprotected, or a VLAN on one."""
+        role, device = self.roles.role(key.mac), self.roles.nics.get(key.mac)
+        if role == "management":
+            self.refuse(key, f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}")
+        elif role == "ignored" and key.vlan_id is None:
+            self.problems.append(Problem("ignored", "it is on the list of NICs to ignore, or was released", key))
+        elif role == "dataplane" and device and device.index in self.roles.protected:
+            self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
+        else:
+            return role == "dataplane" and device is not None
+        return False
+
+    def _nic(self, request: LinkRequest) -> Link:
+        device = self.roles.nics[request.key.mac]
+        name = self.names[request.key]
+        if request.state == "user":
+            return Link(request.key, "physical", "dataplane", name, device.index, "user", managers=UNMANAGED)
+        link = self._common(request, Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED), device)
+        return replace(link, mtu=self._nic_mtu(request.key, link.mtu, device))
+
+    def _nic_mtu(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
+        """The MTU that may be set: within the device's limits, and not below a link on it that is not ours."""
+        if mtu is None:
+            return None
+        if device.max_mtu and mtu > device.max_mtu:
+            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at most {device.max_mtu}', "mtu")
+        elif mtu < device.min_mtu:
+            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at least {device.min_mtu}', "mtu")
+        else:
+            foreign = self._foreign_above(key, device, mtu)
+            if foreign is None:
+                return mtu
+            self.refuse(key, f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}')
+        return None
+
+    def _foreign_above(self, key: LinkKey, device: Device, mtu: int) -> Optional[Device]:
+        """A device stacked on this one that the kernel would clamp, and that we did not create and are not asked to set."""
+        for child in self.children[device.index]:
+            request = self.requests.get(LinkKey(key.mac, child.vlan_id))
+            ours = LinkKey(key.mac, child.vlan_id) in self.record.owned.vlans or (request and request.mtu)
+            if child.mtu > mtu and not (ours and child.kind == "vlan"):
+                return child
+        return None
+
+    def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+        parent, key = links[request.key.nic], request.key
+        found = self.found_keys.get(key)
+        name = self._vlan_name(request, parent.name or "", found)
+        if name is None:
+            return None
+        self.vlan_names[key] = name
+        link = Link(key, "vlan", "dataplane", name, found.index if found else 0,
+                    managers=UNMANAGED)
+        if request.state == "user":
+            return replace(link, state="user") if found else None
+        link = self._common(request, link, found)
+        if link.state == "up" and parent.state != "up" and not self.roles.nics[key.mac].up:
+            self.refuse(key, f"{_subject(key)} cannot be up: its NIC is asked to be {parent.state}")
+            link = replace(link, state=None)
+        return replace(link, mtu=self._vlan_mtu(key, link.mtu, parent))
+
+    def _vlan_name(self, request: LinkRequest, parent: str, found: Optional[Device]) -> Optional[str]:
+        ours = request.key in self.record.owned.vlans
+        default = found.name if found and not ours else vlan_name(parent, request.key)
+        name = request.name or default
+        holder = self.by_name.get(name)
+        if holder is None or (found and holder.index == found.index):
+            return name
+        self.refuse(request.key, f'{_subject(request.key)} should be "{name}", but another interface has that name', "name")
+        return found.name if found else None
+
+    def _vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link) -> Optional[int]:
+        most = parent.mtu or self.roles.nics[key.mac].mtu
+        if mtu is not None and mtu > most:
+            self.refuse(key, f'MTU {mtu} asked, but its NIC "{parent.name}" has {most}', "mtu")
+            return None
+        return mtu
+
+    def _common(self, request: LinkRequest, link: Link, device: Optional[Device]) -> Link:
+        """The settings that a NIC and a VLAN share, less those that are refused."""
+        addresses = []
+        for address in request.addresses:
+            reason = self.limits.address(address)
+            if reason is None and address.version == 6 and request.mtu is not None and request.mtu < LEAST_IPV6_MTU:
+                reason = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"
+            if reason is None:
+                addresses.append(address)
+            else:
+                self.refuse(request.key, f"address {address}: {reason}")
+        return replace(link, state=request.state, mtu=request.mtu, txqueuelen=request.txqueuelen, addresses=tuple(addresses),
+                       sysctls=self._sysctls(request))
+
+    def _sysctls(self, request: LinkRequest) -> dict[str, str]:
+        own: dict[str, str] = {}
+        for template, value in request.sysctls:
+            reason = sysctl_reason(template)
+            if reason is None and "{interface}" not in template and self.sysctls.get(template, value) != value:
+                reason = f'another link asks for "{self.sysctls[template]}"'
+            if reason is not None:
+                self.refuse(request.key, f"sysctl {template}: {reason}")
+            elif "{interface}" in template:
+                own[template] = value
+            else:
+                self.sysctls[template] = value
+        return own
+
+    def restore(self, links: dict[LinkKey, Link]) -> tuple[dict[LinkKey, Link], dict[str, str]]:
+        """What is no longer asked for goes back to what it was before the agent; fills in links that are still asked for."""
+        restored: dict[LinkKey, Link] = {}
+        for key, original in self.record.originals.items():
+            device, role = self.found_keys.get(key), self.roles.role(key.mac)
+            stale = key in self.record.owned.vlans and key not in links
+            if device is None or device.index in self.roles.protected or role in ("management", "ignored") or stale:
+                continue
+            link = links.get(key) or Link(key, "vlan" if key.vlan_id else "physical", "unlisted", device.name, device.index)
+            if link.state == "user" or key not in self.requests or key in links:
+                restored[key] = self._restored(link, original, device)
+        sysctls = {path: value for path, value in self.record.original_sysctls.items() if path not in self.sysctls}
+        return restored, sysctls
+
+    def _restored(self, link: Link, original: Original, device: Device) -> Link:
+        request = self.requests.get(link.key)
+        asked = request is not None and request.state != "user" and request.mtu is not None
+        mtu = link.mtu if asked or original.mtu is None else self._nic_mtu(link.key, original.mtu, device)
+        queue = original.txqueuelen if link.txqueuelen is None else link.txqueuelen
+        return replace(link, mtu=mtu, txqueuelen=queue, sysctls={**original.sysctls, **link.sysctls})
+
+    def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
+        """Every NIC, whatever its role, then every VLAN asked for; what is not ours to set is None."""
+        nics = [LinkKey(mac) for mac in sorted(self.roles.by_mac)]
+        for key in (*nics, *(key for key in sorted(self.requests) if key.vlan_id is not None)):
+            request = self.requests.get(key)
+            link = links.get(key)
+            if link is None:
+                link = Link(key, "vlan" if key.vlan_id is not None else "physical", self.roles.role(key.mac))
+                if request and link.role == "dataplane" and key.mac not in self.roles.nics:
+                    link = replace(link, name=request.name, state=request.state, mtu=request.mtu,
+                                   txqueuelen=request.txqueuelen, addresses=request.addresses)
+            yield replace(link, name=request.name if request else None) if key.vlan_id is None else link
+
+
+def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
+    """The devices behind the keys: free NICs, and every VLAN on them."""
+    found = {LinkKey(mac): device for mac, device in roles.nics.items()}
+    macs = {device.index: mac for mac, device in roles.nics.items()}
+    for device in world.devices.values():
+        if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
+            found[LinkKey(macs[device.lower], device.vlan_id)] = device
+    return found
+
+
+def _subject(key: LinkKey) -> str:
+    return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
+
+
+def _digests(requests: Mapping[LinkKey, LinkRequest], hops: Hops, sysctls: Mapping[str, str]) -> dict[str, str]:
+    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it."""
+    parts: dict[str, list[str]] = {key.mac: [] for key in requests}
+    for key, request in sorted(requests.items()):
+        parts[key.mac].append(repr(replace(request, origins=())))
+    for hop in hops.certain:
+        parts.setdefault(hop.link.mac, []).append(repr(hop))
+    parts[""] = [repr(hops.uncertain), repr(hops.banned), repr(sorted(sysctls.items()))]
+    return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}

@@ -1,0 +1,130 @@
+"""Files that are either whole or untouched, whatever happens while they are written; and the lock that one pass holds."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Iterator, Mapping, Optional
+
+from .errors import ApplyError
+
+LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
+NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
+FEW = 4  # files up to which one fsync each is cheaper than a sync of the file system
+
+
+def read_bytes(path: Path) -> Optional[bytes]:
+    """The content of a file (at most 64 MiB), None where there is none. Raises OSError otherwise: an error is not "absent"."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> None:
+    """Write or remove (None) them all, with one sync for many. Raises ApplyError that names the path.
+
+    A power cut leaves each file as it was or as it should be: written beside, synced, renamed, directory synced (rename(2)).
+    """
+    contents = {path: content for path, content in files.items() if content is not None}
+    for path, content in contents.items():
+        with _naming("write", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_new(path, content, mode, sync=len(contents) <= FEW)
+    for directory in {path.parent for path in contents} if len(contents) > FEW else ():
+        with _naming("sync", directory):
+            _sync_file_system(directory)
+    for path, wanted in files.items():
+        with _naming("write" if wanted is not None else "remove", path):
+            _finish(path, wanted is not None)
+    for directory in {path.parent for path in files}:
+        with suppress(FileNotFoundError), _naming("sync", directory):
+            _sync_directory(directory)
+
+
+@contextmanager
+def _naming(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ApplyError(f'{what} "{path}": {error.strerror}', error.errno or 0) from error
+
+
+def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
+    new = path.with_name(path.name + NEW)
+    with suppress(FileNotFoundError):
+        new.unlink()  # left by a crash, or planted: never write through it
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, mode)  # whatever the umask
+        stream.write(content)
+        stream.flush()
+        if sync:
+            os.fsync(descriptor)
+
+
+def _finish(path: Path, wanted: bool) -> None:
+    if wanted:
+        path.with_name(path.name + NEW).replace(path)
+    else:
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file_system(directory: Path) -> None:
+    """syncfs(2), which Python has no name for: os.sync() would wait for every file system, a dead NFS mount included."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, patience: float) -> Iterator[None]:
+    """Hold the lock; two passes never run at once. Waits `patience` seconds for another one, then raises ApplyError.
+
+    flock(2) has no time-out: an interval timer's signal ends the wait. The lock goes with the process, however it dies.
+    """
+    with _naming("lock", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, path, patience)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, patience: float) -> None:
+    def give_up(number: int, frame: Optional[FrameType]) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, patience)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except TimeoutError:
+        raise ApplyError(f'lock "{path}": another pass has held it for {patience:g} s') from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

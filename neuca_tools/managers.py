@@ -1,0 +1,45 @@
+"""NetworkManager and systemd-networkd as one: which of our links they hold, and telling them to let go.
+
+Where they are the host's and not this namespace's, or `[linux] managers = none`, nobody is asked anything.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Collection
+
+from .backends.bus import Bus
+from .backends.networkd import Networkd
+from .backends.networkmanager import NetworkManager
+
+
+class Managers:
+    """Both managers over one bus connection, for one pass. `words` are kept until the next `ask`."""
+
+    def __init__(self, bus: Bus, enabled: bool) -> None:
+        self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
+        self._enabled = enabled
+        self.reasons: dict[str, str] = {}
+
+    def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
+        """For each manager that runs, what it says of each interface; one that is absent is left out."""
+        found: dict[str, dict[str, str]] = {}
+        self.reasons = {}
+        for name, manager in (("networkmanager", self._networkmanager), ("networkd", self._networkd)) if self._enabled else ():
+            words, reason = manager.words(interfaces)
+            if reason:
+                self.reasons[name] = reason
+            if reason or "absent" not in words.values():
+                found[name] = words
+        return found
+
+    def unmanage(self, manager: str, names: Collection[str]) -> None:
+        """Only NetworkManager can be asked for single links. Raises ManagerError."""
+        if self._enabled and manager == "networkmanager":
+            self._networkmanager.unmanage(names)
+
+    def tell(self, manager: str) -> None:
+        """Have it read its configuration again. Raises ManagerError."""
+        if self._enabled:
+            {"networkmanager": self._networkmanager.reload_configuration, "networkd": self._networkd.reload}[manager]()

@@ -1,0 +1,110 @@
+"""Which files there should be: a rule for each NIC, the lists that keep other managers off, and the sysctls for new links.
+
+A dataplane NIC keeps its marks until a complete document no longer has it; its name stays pinned after that.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterable, Mapping, Optional
+
+from . import marks
+from .desired import Resolution
+from .model import Link, LinkKey, Record
+from .roles import VIRTUAL_NICS
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the files go, and what the rule files are called."""
+
+    udev: Path
+    networkmanager: Path
+    networkd: Path
+    sysctl: Path
+    substring: str
+    data_priority: int
+    mgmt_priority: int
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Every file of ours with its content, None: it should not be there; and which manager has to hear of which."""
+
+    files: Mapping[str, Optional[bytes]]
+    tell: Mapping[str, str]
+
+
+def wanted(resolution: Resolution, record: Record, places: Places, present: Iterable[str]) -> Marks:
+    """All files. `present` are the names in the directory of udev rules: those of ours that are not wanted go."""
+    dataplane = marked(resolution, record)
+    rules = _rules(resolution, record, places, dataplane)
+    stale = {str(places.udev / name) for name in present if marks.rule_mac(name, places.substring)} - set(rules)
+    lists = _lists(resolution, places, dataplane)
+    newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    told = {path: manager for path, (manager, _) in lists.items() if manager and newly}
+    return Marks({**rules, **dict.fromkeys(stale), **{path: content or None for path, (_, content) in lists.items()}}, told)
+
+
+def marked(resolution: Resolution, record: Record) -> frozenset[str]:
+    """The MACs that other managers are kept off."""
+    named = {mac for mac, role in resolution.roles.by_mac.items() if role == "dataplane"}
+    before = {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not resolution.complete
+              and resolution.roles.role(mac) == "unlisted" and not nic.released}
+    return frozenset(named | before)
+
+
+def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
+    """The name that the NIC should have at the next boot; empty if it is not known yet."""
+    nic, request = record.nics.get(mac), resolution.requests.get(LinkKey(mac))
+    if request and request.name:
+        return request.name
+    return (nic.name if nic else "") or resolution.names.get(LinkKey(mac), "")
+
+
+def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
+    """Hardware, and whatever was named or is management; a veth of somebody's container is none of ours."""
+    if resolution.roles.role(mac) == "ignored":
+        return False
+    device = resolution.roles.nics.get(mac)
+    known = mac in dataplane or mac in record.nics or resolution.roles.role(mac) == "management"
+    return known or (device is not None and device.kind not in VIRTUAL_NICS)
+
+
+def _rules(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str]) -> dict[str, Optional[bytes]]:
+    rules: dict[str, Optional[bytes]] = {}
+    for mac in sorted({*resolution.roles.by_mac, *record.nics}):
+        name = pinned_name(mac, resolution, record)
+        if name and has_rule(mac, resolution, record, dataplane):
+            file = marks.udev_rule_name(mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority)
+            rules[str(places.udev / file)] = marks.udev_rule(mac, name, mac in dataplane, _asked(mac, resolution))
+    return rules
+
+
+def _asked(mac: str, resolution: Resolution) -> str:
+    request = resolution.requests.get(LinkKey(mac))
+    if request is None or resolution.roles.role(mac) != "dataplane":
+        return resolution.roles.role(mac)
+    return ", ".join(f"{origin.setting} = {origin.value}" for origin in request.origins) or "the NIC of a VLAN"
+
+
+def _lists(resolution: Resolution, places: Places, dataplane: frozenset[str]) -> dict[str, tuple[str, bytes]]:
+    names = [resolution.names[LinkKey(mac)] for mac in dataplane if LinkKey(mac) in resolution.names]
+    vlans = [name for key, name in resolution.names.items() if key.vlan_id is not None]
+    patterns = sorted({*(f"{name}.*" for name in names), *vlans})
+    networkd = marks.networkd_files(dataplane, patterns)
+    files = {str(places.networkd / name): ("networkd", networkd.get(name, b""))
+             for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}
+    files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
+        "networkmanager", marks.networkmanager_conf(dataplane, patterns))
+    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", marks.sysctl_conf(_sysctls(resolution.want.links.values())))
+    return files
+
+
+def _sysctls(links: Iterable[Link]) -> dict[str, str]:
+    """Per-interface settings that are asked for; what only goes back to its original needs no file."""
+    return {template.replace("{interface}", link.name): value for link in links if link.role == "dataplane" and link.name
+            for template, value in link.sysctls.items()}

@@ -1,0 +1,151 @@
+"""What a pass does to the record: who is who, what will be ours, what is still ours, and which request is in force."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Collection, Iterable, Literal, Mapping, Optional
+
+from .desired import Resolution
+from .marking import has_rule, marked
+from .model import LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
+from .operations import AddAddress, CreateVlan, Operation, SetMtu, SetTxQueueLen, WriteSysctl
+
+OWN = "{interface}"
+
+
+def after_boot(record: Record, boot_id: str) -> Record:
+    """A new boot has a fresh kernel: nothing in it is ours yet, and links have their own MTU and queue again.
+
+    Sysctls stay: our file in sysctl.d may have set them before the agent came to look.
+    """
+    if record.boot_id == boot_id:
+        return record
+    originals = {key: Original(sysctls=original.sysctls) for key, original in record.originals.items() if original.sysctls}
+    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals)
+
+
+def meet(record: Record, resolution: Resolution) -> Record:
+    """Remember each NIC by the name it has, and the roles that stick."""
+    dataplane = marked(resolution, record)
+    nics = dict(record.nics)
+    for mac, role in resolution.roles.by_mac.items():
+        if mac not in record.nics and not has_rule(mac, resolution, record, dataplane):
+            continue
+        nic = nics.get(mac, NicRecord())
+        if role == "ignored":
+            continue
+        nics[mac] = replace(nic, name=_name(mac, nic, resolution), role=_role(mac, role, dataplane))
+    return replace(record, nics=nics)
+
+
+def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
+    """The first name seen, until a document asks for another one and that can be given."""
+    request, granted = resolution.requests.get(LinkKey(mac)), resolution.names.get(LinkKey(mac), "")
+    if request and request.name and granted == request.name:
+        return granted
+    return nic.name or granted
+
+
+def _role(mac: str, role: str, dataplane: Collection[str]) -> Literal["", "dataplane", "management"]:
+    return "management" if role == "management" else "dataplane" if mac in dataplane else ""
+
+
+def intend(record: Record, operations: Iterable[Operation]) -> Record:
+    """What these operations will make ours, and what they will change for the first time; written before they run."""
+    addresses, vlans = set(record.owned.addresses), set(record.owned.vlans)
+    originals, sysctls = dict(record.originals), dict(record.original_sysctls)
+    for operation in operations:
+        link = operation.link
+        if isinstance(operation, AddAddress):
+            addresses.add((operation.on.key, operation.address))
+        elif isinstance(operation, CreateVlan):
+            vlans.add(operation.on.key)
+        elif link is None and isinstance(operation, WriteSysctl) and operation.before is not None:
+            sysctls.setdefault(operation.path, operation.before)
+        elif link is not None and link.key not in vlans:
+            originals[link.key] = _first_change(originals.get(link.key, Original()), operation)
+    known = {key: original for key, original in originals.items() if original != Original()}
+    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=known, original_sysctls=sysctls)
+
+
+def _first_change(original: Original, operation: Operation) -> Original:
+    if isinstance(operation, SetMtu) and original.mtu is None:
+        return replace(original, mtu=operation.before)
+    if isinstance(operation, SetTxQueueLen) and original.txqueuelen is None:
+        return replace(original, txqueuelen=operation.before)
+    if isinstance(operation, WriteSysctl) and operation.on is not None and operation.before is not None:
+        template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
+        return replace(original, sysctls={template: operation.before, **original.sysctls})
+    return original
+
+
+def settle(record: Record, resolution: Resolution, have: NetworkState) -> Record:
+    """Forget what is no longer there to take away, and originals that are in force again and that nobody asks to change."""
+    addresses = {(key, address) for key, address in record.owned.addresses
+                 if key in have.links and address in have.links[key].addresses}
+    vlans = {key for key in record.owned.vlans if key in have.links}
+    originals = {}
+    for key, original in record.originals.items():
+        left = _still_changed(original, key, resolution, have) if key in have.links else original
+        if left != Original() and (key.vlan_id is None or key in have.links):
+            originals[key] = left
+    sysctls = {path: value for path, value in record.original_sysctls.items()
+               if have.sysctls.get(path) != value or path in _global_requests(resolution)}
+    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=originals, original_sysctls=sysctls)
+
+
+def _still_changed(original: Original, key: LinkKey, resolution: Resolution, have: NetworkState) -> Original:
+    request, found = resolution.requests.get(key), have.links[key]
+    asks_mtu, asks_queue = request is not None and bool(request.mtu), request is not None and bool(request.txqueuelen)
+    asked = {template for template, _ in request.sysctls} if request else set()
+    return Original(
+        original.mtu if asks_mtu or found.mtu != original.mtu else None,
+        original.txqueuelen if asks_queue or found.txqueuelen != original.txqueuelen else None,
+        {template: value for template, value in original.sysctls.items()
+         if template in asked or found.sysctls.get(template) != value})
+
+
+def _global_requests(resolution: Resolution) -> set[str]:
+    return {template for request in resolution.requests.values() for template, _ in request.sysctls if OWN not in template}
+
+
+def incarnation(mac: str, resolution: Resolution, world: World) -> str:
+    """Which appearance of the NIC this is: it changes with each boot, and each time that it is plugged in."""
+    device = resolution.roles.nics.get(mac)
+    return f"{world.boot_id}:{device.index}" if device else ""
+
+
+def changed(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
+    """The NICs that may change now: the request for them is another one, or they have appeared."""
+    macs = {mac for mac in resolution.digests if mac}
+    macs |= {mac for mac, nic in record.nics.items() if nic.applied and resolution.complete}
+    loose = {hop.link.mac for hop in resolution.want.hops} if record.applied != resolution.digests.get("") else set()
+    return frozenset(loose | {mac for mac in macs if _differs(record.nics.get(mac, NicRecord()), mac, resolution, world)})
+
+
+def _differs(nic: NicRecord, mac: str, resolution: Resolution, world: World) -> bool:
+    return nic.applied != resolution.digests.get(mac, "") or nic.incarnation != incarnation(mac, resolution, world)
+
+
+def applied(record: Record, resolution: Resolution, world: World, scope: Optional[Collection[str]], failed: Collection[str],
+            ) -> Record:
+    """Note which request is in force for each NIC of this pass that did not fail."""
+    nics = dict(record.nics)
+    for mac, nic in record.nics.items():
+        in_scope = scope is None or mac in scope
+        if in_scope and mac not in failed and (mac in resolution.digests or resolution.complete):
+            digest = resolution.digests.get(mac, "")
+            nics[mac] = replace(nic, applied=digest, incarnation=incarnation(mac, resolution, world) if digest else "")
+    return replace(record, nics=nics, applied=resolution.digests.get("", ""))
+
+
+def forget(record: Record, macs: Iterable[str]) -> Record:
+    """After `neuca release`: the NIC is ignored from now on, and nothing on it is ours."""
+    gone = set(macs)
+    nics: Mapping[str, NicRecord] = {mac: NicRecord(released=True) if mac in gone else nic for mac, nic in record.nics.items()}
+    owned = Owned(frozenset(pair for pair in record.owned.addresses if pair[0].mac not in gone),
+                  frozenset(key for key in record.owned.vlans if key.mac not in gone))
+    originals = {key: original for key, original in record.originals.items() if key.mac not in gone}
+    return replace(record, nics={**nics, **{mac: NicRecord(released=True) for mac in gone}}, owned=owned, originals=originals)

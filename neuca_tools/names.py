@@ -1,0 +1,113 @@
+"""Which name every NIC and VLAN should have, and the steps that bring them there without a clash.
+
+The name that a document asks for wins, then the recorded one, then the one in force. A name that somebody else holds is
+never taken: that is a problem with its reason, and the link keeps the name it has.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Iterable, Mapping, NamedTuple, Optional
+
+from .model import LinkKey, LinkRequest, Problem, Record, World
+from .roles import Roles
+
+LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
+TEMPORARY = "neuca-tmp"
+
+
+class Step(NamedTuple):
+    """One rename, in order."""
+
+    key: LinkKey
+    old: str
+    new: str
+
+
+def vlan_name(parent: str, key: LinkKey) -> str:
+    """`<parent>.<ID>`, or a short form from the end of the NIC's MAC where that is too long for the kernel.
+
+    >>> vlan_name("eth1", LinkKey("fe:16:3e:00:6d:af", 1445))
+    'eth1.1445'
+    >>> vlan_name("enp129s0f0np0", LinkKey("fe:16:3e:00:6d:af", 1445))
+    'n006daf.1445'
+    """
+    name = f"{parent}.{key.vlan_id}"
+    return name if len(name) <= LONGEST_NAME else f"n{key.mac.replace(':', '')[-6:]}.{key.vlan_id}"
+
+
+def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record,
+              ) -> tuple[dict[LinkKey, str], list[Problem]]:
+    """The name that each present NIC should have. Only dataplane NICs can move; the others keep what they have."""
+    movable = {mac for mac, device in roles.nics.items()
+               if roles.role(mac) == "dataplane" and device.index not in roles.protected}
+    current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
+    wishes = {LinkKey(mac): _wish(LinkKey(mac), requests, record) for mac in movable}
+    reserved = {device.name: device.name for device in world.devices.values() if device.index not in
+                {roles.nics[mac].index for mac in movable}}
+    names, problems = _settle({key: wish for key, wish in wishes.items() if wish}, current, reserved,
+                              {key for key in wishes if key in requests and requests[key].name})
+    return {**current, **names}, problems
+
+
+def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record) -> Optional[str]:
+    request, nic = requests.get(key), record.nics.get(key.mac)
+    asked = request.name if request else None
+    return asked or (nic.name if nic and nic.name else None)
+
+
+def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], reserved: Mapping[str, str],
+            asked: Iterable[LinkKey]) -> tuple[dict[LinkKey, str], list[Problem]]:
+    """Grant wishes until nothing changes: a refused NIC keeps its name, which may cost another NIC its wish."""
+    first = set(asked)
+    order = sorted(wishes, key=lambda key: (key not in first, key))
+    refused: dict[LinkKey, Problem] = {}
+    while True:
+        taken = {**reserved, **{current[key]: current[key] for key in current if key not in wishes or key in refused}}
+        names: dict[LinkKey, str] = {}
+        clash = None
+        for key in (key for key in order if key not in refused):
+            wish = wishes[key]
+            if wish in taken and wish != current[key]:
+                clash = Problem("name", f'"{current[key]}" should be "{wish}", but another interface has that name', key)
+                break
+            taken[wish] = wish
+            names[key] = wish
+        if clash is None or clash.link is None:
+            return names, list(refused.values())
+        refused[clash.link] = clash
+
+
+def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) -> list[Step]:
+    """Renames in an order that never meets a name in use; a cycle goes through one temporary name.
+
+    >>> a, b = LinkKey("02:00:00:00:00:01"), LinkKey("02:00:00:00:00:02")
+    >>> [(step.old, step.new) for step in rename_steps({a: "eth0", b: "eth1"}, {a: "eth1", b: "eth0"})]
+    [('eth0', 'neuca-tmp0'), ('eth1', 'eth0'), ('neuca-tmp0', 'eth1')]
+    """
+    waiting = _possible(current, wanted)
+    now = dict(current)
+    steps: list[Step] = []
+    spare = 0
+    while waiting:
+        in_use = set(now.values())
+        key = next((key for key, name in waiting.items() if name not in in_use), None)
+        if key is None:
+            key, target, spare = next(iter(waiting)), f"{TEMPORARY}{spare}", spare + 1
+        else:
+            target = waiting.pop(key)
+        steps.append(Step(key, now[key], target))
+        now[key] = target
+    return steps
+
+
+def _possible(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) -> dict[LinkKey, str]:
+    """The renames whose new name is free, or held by a link that moves away itself."""
+    waiting = {key: name for key, name in wanted.items() if key in current and current[key] != name}
+    while True:
+        kept = {name for key, name in current.items() if key not in waiting}
+        possible = {key: name for key, name in waiting.items() if name not in kept}
+        if len(possible) == len(waiting):
+            return possible
+        waiting = possible

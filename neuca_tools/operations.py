@@ -1,0 +1,432 @@
+"""Everything that a pass can do, each as a small object that can describe itself and carry itself out.
+
+Units: MTU in bytes, txqueuelen in packets. The phases are constant; `facts`: only NIC to VLAN is nested, so no graph is needed.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Collection, Mapping, NamedTuple, Optional, Protocol, Union
+
+from .model import Address, Host, LinkKey, Network
+
+Value = Union[str, int, None]
+
+
+class Phase(IntEnum):
+    """The order of a pass. Files first, so that every other manager knows; what resets a NIC before it comes up."""
+
+    FILES = 1
+    MARK = 2
+    RENAME = 3
+    SHRINK = 4
+    NIC = 5
+    VLAN = 6
+    SYSCTL = 7
+    UP = 8
+    ADDRESS = 9
+    ROUTE = 10
+
+
+class Target(NamedTuple):
+    """The link of an operation; ifindex 0: it does not exist yet, its name says which it will be."""
+
+    key: LinkKey
+    name: str
+    ifindex: int = 0
+
+
+class Writer(Protocol):
+    """What carries operations out. Every method raises ApplyError; what is already so is no error."""
+
+    def index(self, target: Target) -> int: ...
+    def set_mtu(self, index: int, mtu: int) -> None: ...
+    def set_txqueuelen(self, index: int, packets: int) -> None: ...
+    def set_up(self, index: int, up: bool) -> None: ...
+    def rename(self, index: int, name: str) -> None: ...
+    def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None: ...
+    def delete_link(self, index: int) -> None: ...
+    def add_address(self, index: int, address: Address) -> None: ...
+    def delete_address(self, index: int, address: Address) -> None: ...
+    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None: ...
+    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None: ...
+    def write_sysctl(self, path: str, value: str) -> None: ...
+    def write_files(self, files: Mapping[str, Optional[bytes]]) -> None: ...
+    def unmanage(self, manager: str, names: Collection[str]) -> None: ...
+    def tell(self, manager: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One change. `link` None: it concerns no single link, and costs no NIC anything when it fails."""
+
+    kind: ClassVar[str]
+    phase: ClassVar[Phase]
+
+    @property
+    def link(self) -> Optional[Target]:
+        return None
+
+    @property
+    def target(self) -> str:
+        return self.link.name if self.link else "host"
+
+    @property
+    def domain(self) -> Optional[str]:
+        """The MAC of the NIC whose failure domain this is in."""
+        return self.link.key.mac if self.link else None
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """Every failure domain that it touches: two for a route that moves from one NIC to another."""
+        return frozenset() if self.domain is None else frozenset({self.domain})
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        """The value before, and after."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def order(self) -> Phase:
+        return self.phase
+
+    def run(self, writer: Writer) -> None:
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Value]:
+        before, after = self.change
+        return {"operation": self.kind, "target": self.target, "from": before, "to": after, "text": self.text}
+
+
+@dataclass(frozen=True)
+class LinkOperation(Operation):
+    """A change of one link."""
+
+    on: Target
+
+    @property
+    def link(self) -> Target:
+        return self.on
+
+
+@dataclass(frozen=True)
+class SetMtu(LinkOperation):
+    kind = "set-mtu"
+    before: Optional[int]
+    after: int
+    phase_of: Phase = Phase.NIC
+
+    @property
+    def order(self) -> Phase:
+        return self.phase_of
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        return f"set the MTU of {self.target} from {self.before} to {self.after}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_mtu(writer.index(self.on), self.after)
+
+
+@dataclass(frozen=True)
+class SetTxQueueLen(LinkOperation):
+    kind = "set-txqueuelen"
+    before: Optional[int]
+    after: int
+    phase_of: Phase = Phase.NIC
+
+    @property
+    def order(self) -> Phase:
+        return self.phase_of
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        before = f" from {self.before}" if self.before is not None else ""
+        return f"set the transmit queue length of {self.target}{before} to {self.after}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_txqueuelen(writer.index(self.on), self.after)
+
+
+@dataclass(frozen=True)
+class SetState(LinkOperation):
+    kind = "set-state"
+    up: bool
+    phase_of: Phase = Phase.UP
+
+    @property
+    def order(self) -> Phase:
+        return self.phase_of
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return ("down", "up") if self.up else ("up", "down")
+
+    @property
+    def text(self) -> str:
+        return f"bring {self.target} {'up' if self.up else 'down'}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_up(writer.index(self.on), self.up)
+
+
+@dataclass(frozen=True)
+class Rename(LinkOperation):
+    kind = "rename"
+    phase = Phase.RENAME
+    new: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.on.name, self.new
+
+    @property
+    def text(self) -> str:
+        return f"rename {self.on.name} to {self.new}"
+
+    def run(self, writer: Writer) -> None:
+        writer.rename(writer.index(self.on), self.new)
+
+
+@dataclass(frozen=True)
+class CreateVlan(LinkOperation):
+    kind = "create-vlan"
+    phase = Phase.VLAN
+    parent: Target
+    mtu: Optional[int] = None
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, self.on.name
+
+    @property
+    def text(self) -> str:
+        mtu = f" with MTU {self.mtu}" if self.mtu else ""
+        return f"create VLAN {self.on.key.vlan_id} on {self.parent.name} as {self.on.name}{mtu}"
+
+    def run(self, writer: Writer) -> None:
+        writer.create_vlan(writer.index(self.parent), self.on.key.vlan_id or 0, self.on.name, self.mtu)
+
+
+@dataclass(frozen=True)
+class DeleteVlan(LinkOperation):
+    kind = "delete-vlan"
+    phase = Phase.SHRINK
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.on.name, None
+
+    @property
+    def text(self) -> str:
+        return f"delete the VLAN {self.on.name}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_link(writer.index(self.on))
+
+
+@dataclass(frozen=True)
+class AddAddress(LinkOperation):
+    kind = "add-address"
+    phase = Phase.ADDRESS
+    address: Address
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, str(self.address)
+
+    @property
+    def text(self) -> str:
+        return f"add the address {self.address} to {self.target}"
+
+    def run(self, writer: Writer) -> None:
+        writer.add_address(writer.index(self.on), self.address)
+
+
+@dataclass(frozen=True)
+class DeleteAddress(LinkOperation):
+    kind = "delete-address"
+    phase = Phase.SHRINK
+    address: Address
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return str(self.address), None
+
+    @property
+    def text(self) -> str:
+        return f"delete the address {self.address} from {self.target}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_address(writer.index(self.on), self.address)
+
+
+@dataclass(frozen=True)
+class ReplaceRoute(LinkOperation):
+    """Put a route in force, over the one of ours that has the same prefix (`leaves`, `old_via`)."""
+
+    kind = "replace-route"
+    phase = Phase.ROUTE
+    to: Network
+    via: Optional[Host]
+    metric: int
+    leaves: Optional[Target] = None
+    old_via: Optional[Host] = None
+
+    @property
+    def before(self) -> Optional[str]:
+        return _hop_text(self.old_via, self.leaves) if self.leaves else None
+
+    @property
+    def domains(self) -> frozenset[str]:
+        return super().domains | ({self.leaves.key.mac} if self.leaves else frozenset())
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, _hop_text(self.via, self.on)
+
+    @property
+    def text(self) -> str:
+        if self.before:
+            return f"replace the route to {self.to} {self.before} with {_hop_text(self.via, self.on)}"
+        return f"route {self.to} {_hop_text(self.via, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        writer.replace_route(writer.index(self.on), self.to, self.via, self.metric)
+
+
+@dataclass(frozen=True)
+class DeleteRoute(LinkOperation):
+    kind = "delete-route"
+    phase = Phase.SHRINK
+    to: Network
+    via: Optional[Host]
+    metric: int
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return _hop_text(self.via, self.on), None
+
+    @property
+    def text(self) -> str:
+        return f"delete the route to {self.to} {_hop_text(self.via, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_route(writer.index(self.on), self.to, self.via, self.metric)
+
+
+def _hop_text(via: Optional[Host], on: Target) -> str:
+    return f"via {via} on {on.name}" if via else f"on {on.name}"
+
+
+@dataclass(frozen=True)
+class WriteSysctl(Operation):
+    """`on` is the link whose setting it is, None for a setting of the whole network namespace."""
+
+    kind = "write-sysctl"
+    phase = Phase.SYSCTL
+    path: str
+    before: Optional[str]
+    after: str
+    on: Optional[Target] = None
+
+    @property
+    def link(self) -> Optional[Target]:
+        return self.on
+
+    @property
+    def target(self) -> str:
+        return self.path
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        before = f' from "{self.before}"' if self.before is not None else ""
+        return f'set the sysctl {self.path}{before} to "{self.after}"'
+
+    def run(self, writer: Writer) -> None:
+        writer.write_sysctl(self.path, self.after)
+
+
+@dataclass(frozen=True)
+class WriteFile(Operation):
+    """Write a file whole, or remove it (`content` None). Consecutive ones go out together, with one sync."""
+
+    kind = "write-file"
+    phase = Phase.FILES
+    path: str
+    content: Optional[bytes]
+    size_before: Optional[int] = None
+
+    @property
+    def target(self) -> str:
+        return self.path
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.size_before, None if self.content is None else len(self.content)
+
+    @property
+    def text(self) -> str:
+        return f'remove "{self.path}"' if self.content is None else f'write "{self.path}"'
+
+    def run(self, writer: Writer) -> None:
+        writer.write_files({self.path: self.content})
+
+
+@dataclass(frozen=True)
+class Unmanage(LinkOperation):
+    kind = "unmanage"
+    phase = Phase.MARK
+    manager: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return "managed", "unmanaged"
+
+    @property
+    def text(self) -> str:
+        return f"take {self.target} out of the hands of {self.manager}"
+
+    def run(self, writer: Writer) -> None:
+        writer.unmanage(self.manager, [self.on.name])
+
+
+@dataclass(frozen=True)
+class Tell(Operation):
+    kind = "tell-manager"
+    phase = Phase.MARK
+    manager: str
+
+    @property
+    def target(self) -> str:
+        return self.manager
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, None
+
+    @property
+    def text(self) -> str:
+        return f"let {self.manager} read its configuration again"
+
+    def run(self, writer: Writer) -> None:
+        writer.tell(self.manager)

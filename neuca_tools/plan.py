@@ -1,0 +1,214 @@
+"""What has to be done to get from one state to another: apply, dry run, verify and roll back are four uses of it.
+
+The order within a phase is the order in which this module makes the operations: stale routes before the addresses they
+go through, VLANs before their parents on the way down, parents before their VLANs on the way up.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Collection, Iterator, Mapping, Optional
+
+from .model import Address, Hop, Link, LinkKey, NetworkState, Owned
+from .names import Step, rename_steps
+from .operations import (
+    AddAddress, CreateVlan, DeleteAddress, DeleteRoute, DeleteVlan, Operation, Phase, Rename, ReplaceRoute, SetMtu, SetState,
+    SetTxQueueLen, Target, Tell, Unmanage, WriteFile, WriteSysctl,
+)
+
+NOTHING = Owned()
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Both states, and what the renames of this plan do to them."""
+
+    have: NetworkState
+    want: NetworkState
+    owned: Owned
+    steps: tuple[Step, ...] = ()
+    bounced: frozenset[str] = frozenset()
+    names: Mapping[LinkKey, str] = field(default_factory=dict)
+
+    def target(self, key: LinkKey) -> Target:
+        found = self.have.links.get(key)
+        return Target(key, self.names.get(key, ""), found.index if found else 0)
+
+    def both(self) -> Iterator[tuple[LinkKey, Optional[Link], Link]]:
+        """Every wanted link with what is found of it, NICs before VLANs; an absent NIC is not planned for."""
+        for key in sorted(self.want.links, key=lambda key: (key.vlan_id is not None, key)):
+            found = self.have.links.get(key)
+            parent = found or self.have.links.get(key.nic)
+            if parent is not None:
+                yield key, found, self.want.links[key]
+
+    def goes_down(self, key: LinkKey) -> bool:
+        """Whether this plan takes the link down, if only for a moment: it then loses routes and IPv6 addresses."""
+        nic, nic_found = self.want.links.get(key.nic), self.have.links.get(key.nic)
+        nic_down = nic is not None and nic.state == "down" and nic_found is not None and nic_found.state == "up"
+        link, found = self.want.links.get(key), self.have.links.get(key)
+        own_down = link is not None and link.state == "down" and found is not None and found.state == "up"
+        return key.mac in self.bounced or nic_down or own_down
+
+
+def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scope: Optional[Collection[str]] = None,
+         rename_while_up: bool = True) -> tuple[Operation, ...]:
+    """Every operation that leads from `have` to `want`, in order.
+
+    `owned` is what may be taken away. `scope` holds the MACs of the NICs that may change, None for all. `rename_while_up`:
+    the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
+    """
+    sides = _rename(have, want, owned, scope, rename_while_up)
+    operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
+                  *_raise_up(sides), *_addresses(sides), *_routes(sides))
+    return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
+
+
+def in_scope(operations: Collection[Operation], scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+    """The operations that touch one of these NICs, or none at all (files, sysctls of the host)."""
+    return tuple(operation for operation in operations
+                 if scope is None or not operation.domains or operation.domains & frozenset(scope))
+
+
+def _rename(have: NetworkState, want: NetworkState, owned: Owned, scope: Optional[Collection[str]], live: bool) -> _Sides:
+    current = {key: link.name for key, link in have.links.items() if link.name}
+    wanted = {key: link.name for key, link in want.links.items()
+              if link.name and key in current and (scope is None or key.mac in scope)}
+    steps = tuple(rename_steps(current, wanted))
+    names = {**{key: link.name for key, link in want.links.items() if link.name and key not in current}, **current,
+             **{step.key: step.new for step in steps}}
+    up = {key for key, link in have.links.items() if link.state == "up"}
+    bounced = frozenset() if live else frozenset(step.key.mac for step in steps if step.key in up)
+    return _Sides(have, want, owned, steps, bounced, names)
+
+
+def _files(sides: _Sides) -> Iterator[Operation]:
+    for path, content in sorted(sides.want.files.items()):
+        before = sides.have.files.get(path)
+        if before != content:
+            yield WriteFile(path, content, None if before is None else len(before))
+
+
+def _marks(sides: _Sides) -> Iterator[Operation]:
+    for key, found, wanted in sides.both():
+        for manager, word in sorted(wanted.managers.items()):
+            if found and word == "unmanaged" and found.managers.get(manager) == "managed":
+                yield Unmanage(Target(key, found.name or "", found.index), manager)
+    told = {manager for path, manager in sides.want.tell.items()
+            if path in sides.have.tell and sides.have.files.get(path) != sides.want.files.get(path)}
+    yield from (Tell(manager) for manager in sorted(told))
+
+
+def _renames(sides: _Sides) -> Iterator[Operation]:
+    down: set[LinkKey] = set()
+    for step in sides.steps:
+        found = sides.have.links[step.key]
+        target = Target(step.key, step.old, found.index)
+        if step.key.mac in sides.bounced and found.state == "up" and step.key not in down:
+            down.add(step.key)
+            yield SetState(target, False, Phase.RENAME)
+        yield Rename(target, step.new)
+
+
+def _shrink(sides: _Sides) -> Iterator[Operation]:
+    """What goes: routes, addresses, VLANs; then lower MTUs, the VLANs' first; then links that should be down."""
+    yield from _stale_routes(sides)
+    yield from _stale_addresses(sides)
+    yield from (DeleteVlan(sides.target(key)) for key in sorted(sides.have.links) if _stale_vlan(sides, key))
+    for key, found, wanted in reversed(list(sides.both())):
+        if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu:
+            yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
+    for key, found, wanted in reversed(list(sides.both())):
+        if found and wanted.state == "down" and found.state == "up" and key.mac not in sides.bounced:
+            yield SetState(sides.target(key), False, Phase.SHRINK)
+
+
+def _stale_vlan(sides: _Sides, key: LinkKey) -> bool:
+    return key in sides.owned.vlans and key not in sides.want.links
+
+
+def _stale_routes(sides: _Sides) -> Iterator[Operation]:
+    kept = {(hop.to, hop.metric) for hop in sides.want.hops}
+    for hop in sides.have.hops:
+        stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
+        stale = stale or hop.to in sides.want.banned
+        if stale and not _stale_vlan(sides, hop.link):
+            yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
+
+
+def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
+    for key, found in sorted(sides.have.links.items()):
+        wanted = sides.want.links.get(key)
+        kept = set(wanted.addresses) if wanted else set()
+        for address in found.addresses:
+            if address not in kept and (key, address) in sides.owned.addresses and not _stale_vlan(sides, key):
+                yield DeleteAddress(sides.target(key), address)
+
+
+def _grow(sides: _Sides) -> Iterator[Operation]:
+    """NICs: raise the MTU, set the queue. VLANs: create with the MTU in the same request, or raise it."""
+    for key, found, wanted in sides.both():
+        phase = Phase.NIC if key.vlan_id is None else Phase.VLAN
+        target = sides.target(key)
+        if found is None:
+            yield CreateVlan(target, sides.target(key.nic), wanted.mtu)
+        elif wanted.mtu and found.mtu is not None and wanted.mtu > found.mtu:
+            yield SetMtu(target, found.mtu, wanted.mtu, phase)
+        before = found.txqueuelen if found else None
+        if wanted.txqueuelen is not None and wanted.txqueuelen != before:
+            yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
+
+
+def _sysctls(sides: _Sides) -> Iterator[Operation]:
+    for path, value in sorted(sides.want.sysctls.items()):
+        if sides.have.sysctls.get(path) != value:
+            yield WriteSysctl(path, sides.have.sysctls.get(path), value)
+    for key, found, wanted in sides.both():
+        target = sides.target(key)
+        before = found.sysctls if found else {}
+        for template, value in sorted(wanted.sysctls.items()):
+            if before.get(template) != value:
+                yield WriteSysctl(template.replace("{interface}", target.name), before.get(template), value, target)
+
+
+def _raise_up(sides: _Sides) -> Iterator[Operation]:
+    for key, found, wanted in sides.both():
+        is_up = found is not None and found.state == "up"
+        bounced = is_up and key.mac in sides.bounced and wanted.state != "down"
+        if bounced or (wanted.state == "up" and not is_up):
+            yield SetState(sides.target(key), True)
+
+
+def _addresses(sides: _Sides) -> Iterator[Operation]:
+    for key, found, wanted in sides.both():
+        lost = sides.goes_down(key)
+        kept = {address for address in found.addresses if not (lost and address.version == 6)} if found else set()
+        for address in _asked(key, found, wanted, sides.owned, lost):
+            if address not in kept:
+                yield AddAddress(sides.target(key), address)
+
+
+def _asked(key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool) -> tuple[Address, ...]:
+    """The addresses to assert: those asked for, and the user's own IPv6 ones if this plan makes the kernel drop them."""
+    if not (lost and found):
+        return wanted.addresses
+    theirs = (address for address in found.addresses if address.version == 6 and not address.is_link_local
+              and (key, address) not in owned.addresses)
+    return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
+
+
+def _routes(sides: _Sides) -> Iterator[Operation]:
+    ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
+    for hop in sides.want.hops:
+        before = ours.get((hop.to, hop.metric))
+        if hop.link not in sides.names or not (sides.have.links.get(hop.link) or sides.have.links.get(hop.link.nic)):
+            continue
+        if before is None or _differs(before, hop) or sides.goes_down(hop.link):
+            leaves = sides.target(before.link) if before and _differs(before, hop) else None
+            yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via if before else None)
+
+
+def _differs(before: Hop, hop: Hop) -> bool:
+    return (before.link, before.via) != (hop.link, hop.via)

@@ -1,0 +1,221 @@
+"""One pass: look, resolve, plan, write down what will be touched, apply, verify, undo what failed, remember.
+
+Read `Pass.run` first. A survey is all of it that changes nothing; `neuca plan`, `show` and `status` make one of their own.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Collection, Iterator, Mapping, Optional, Sequence
+
+from . import marking, memory, record as records
+from .apply import Failure, GuardedWriter, Result, apply
+from .backends import udev
+from .backends.bus import Bus
+from .backends.netlink import PROTOCOL, Netlink, Watch
+from .config import Config
+from .desired import Resolution, Settings, resolve
+from .fileio import locked
+from .guard import METADATA_HOSTS
+from .intake import Intake, keep, metadata_hosts
+from .managers import Managers
+from .model import LinkKey, NetworkState, Problem, Record, World
+from .observe import found
+from .operations import Operation, Phase, Tell, Unmanage, WriteFile, WriteSysctl
+from .plan import plan
+from .report import Report, write_report
+from .roles import Policy
+
+log = logging.getLogger("neuca")
+MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
+PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds between looks: drivers, udev and systemd-sysctl settle late
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All that a pass knows before it does anything."""
+
+    world: World
+    record: Record
+    resolution: Resolution
+    have: NetworkState
+    want: NetworkState
+    unknown_managers: Mapping[str, str]
+
+    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
+        return plan(self.have, self.want, self.resolution.removable, scope=scope, rename_while_up=self.world.rename_while_up)
+
+    def changed(self) -> frozenset[str]:
+        """The NICs whose request is another one than what is in force, or that have appeared."""
+        return memory.changed(self.record, self.resolution, self.world)
+
+
+class Host:
+    """The handles of one pass."""
+
+    def __init__(self, config: Config, netlink: Netlink, bus: Bus) -> None:
+        self.config, self.netlink, self.bus = config, netlink, bus
+
+    def survey(self, intake: Intake, record: Record) -> Survey:
+        """Look at everything, change nothing. Raises ObserveError."""
+        config = self.config
+        hosts = metadata_hosts(config.sources)
+        world = self.netlink.look([*hosts, *METADATA_HOSTS])
+        record = memory.after_boot(record, world.boot_id)
+        settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
+                            config.allow_default_route)
+        resolution = resolve(intake.document, settings, world, record)
+        places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
+                                config.sysctl_directory, config.udev_substring, config.data_udev_priority,
+                                config.mgmt_udev_priority)
+        marks = marking.wanted(resolution, record, places, _names(config.udev_directory))
+        want = replace(resolution.want, files=marks.files, tell=marks.tell)
+        resolution = replace(resolution, want=want)
+        managers = self.managers(world)
+        names = [world.devices[link.index].name for link in want.links.values() if link.index in world.devices]
+        words = managers.ask(names)
+        have = found(resolution, world, record, PROTOCOL, marks.files, words)
+        return Survey(world, record, resolution, have, want, managers.reasons)
+
+    def managers(self, world: World) -> Managers:
+        here = {device.name: device.index for device in world.devices.values()}
+        return Managers(self.bus, self.config.managers == "auto" and udev.here(here))
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def host(config: Config) -> Iterator[Host]:
+    """Open what a survey or a pass needs, and close it again."""
+    with Netlink() as netlink, Bus() as bus:
+        yield Host(config, netlink, bus)
+
+
+def run_pass(config: Config, intake: Intake, start: bool) -> Report:
+    """One pass under the lock. `start`: drift is set right; else only NICs that changed their request, or appeared."""
+    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+        return Pass(handles, intake).run(start)
+
+
+class Pass:
+    """One pass under way."""
+
+    def __init__(self, handles: Host, intake: Intake) -> None:
+        self.host, self.intake = handles, intake
+        self.state_directory = handles.config.state_directory
+        self.began = time.monotonic()
+
+    def run(self, start: bool) -> Report:
+        keep(self.intake, self.state_directory, self.host.config.run_directory)
+        survey = self.host.survey(self.intake, records.load_record(self.state_directory))
+        survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
+        scope = None if start or self.host.config.drift == "enforce" else survey.changed()
+        survey, marked = self._mark(survey, scope)
+        operations = survey.plan(scope)
+        before = self._write_down(survey, operations)
+        with Watch() as watch:
+            result = marked + apply(operations, self._writer(survey))
+            after, result = self._verify(survey, scope, result, watch)
+            undone = self._undo(after, before, result)
+        self._remember(after, scope, result)
+        return self._report(result, undone)
+
+    def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
+        """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
+        operations = [operation for operation in survey.plan(scope) if operation.order <= Phase.MARK]
+        if not any(isinstance(operation, (Unmanage, Tell)) for operation in operations):
+            return survey, Result()
+        records.save_record(self.state_directory, survey.record)
+        with Watch() as watch:
+            result = apply(operations, self._writer(survey))
+            watch.wait(MANAGERS_LET_GO)
+        again = self.host.survey(self.intake, survey.record)
+        links = {key: replace(link, managers={}) for key, link in again.want.links.items()}
+        return replace(again, want=replace(again.want, tell={}, links=links)), result
+
+    def _write_down(self, survey: Survey, operations: Sequence[Operation]) -> NetworkState:
+        """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
+        died = records.load_journal(self.state_directory, survey.world.boot_id)
+        before = replace(survey.have, links={**survey.have.links, **(died.links if died else {})}, files={}, sysctls={})
+        records.save_record(self.state_directory, memory.intend(survey.record, operations))
+        if any(operation.domain for operation in operations):
+            records.save_journal(self.state_directory, before, survey.world.boot_id)
+        return before
+
+    def _writer(self, survey: Survey) -> GuardedWriter:
+        allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
+        return GuardedWriter(self.host.netlink, self.host.managers(survey.world), allowed)
+
+    def _verify(self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch) -> tuple[Survey, Result]:
+        """Ask again, with growing patience, until nothing is left to do. Sysctls that somebody put back are set once more."""
+        if not result.done:
+            return survey, result
+        record = memory.intend(survey.record, result.done)
+        left: list[Operation] = []
+        for patience in PATIENCE:
+            if patience:
+                watch.wait(patience)
+            survey = self.host.survey(self.intake, record)
+            left = _unfinished(survey.plan(scope), result)
+            if not left:
+                return survey, result
+        if all(isinstance(operation, WriteSysctl) for operation in left):
+            apply(left, self._writer(survey))
+            survey = self.host.survey(self.intake, record)
+            left = _unfinished(survey.plan(scope), result)
+        failures = tuple(Failure(operation, "done, but it is not so: another program or the driver put it back")
+                         for operation in left)
+        return survey, result + Result((), failures)
+
+    def _undo(self, after: Survey, before: NetworkState, result: Result) -> Result:
+        """Bring the NICs that failed back to what they were: a plan with its arguments swapped."""
+        if not result.lost_nics:
+            return Result()
+        now = self.host.survey(self.intake, memory.intend(after.record, result.done))
+        everything = replace(now.record.owned, routes=True)
+        operations = plan(now.have, before, everything, scope=result.lost_nics, rename_while_up=now.world.rename_while_up)
+        return apply([operation for operation in operations if operation.domain], self._writer(now))
+
+    def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> None:
+        survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
+        record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have)
+        record = memory.applied(memory.meet(record, survey.resolution), survey.resolution, survey.world, scope, result.lost_nics)
+        records.save_record(self.state_directory, record)
+        records.remove_journal(self.state_directory)
+
+    def _report(self, result: Result, undone: Result) -> Report:
+        for operation in result.done:
+            log.info("%s", operation.text)
+        for failure in result.failures:
+            log.error("%s", failure.text)
+        for operation in undone.done:
+            log.warning("undone: %s", operation.text)
+        for failure in undone.failures:
+            log.error("could not be undone: %s", failure.text)
+        problems = tuple(Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures)
+        texts = tuple(operation.text for operation in result.done)
+        report = Report.now(time.monotonic() - self.began, texts, problems, bool(undone.done))
+        write_report(self.host.config.run_directory, report)
+        return report
+
+
+def _unfinished(left: Sequence[Operation], result: Result) -> list[Operation]:
+    """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
+    return [operation for operation in left
+            if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
+            and operation not in {failure.operation for failure in result.failures}]
+
+
+def _key(operation: Operation) -> Optional[LinkKey]:
+    return operation.link.key if operation.link else None

@@ -1,0 +1,162 @@
+"""What the agent remembers between passes, boots and crashes: the record, the journal of a pass, the last good document.
+
+All are JSON with a version, written whole. The journal holds what the touched links were like before a pass; one that is
+found at start says that the last pass died.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from .errors import RecordError
+from .fileio import read_bytes, write_files
+from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record
+
+VERSION = 1
+RECORD, JOURNAL, DOCUMENT = "record.json", "journal.json", "document.json"
+
+
+@dataclass(frozen=True)
+class StoredDocument:
+    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC)."""
+
+    source: str
+    sha256: str
+    fetched: str
+    text: str
+
+
+def load_record(directory: Path) -> Record:
+    """The record; an empty one where there is none. Raises RecordError for one that cannot be used."""
+    data = _read(directory / RECORD)
+    try:
+        return _record(data) if data else Record()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unusable(directory / RECORD, f"it is not what neucad wrote: {error!r}") from error
+
+
+def save_record(directory: Path, record: Record) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    _write(directory / RECORD, _record_json(record), 0o644)
+
+
+def load_journal(directory: Path, boot_id: str) -> Optional[NetworkState]:
+    """What the links were like before the pass that died, None if the last one ended well.
+
+    A journal of another boot says nothing of this kernel; one that cannot be read was never finished, so nothing was changed.
+    """
+    try:
+        data = _read(directory / JOURNAL)
+        return _state(data) if data and data["boot_id"] == boot_id else None
+    except (RecordError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def save_journal(directory: Path, before: NetworkState, boot_id: str) -> None:
+    """Keep what the links are like now. Raises ApplyError."""
+    _write(directory / JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
+
+
+def remove_journal(directory: Path) -> None:
+    """The pass has ended well. Raises ApplyError."""
+    if (directory / JOURNAL).exists():
+        write_files({directory / JOURNAL: None})
+
+
+def load_document(directory: Path) -> Optional[StoredDocument]:
+    """The last good document, None where there is none. Raises RecordError for one that cannot be read."""
+    data = _read(directory / DOCUMENT)
+    if data is None:
+        return None
+    try:
+        return StoredDocument(*(str(data[name]) for name in ("source", "sha256", "fetched", "text")))
+    except KeyError as error:
+        raise _unusable(directory / DOCUMENT, f"{error} is missing") from error
+
+
+def save_document(directory: Path, document: StoredDocument, mode: int = 0o600) -> None:
+    """It may hold secrets: only root reads it; a redacted copy goes to the run directory with another mode."""
+    _write(directory / DOCUMENT, dict(document.__dict__), mode)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Optional[dict[str, Any]]:
+    try:
+        content = read_bytes(path)
+        data = None if content is None else json.loads(content)
+    except OSError as error:
+        raise RecordError(f'read "{path}": {error.strerror}') from error
+    except ValueError as error:
+        raise _unusable(path, f"it is no JSON: {error}") from error
+    if data is not None and (not isinstance(data, dict) or data.get("version") != VERSION):
+        raise _unusable(path, f"it is not of version {VERSION}")
+    return data
+
+
+def _unusable(path: Path, why: str) -> RecordError:
+    return RecordError(f'read "{path}": {why}', hint=f"move it away, and restart neucad: it starts afresh without {path.name}")
+
+
+def _write(path: Path, data: Mapping[str, Any], mode: int) -> None:
+    text = json.dumps({"version": VERSION, **data}, indent=1, sort_keys=True) + "\n"
+    content = text.encode()
+    if _unchanged(path, content):
+        return
+    write_files({path: content}, mode)
+
+
+def _unchanged(path: Path, content: bytes) -> bool:
+    try:
+        return read_bytes(path) == content
+    except OSError:
+        return False
+
+
+def _key(text: str) -> LinkKey:
+    mac, dot, vlan_id = text.partition(".")
+    return LinkKey(mac, int(vlan_id) if dot else None)
+
+
+def _record(data: Mapping[str, Any]) -> Record:
+    owned = data["owned"]
+    return Record(
+        data["boot_id"], {mac: NicRecord(**nic) for mac, nic in data["nics"].items()},
+        Owned(frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
+              frozenset(_key(key) for key in owned["vlans"])),
+        {_key(key): Original(**original) for key, original in data["originals"].items()},
+        data["original_sysctls"], data["applied"])
+
+
+def _record_json(record: Record) -> dict[str, Any]:
+    return {
+        "boot_id": record.boot_id, "applied": record.applied, "original_sysctls": dict(record.original_sysctls),
+        "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
+        "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
+                  "vlans": sorted(str(key) for key in record.owned.vlans)},
+        "originals": {str(key): {**original.__dict__, "sysctls": dict(original.sysctls)}
+                      for key, original in record.originals.items()}}
+
+
+def _state(data: Mapping[str, Any]) -> NetworkState:
+    links = [Link(**{**link, "key": _key(link["key"]), "addresses": tuple(map(ip_interface, link["addresses"]))})
+             for link in data["links"]]
+    hops = [Hop(ip_network(hop["to"]), _key(hop["link"]), hop["via"] and ip_address(hop["via"]), hop["metric"])
+            for hop in data["hops"]]
+    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=data["sysctls"])
+
+
+def _state_json(state: NetworkState) -> dict[str, Any]:
+    return {
+        "links": [{**link.__dict__, "key": str(link.key), "addresses": [str(address) for address in link.addresses],
+                   "sysctls": dict(link.sysctls), "managers": {}} for link in state.links.values()],
+        "hops": [{"to": str(hop.to), "link": str(hop.link), "via": hop.via and str(hop.via), "metric": hop.metric}
+                 for hop in state.hops if hop.ours],
+        "sysctls": dict(state.sysctls)}

@@ -1,0 +1,170 @@
+"""Which NIC is which: management, dataplane, ignored or unlisted, and what no pass may ever write to.
+
+The rule for identity (vm-tested): a NIC is a candidate for a MAC if it has that permanent MAC (its current one where the
+driver reports none), no master, and a parent device, or is a veth or a tap. None or several candidates: hands off.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Collection, Iterable, Mapping, Optional
+
+from .model import Device, LinkKey, Problem, Record, Role, Route, World
+
+VIRTUAL_NICS = frozenset({"veth", "tun"})  # so that the whole agent can be tried in a network namespace
+MAC_LENGTH = len("00:00:00:00:00:00")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The administrator's word on roles: MACs to ignore, and MACs that are management whatever is seen."""
+
+    ignored: frozenset[str] = frozenset()
+    management: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The outcome. `protected` and `management` are device indexes, with all that is stacked on or below them."""
+
+    nics: Mapping[str, Device] = field(default_factory=dict)
+    by_mac: Mapping[str, Role] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    protected: frozenset[int] = frozenset()
+    management: frozenset[int] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+    def role(self, mac: str) -> Role:
+        return self.by_mac.get(mac, "unlisted")
+
+
+def is_nic(device: Device) -> bool:
+    """Hardware, a veth or a tap; never a VLAN, a macvlan, a bond, a bridge or their kind."""
+    nic = device.hardware if not device.kind else device.kind in VIRTUAL_NICS
+    return nic and len(device.permanent_mac or device.mac) == MAC_LENGTH
+
+
+def identity(device: Device) -> str:
+    """The MAC that a NIC is known by."""
+    return device.permanent_mac or device.mac
+
+
+def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """The default routes in force: those of the lowest metric, for each family."""
+    defaults = [route for route in routes if route.to.prefixlen == 0]
+    best: dict[int, int] = {}
+    for route in defaults:
+        best[route.to.version] = min(route.metric, best.get(route.to.version, route.metric))
+    return tuple(route for route in defaults if route.metric == best[route.to.version])
+
+
+def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
+    """These devices and all that carry them: the device under a VLAN, the members of a bond or bridge."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for device in world.devices.values():
+        if device.master:
+            members[device.master].append(device.index)
+        if device.lower:
+            members[device.index].append(device.lower)
+    return _closure(indexes, members)
+
+
+def above(world: World, indexes: Iterable[int]) -> frozenset[int]:
+    """These devices and all that is stacked on them, bonds and bridges they are members of included."""
+    stacked: dict[int, list[int]] = defaultdict(list)
+    for device in world.devices.values():
+        if device.master:
+            stacked[device.index].append(device.master)
+        if device.lower:
+            stacked[device.lower].append(device.index)
+    return _closure(indexes, stacked)
+
+
+def _closure(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> frozenset[int]:
+    reached: set[int] = set()
+    waiting = [index for index in start if index]
+    while waiting:
+        index = waiting.pop()
+        if index not in reached:
+            reached.add(index)
+            waiting.extend(edges.get(index, ()))
+    return frozenset(reached)
+
+
+def find_nics(world: World, named: Collection[str]) -> tuple[dict[str, Device], list[Problem]]:
+    """Every NIC that is free and unique, by MAC; a problem for each named one that is not."""
+    candidates: dict[str, list[Device]] = defaultdict(list)
+    held: dict[str, Device] = {}
+    for device in world.devices.values():
+        if is_nic(device) and (device.master or device.slave):
+            held[identity(device)] = device
+        elif is_nic(device):
+            candidates[identity(device)].append(device)
+    problems = [_unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)]
+    unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
+    return unique, [problem for problem in problems if problem]
+
+
+def _unusable(mac: str, found: list[Device], held: Optional[Device], world: World) -> Optional[Problem]:
+    key = LinkKey(mac)
+    if len(found) > 1:
+        names = ", ".join(sorted(device.name for device in found))
+        return Problem("contested", f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched', key)
+    if not found and held:
+        master = world.devices.get(held.master)
+        holder = f'"{master.name}"' if master else "another device"
+        return Problem("contested", f'"{held.name}" belongs to {holder}: it is not touched', key)
+    if not found:
+        return Problem("absent", f'no NIC has the MAC "{mac}"', key)
+    return None
+
+
+def assign(world: World, named: Collection[str], policy: Policy, record: Record) -> Roles:
+    """Give every NIC its role.
+
+    The management role is recorded and sticky. A NIC that is recorded as dataplane does not lose that to a default route that
+    somebody adds; with `[network] management-macs` the record of other management NICs is not consulted.
+    """
+    nics, problems = find_nics(world, named)
+    ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
+    reasons = _management(world, policy, record)
+    known = {identity(device): device for device in world.devices.values() if is_nic(device)}
+    roles: dict[str, Role] = {}
+    for mac in sorted({*known, *named, *reasons}):
+        current = known[mac].mac if mac in known else mac
+        if mac in ignored or current in ignored:
+            roles[mac] = "ignored"
+        elif mac in reasons or current in reasons:
+            roles[mac] = "management"
+        else:
+            roles[mac] = "dataplane" if mac in named else "unlisted"
+    management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
+    hands_off = _indexes(world, ignored)
+    return Roles(nics, roles, reasons, above(world, management | hands_off), above(world, management), tuple(problems))
+
+
+def _management(world: World, policy: Policy, record: Record) -> dict[str, str]:
+    """MAC to reason, for every NIC that is management."""
+    dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    reasons: dict[str, str] = {}
+    if not policy.management:
+        recorded = (mac for mac, nic in record.nics.items() if nic.role == "management")
+        reasons.update((mac, "it is recorded as the management NIC") for mac in recorded)
+    defaults = below(world, (route.index for route in best_default_routes(world.routes)))
+    evidence = ((below(world, [world.metadata_index]), "it carries the route to the metadata service"),
+                (defaults, "it carries the default route"))
+    for indexes, reason in evidence:
+        carriers = (world.devices[index] for index in indexes if index in world.devices)
+        macs = (identity(device) for device in carriers if is_nic(device))
+        reasons.update((mac, reason) for mac in macs if mac not in dataplane)
+    reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
+    return reasons
+
+
+def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:
+    """Every device that has one of these MACs, permanent or current: a VLAN that copies one is stacked there anyway."""
+    return frozenset(device.index for device in world.devices.values()
+                     if device.permanent_mac in macs or device.mac in macs)

@@ -1,0 +1,98 @@
+"""Which link each asked route goes through: the one whose network its next hop is in."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Container, Iterable, Iterator, Mapping, Optional
+
+from .guard import Fence
+from .model import Address, Device, Hop, Host, Link, LinkKey, Network, Problem, RouteRequest, World
+
+# A metric of our own, so that a route of somebody else with the same prefix is never replaced (the key that the kernel replaces
+# by is prefix, TOS and metric); low enough to beat the kernel's default for IPv6, 1024 (IP6_RT_PRIO_USER).
+ROUTE_METRIC = 20
+
+
+@dataclass(frozen=True)
+class Hops:
+    """`certain` are those whose next hop lies in an asked address's network; the others depend on addresses of the user."""
+
+    hops: tuple[Hop, ...] = ()
+    banned: tuple[Network, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    certain: tuple[Hop, ...] = ()
+    uncertain: tuple[RouteRequest, ...] = ()
+
+
+def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link], world: World, found: Mapping[LinkKey, Device],
+                   limits: Fence) -> Hops:
+    """Give each route its link; a route that may not or cannot be set is a problem with its reason."""
+    hops: list[Hop] = []
+    certain: list[Hop] = []
+    banned: list[Network] = []
+    uncertain: list[RouteRequest] = []
+    problems: list[Problem] = []
+    usable = {key: link for key, link in links.items() if link.role == "dataplane"}
+    asked_networks = {key: link.addresses for key, link in usable.items()}
+    found_networks = {key: _present(key, world, found) for key in usable}
+    own = {address.ip for address in _all_addresses(links, world)}
+    for route in routes:
+        if route.state == "user":
+            continue
+        if route.state == "absent":
+            reason = _ban_reason(route, usable)
+            banned += [] if reason else [route.to]
+        else:
+            asked = _through(route.via, usable, asked_networks)
+            key = asked or _through(route.via, usable, found_networks)
+            reason = limits.route(route.to) or _hop_reason(route, key, usable, own)
+            if reason is None and key is not None:
+                hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
+                certain += hops[-1:] if asked else []
+            uncertain += [] if asked else [route]
+        if reason:
+            problems.append(Problem("refused", f"route to {route.to}: {reason}"))
+    return Hops(tuple(hops), tuple(banned), tuple(problems), tuple(certain), tuple(uncertain))
+
+
+def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
+    return world.addresses.get(found[key].index, ()) if key in found else ()
+
+
+def _through(via: Optional[Host], links: Mapping[LinkKey, Link], addresses: Mapping[LinkKey, tuple[Address, ...]],
+             ) -> Optional[LinkKey]:
+    """The link with the most specific network that holds the next hop."""
+    matches = [(address.network.prefixlen, key) for key in links for address in addresses[key]
+               if via is not None and via.version == address.version and via in address.network]
+    longest = max((length for length, _ in matches), default=0)
+    return min((key for length, key in matches if length == longest), default=None)
+
+
+def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host]) -> Optional[str]:
+    if route.via is not None and route.via.version == 6 and route.via.is_link_local:
+        return f"the next hop {route.via} is link-local, which does not say through which interface"
+    if key is None:
+        return f"the next hop {route.via} is in no network of a dataplane NIC"
+    if route.via in own:
+        return f"the next hop {route.via} is this host itself"
+    if links[key].state == "down":
+        return f'the next hop {route.via} is on "{links[key].name}", which is asked to be down'
+    return None
+
+
+def _all_addresses(links: Mapping[LinkKey, Link], world: World) -> Iterator[Address]:
+    for link in links.values():
+        yield from link.addresses
+    for addresses in world.addresses.values():
+        yield from addresses
+
+
+def _ban_reason(route: RouteRequest, links: Mapping[LinkKey, Link]) -> Optional[str]:
+    if route.to.prefixlen == 0:
+        return "a default route is never removed"
+    for link in links.values():
+        if any(address.network == route.to for address in link.addresses):
+            return f'it is the network of an address that is asked for on "{link.name}"'
+    return None

@@ -1,0 +1,128 @@
+"""How far the host is from what is asked: built from the same plan that apply carries out, so that both always agree."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Collection, Iterable, Mapping, Optional, Sequence
+
+from .desired import Resolution
+from .model import Link, LinkKey, NetworkState, Problem
+from .operations import Operation, WriteFile
+from .report import Report
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
+INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall
+
+
+@dataclass(frozen=True)
+class DocumentStatus:
+    """The document in force, in words for status; `source` is empty where there is none."""
+
+    source: str = ""
+    sha256: str = ""
+    fetched: str = ""
+    stale: bool = False
+    none_for_us: bool = False
+    reason: str = ""
+    invalid: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Status:
+    """`data` is what `neuca status --json` prints; `notes` in it are worth a line, and no shortfall."""
+
+    data: Mapping[str, Any]
+    exit_code: int
+
+
+def judge(version: str, document: DocumentStatus, resolution: Resolution, have: NetworkState, left: Sequence[Operation],
+          unapplied: Collection[str], managers: Mapping[str, Mapping[str, str]], notes: Iterable[str],
+          report: Optional[Report]) -> Status:
+    """`left` is the plan for all NICs; `unapplied` the NICs whose request has not been applied yet: for the others it is drift."""
+    problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
+    failed = _failures(report, left)
+    problems += failed
+    lost = {problem.link.mac for problem in failed if problem.link}
+    pending = [operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost]
+    problems += [_shortfall(operation, operation in pending) for operation in left
+                 if operation.domain not in lost and not isinstance(operation, WriteFile)]
+    problems += _contested(resolution, have)
+    problems = list(dict.fromkeys(problems))
+    waiting = bool(pending) or (not document.source and not document.none_for_us)
+    codes = {problem.code for problem in problems} - INFORMATION
+    state = ("failed" if "failed" in codes else "pending" if waiting else
+             "degraded" if codes or (document.stale and document.source) else "ok")
+    data = {
+        "version": 1, "neuca": version, "state": state, "document": _document(document),
+        "interfaces": [_interface(link, have, problems, managers) for link in resolution.shown],
+        "problems": [_problem(problem) for problem in problems if problem.link is None],
+        "notes": [*document.warnings, *notes],
+        "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
+                                 "failed": len(report.problems)}}
+    return Status(data, _exit_code(state, codes))
+
+
+def _exit_code(state: str, codes: Collection[str]) -> int:
+    if "invalid" in codes:
+        return EXIT_INVALID
+    return {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED}.get(state, EXIT_OK)
+
+
+def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
+    return bool(operation.domains & set(unapplied)) or not operation.domains
+
+
+def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
+    """Failures of the last pass that still matter: something is left to do where they were."""
+    unfinished = {operation.domain for operation in left}
+    return [problem for problem in (report.problems if report else ())
+            if (problem.link.mac if problem.link else None) in unfinished]
+
+
+def _shortfall(operation: Operation, pending: bool) -> Problem:
+    link = operation.link.key if operation.link else None
+    return Problem("drift", f"not done yet: {operation.text}" if pending else f"changed since: to {operation.text}", link)
+
+
+def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
+    titles = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
+    return [Problem("contested", f"{titles.get(manager, manager)} manages it", key) for key, link in have.links.items()
+            for manager, word in link.managers.items() if word == "managed" and key in resolution.want.links]
+
+
+def _document(document: DocumentStatus) -> dict[str, Any]:
+    return {"source": document.source or None, "sha256": document.sha256 or None, "fetched": document.fetched or None,
+            "stale": document.stale, "none_for_us": document.none_for_us, "reason": document.reason or None}
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"code": problem.code, "text": problem.text}
+
+
+def _interface(link: Link, have: NetworkState, problems: Iterable[Problem], managers: Mapping[str, Mapping[str, str]],
+               ) -> dict[str, Any]:
+    found = have.links.get(link.key)
+    name = (found.name if found else None) or link.name
+    own = [problem for problem in problems if problem.link == link.key]
+    words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
+             for manager in ("networkmanager", "networkd")}
+    return {
+        "mac": link.key.mac if link.key.vlan_id is None else None, "name": name, "kind": link.kind, "role": link.role,
+        "ok": all(problem.code in INFORMATION for problem in own), "managers": words,
+        "problems": [_problem(problem) for problem in own],
+        "parent": None if link.key.vlan_id is None else link.key.mac, "vlan_id": link.key.vlan_id}
+
+
+def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
+    """The link that a person means by a MAC in any notation, `MAC.ID`, or a name."""
+    by_name = {name: key for key, name in names.items()}
+    if text in by_name:
+        return by_name[text]
+    mac, _, vlan_id = text.lower().rpartition(".") if text.lower().count(".") == 1 else (text.lower(), "", "")
+    digits = "".join(char for char in mac if char in "0123456789abcdef")
+    plain = ":".join(digits[at:at + 2] for at in range(0, 12, 2))
+    key = LinkKey(plain, int(vlan_id) if vlan_id.isdigit() else None)
+    return key if len(digits) == 12 and (key in resolution.requests or plain in resolution.roles.by_mac) else None
