@@ -54,7 +54,7 @@ class Fault:
 
     @property
     def text(self) -> str:
-        where = f'line {self.line}: [{self.section}]' if self.section else f"line {self.line}:"
+        where = f'line {self.line}: [{self.section}]' if self.section else f"line {self.line}"
         what = f' "{self.key}"' if self.key else ""
         what += f' = "{self.value}"' if self.value else ""
         return f"{where}{what}: {self.reason}"
