@@ -27,7 +27,7 @@ def http(status, body=b"", *headers):
 
 
 class Server:
-    """Answers each connection with what `play(request)` returns or yields: bytes, and None for "wait for the end of the test"."""
+    """Answers with what `play(request)` returns or yields: bytes, and None for "wait for the end of the test"."""
 
     def __init__(self, play, host="127.0.0.1"):
         self.play, self.requests, self.over = play, [], threading.Event()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import socket
@@ -326,8 +327,5 @@ HEADS = (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: ch
 @settings(max_examples=150, deadline=None)
 @given(head=st.sampled_from(HEADS), rest=st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_source_error(head, rest):
-    with Server(lambda _: head + rest) as server:
-        try:
-            get(server)
-        except SourceError as error:
-            assert str(error).isprintable()
+    with Server(lambda _: head + rest) as server, contextlib.suppress(SourceError):
+        assert get(server).status in range(100, 1000)
