@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Mapping, Optional
+from typing import Collection, Iterable, Mapping, Optional
 
 from .documents.links import combine, with_parents
+from .documents.values import UnusableError
+from .documents.values import mac as mac_of
 from .guard import Fence, fence, sysctl_reason
 from .model import (
-    Device, Document, Host, Link, LinkKey, LinkRequest, NetworkState, Original, Owned, Problem, Record, Router, World,
+    Device, Document, Fault, Host, Link, LinkKey, LinkRequest, Network, NetworkState, Original, Owned, Problem, Record, Router, World,
 )
 from .names import nic_names, vlan_name
 from .roles import Policy, Roles, assign
@@ -50,6 +53,7 @@ class Resolution:
     hostname: Optional[str] = None
     router: Router = "user"
     complete: bool = False
+    left_alone: tuple[Network, ...] = ()
 
 
 def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
@@ -71,13 +75,15 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     work = _Work(requests, world, roles, record, limits, names)
     complete = document is not None and document.complete
     links = work.links()
-    restored, sysctls = work.restore(links) if complete else ({}, {})
+    trusted = _trusted(document, requests) if document else frozenset()
+    restored, sysctls = work.restore(links, None if complete else trusted)
     hops = resolve_routes(document.routes if document else (), {**links, **restored}, world, work.found_keys, limits)
     want = NetworkState({**links, **restored}, hops.hops, hops.banned, {**sysctls, **work.sysctls})
     return Resolution(
-        want, replace(record.owned, routes=True) if complete else Owned(), roles, requests, {**names, **work.vlan_names},
+        want, _removable(record.owned, complete, trusted), roles, requests, {**names, **work.vlan_names},
         tuple(work.shown(links)), (*roles.problems, *problems, *work.problems, *hops.problems), _digests(requests, hops, work.sysctls),
-        document.hostname if document else None, document.router if document else "user", complete)
+        document.hostname if document else None, document.router if document else "user", complete,
+        tuple(route.to for route in document.routes if route.state == "user") if document else ())
 
 
 class _Work:
@@ -217,10 +223,13 @@ class _Work:
                 self.sysctls[template] = value
         return own
 
-    def restore(self, links: dict[LinkKey, Link]) -> tuple[dict[LinkKey, Link], dict[str, str]]:
-        """What is no longer asked for goes back to what it was before the agent; fills in links that are still asked for."""
+    def restore(self, links: dict[LinkKey, Link], only: Optional[Collection[LinkKey]],
+                ) -> tuple[dict[LinkKey, Link], dict[str, str]]:
+        """What is no longer asked for goes back to what it was before the agent; `only` for these links, None for all."""
         restored: dict[LinkKey, Link] = {}
         for key, original in self.record.originals.items():
+            if only is not None and key not in only:
+                continue
             device, role = self.found_keys.get(key), self.roles.role(key.mac)
             stale = key in self.record.owned.vlans and key not in links
             if device is None or device.index in self.roles.protected or role in ("management", "ignored") or stale:
@@ -228,7 +237,8 @@ class _Work:
             link = links.get(key) or Link(key, "vlan" if key.vlan_id else "physical", "unlisted", device.name, device.index)
             if link.state == "user" or key not in self.requests or key in links:
                 restored[key] = self._restored(link, original, device)
-        sysctls = {path: value for path, value in self.record.original_sysctls.items() if path not in self.sysctls}
+        before = self.record.original_sysctls.items() if only is None else ()
+        sysctls = {path: value for path, value in before if path not in self.sysctls}
         return restored, sysctls
 
     def _restored(self, link: Link, original: Original, device: Device) -> Link:
@@ -250,6 +260,25 @@ class _Work:
                     link = replace(link, name=request.name, state=request.state, mtu=request.mtu,
                                    txqueuelen=request.txqueuelen, addresses=request.addresses)
             yield replace(link, name=request.name if request else None) if key.vlan_id is None else link
+
+
+def _trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
+    """The links of an incomplete document whose own lines are all good: what they no longer ask for may go."""
+    doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
+    return frozenset(key for key in requests if key.mac not in doubtful)
+
+
+def _macs_of(fault: Fault) -> Iterable[str]:
+    for word in (fault.key, *fault.section.split()):
+        with suppress(UnusableError):
+            yield mac_of(word.rpartition(".")[0] or word)
+
+
+def _removable(owned: Owned, complete: bool, trusted: Collection[LinkKey]) -> Owned:
+    """All that is ours if the document is complete; else only addresses of links that it has, and is sure of."""
+    if complete:
+        return replace(owned, routes=True)
+    return Owned(frozenset((key, address) for key, address in owned.addresses if key in trusted))
 
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:

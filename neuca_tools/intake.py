@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 from .documents import find_document, parse
 from .documents.redact import redact
-from .errors import ApplyError, DocumentError, RecordError, SourceError
-from .model import Document
-from .record import StoredDocument, load_document, save_document
-from .sources import Session, SourceSpec, look
+from .errors import DocumentError, RecordError, SourceError, UsageError
+from .model import Document, Host
+from .record import StoredDocument, load_document, load_look, save_document, save_look
+from .sources import Session, SourceSpec, look, parse_source
+from .sources.url import parse_url
+
+LOOK = ("none_for_us", "reason", "refused")
 
 
 @dataclass(frozen=True)
@@ -76,17 +81,30 @@ def _taken(source: str, text: str, directory: Path) -> Intake:
 
 
 def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
-    """Keep the document for boots without metadata, and a redacted copy for users other than root. Raises ApplyError."""
-    if intake.stored is None:
-        return
-    save_document(state_directory, intake.stored)
-    save_document(run_directory, replace(intake.stored, text=redact(intake.stored.text)), 0o644)
+    """Keep the document for boots without metadata, a redacted copy for users other than root, and what the sources said.
+
+    Writes nothing that is there already. Raises ApplyError.
+    """
+    if intake.stored is not None:
+        save_document(state_directory, intake.stored)
+        save_document(run_directory, replace(intake.stored, text=redact(intake.stored.text)), 0o644)
+    save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
 
 
-def readable(state_directory: Path, run_directory: Path) -> Intake:
-    """The last good document for whoever asks: whole for root, redacted for others."""
+def confirmed(state_directory: Path, run_directory: Path) -> Intake:
+    """The last good document with what the sources last said of it; a redacted copy for users other than root."""
     whole = last_good(state_directory)
-    return whole if whole.document else last_good(run_directory)
+    intake = whole if whole.document else last_good(run_directory)
+    said = load_look(run_directory)
+    fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
+    return replace(intake, stale=intake.document is not None and not fresh, none_for_us=bool(said.get("none_for_us")),
+                   reason=str(said.get("reason", "no source has answered since the boot")), refused=str(said.get("refused", "")))
 
 
-__all__ = ["ApplyError", "Intake", "fetch", "keep", "last_good", "readable"]
+def metadata_hosts(sources: Iterable[str]) -> list[Host]:
+    """The addresses of the metadata services that the configuration names, beside the well-known ones."""
+    hosts = []
+    for text in sources:
+        with suppress(UsageError, ValueError):
+            hosts.append(ip_address(parse_url(parse_source(text).argument).address.partition("%")[0]))
+    return hosts

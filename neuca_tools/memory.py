@@ -118,10 +118,11 @@ def incarnation(mac: str, resolution: Resolution, world: World) -> str:
 
 
 def changed(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
-    """The NICs that may change now: the request for them is another one, or they have appeared."""
+    """The NICs that may change now: the request for them is another one, or they have appeared. "": what is no NIC's has."""
     macs = {mac for mac in resolution.digests if mac}
     macs |= {mac for mac, nic in record.nics.items() if nic.applied and resolution.complete}
-    loose = {hop.link.mac for hop in resolution.want.hops} if record.applied != resolution.digests.get("") else set()
+    host_changed = record.applied != resolution.digests.get("", "")
+    loose = {"", *(hop.link.mac for hop in resolution.want.hops)} if host_changed else set()
     return frozenset(loose | {mac for mac in macs if _differs(record.nics.get(mac, NicRecord()), mac, resolution, world)})
 
 

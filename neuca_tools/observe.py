@@ -11,7 +11,7 @@ from .backends import sysctl
 from .desired import Resolution, find_links
 from .errors import ObserveError
 from .fileio import read_bytes
-from .model import Device, Hop, Link, LinkKey, NetworkState, Record, World
+from .model import Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
 
 ReadSysctl = Callable[[str], Optional[str]]
 Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word
@@ -24,16 +24,17 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
     wanted |= {key.nic for key in wanted}
     devices = {key: device for key, device in find_links(world, resolution.roles).items()
                if key in wanted and device.index not in resolution.roles.protected}
-    links = {key: _link(key, device, resolution, world, managers, read_sysctl) for key, device in devices.items()}
+    links = {key: _link(key, device, resolution, world, record, managers, read_sysctl) for key, device in devices.items()}
     paths = {*resolution.want.sysctls, *record.original_sysctls}
     sysctls = {path: value for path in sorted(paths) for value in [read_sysctl(path)] if value is not None}
     running = {path: manager for path, manager in resolution.want.tell.items() if manager in managers}
     return NetworkState(links, _hops(world, devices, resolution, protocol), sysctls=sysctls, files=_files(files), tell=running)
 
 
-def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, managers: Words, read: ReadSysctl) -> Link:
-    wanted = resolution.want.links.get(key)
-    templates = wanted.sysctls if wanted else {}
+def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record, managers: Words,
+          read: ReadSysctl) -> Link:
+    wanted, original = resolution.want.links.get(key), record.originals.get(key, Original())
+    templates = {*(wanted.sysctls if wanted else ()), *original.sysctls}
     values = {template: read(template.replace("{interface}", device.name)) for template in templates}
     return Link(
         key, "vlan" if key.vlan_id is not None else "physical", resolution.roles.role(key.mac), device.name, device.index,

@@ -29,8 +29,9 @@ from .model import LinkKey, NetworkState, Problem, Record, World
 from .observe import found
 from .operations import Operation, Phase, Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
-from .report import Report, write_report
+from .report import Report, read_report, write_report
 from .roles import Policy
+from .status import DocumentStatus, Status, judge
 
 log = logging.getLogger("neuca")
 MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
@@ -46,7 +47,8 @@ class Survey:
     resolution: Resolution
     have: NetworkState
     want: NetworkState
-    unknown_managers: Mapping[str, str]
+    managers: Mapping[str, Mapping[str, str]]
+    silent_managers: Mapping[str, str]
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
         return plan(self.have, self.want, self.resolution.removable, scope=scope, rename_while_up=self.world.rename_while_up)
@@ -81,7 +83,7 @@ class Host:
         names = [world.devices[link.index].name for link in want.links.values() if link.index in world.devices]
         words = managers.ask(names)
         have = found(resolution, world, record, PROTOCOL, marks.files, words)
-        return Survey(world, record, resolution, have, want, managers.reasons)
+        return Survey(world, record, resolution, have, want, words, managers.reasons)
 
     def managers(self, world: World) -> Managers:
         here = {device.name: device.index for device in world.devices.values()}
@@ -100,6 +102,12 @@ def host(config: Config) -> Iterator[Host]:
     """Open what a survey or a pass needs, and close it again."""
     with Netlink() as netlink, Bus() as bus:
         yield Host(config, netlink, bus)
+
+
+def writer(handles: Host, survey: Survey) -> GuardedWriter:
+    """What may write to the links of this survey that are ours to set, and to no other."""
+    allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
+    return GuardedWriter(handles.netlink, handles.managers(survey.world), allowed)
 
 
 def run_pass(config: Config, intake: Intake, start: bool) -> Report:
@@ -125,7 +133,7 @@ class Pass:
         operations = survey.plan(scope)
         before = self._write_down(survey, operations)
         with Watch() as watch:
-            result = marked + apply(operations, self._writer(survey))
+            result = marked + apply(operations, writer(self.host, survey))
             after, result = self._verify(survey, scope, result, watch)
             undone = self._undo(after, before, result)
         self._remember(after, scope, result)
@@ -138,7 +146,7 @@ class Pass:
             return survey, Result()
         records.save_record(self.state_directory, survey.record)
         with Watch() as watch:
-            result = apply(operations, self._writer(survey))
+            result = apply(operations, writer(self.host, survey))
             watch.wait(MANAGERS_LET_GO)
         again = self.host.survey(self.intake, survey.record)
         links = {key: replace(link, managers={}) for key, link in again.want.links.items()}
@@ -152,10 +160,6 @@ class Pass:
         if any(operation.domain for operation in operations):
             records.save_journal(self.state_directory, before, survey.world.boot_id)
         return before
-
-    def _writer(self, survey: Survey) -> GuardedWriter:
-        allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
-        return GuardedWriter(self.host.netlink, self.host.managers(survey.world), allowed)
 
     def _verify(self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch) -> tuple[Survey, Result]:
         """Ask again, with growing patience, until nothing is left to do. Sysctls that somebody put back are set once more."""
@@ -171,7 +175,7 @@ class Pass:
             if not left:
                 return survey, result
         if all(isinstance(operation, WriteSysctl) for operation in left):
-            apply(left, self._writer(survey))
+            apply(left, writer(self.host, survey))
             survey = self.host.survey(self.intake, record)
             left = _unfinished(survey.plan(scope), result)
         failures = tuple(Failure(operation, "done, but it is not so: another program or the driver put it back")
@@ -185,7 +189,7 @@ class Pass:
         now = self.host.survey(self.intake, memory.intend(after.record, result.done))
         everything = replace(now.record.owned, routes=True)
         operations = plan(now.have, before, everything, scope=result.lost_nics, rename_while_up=now.world.rename_while_up)
-        return apply([operation for operation in operations if operation.domain], self._writer(now))
+        return apply([operation for operation in operations if operation.domain], writer(self.host, now))
 
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> None:
         survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
@@ -208,6 +212,21 @@ class Pass:
         report = Report.now(time.monotonic() - self.began, texts, problems, bool(undone.done))
         write_report(self.host.config.run_directory, report)
         return report
+
+
+def survey_status(config: Config, intake: Intake, survey: Survey, version: str) -> Status:
+    """The status, out of the plan that a start would carry out now."""
+    stored = intake.stored
+    faults = [(fault.severity, fault.text) for fault in (intake.document.faults if intake.document else ())]
+    faults += [(fault.severity, fault.text) for fault in config.faults]
+    invalid = [text for severity, text in faults if severity == "error"]
+    document = DocumentStatus(
+        stored.source if stored else "", stored.sha256 if stored else "", stored.fetched if stored else "", intake.stale,
+        intake.none_for_us, intake.reason, tuple(filter(None, [*invalid, intake.refused])),
+        tuple(text for severity, text in faults if severity == "warning"))
+    notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
+    return judge(version, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
+                 read_report(config.run_directory))
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> list[Operation]:

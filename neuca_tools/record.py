@@ -19,7 +19,7 @@ from .fileio import read_bytes, write_files
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record
 
 VERSION = 1
-RECORD, JOURNAL, DOCUMENT = "record.json", "journal.json", "document.json"
+RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,19 @@ def load_document(directory: Path) -> Optional[StoredDocument]:
 def save_document(directory: Path, document: StoredDocument, mode: int = 0o600) -> None:
     """It may hold secrets: only root reads it; a redacted copy goes to the run directory with another mode."""
     _write(directory / DOCUMENT, dict(document.__dict__), mode)
+
+
+def load_look(directory: Path) -> dict[str, Any]:
+    """What the sources said at the last look; empty where nobody has looked since the boot."""
+    try:
+        return _read(directory / LOOK) or {}
+    except RecordError:
+        return {}
+
+
+def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    _write(directory / LOOK, {**said, "sha256": sha256}, 0o644)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from .operations import Operation, WriteFile
 from .report import Report
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
+MOST_FILES = 3  # named one by one
 INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall
 
 
@@ -49,6 +50,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     pending = [operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost]
     problems += [_shortfall(operation, operation in pending) for operation in left
                  if operation.domain not in lost and not isinstance(operation, WriteFile)]
+    problems += _files([operation for operation in left if isinstance(operation, WriteFile)])
     problems += _contested(resolution, have)
     problems = list(dict.fromkeys(problems))
     waiting = bool(pending) or (not document.source and not document.none_for_us)
@@ -57,7 +59,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
              "degraded" if codes or (document.stale and document.source) else "ok")
     data = {
         "version": 1, "neuca": version, "state": state, "document": _document(document),
-        "interfaces": [_interface(link, have, problems, managers) for link in resolution.shown],
+        "interfaces": [_interface(link, resolution, have, problems, managers) for link in resolution.shown],
         "problems": [_problem(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
@@ -72,7 +74,13 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
-    return bool(operation.domains & set(unapplied)) or not operation.domains
+    return bool((operation.domains or {""}) & set(unapplied))
+
+
+def _files(left: Sequence[WriteFile]) -> list[Problem]:
+    if len(left) > MOST_FILES:
+        return [Problem("drift", f'{len(left)} files are not as they should be, "{left[0].path}" among them')]
+    return [Problem("drift", f'"{operation.path}" is not as it should be') for operation in left]
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
@@ -102,10 +110,11 @@ def _problem(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
-def _interface(link: Link, have: NetworkState, problems: Iterable[Problem], managers: Mapping[str, Mapping[str, str]],
-               ) -> dict[str, Any]:
-    found = have.links.get(link.key)
-    name = (found.name if found else None) or link.name
+def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Iterable[Problem],
+               managers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    found, nic = have.links.get(link.key), resolution.roles.nics.get(link.key.mac)
+    own_name = nic.name if nic and link.key.vlan_id is None else None
+    name = (found.name if found else None) or own_name or link.name
     own = [problem for problem in problems if problem.link == link.key]
     words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
              for manager in ("networkmanager", "networkd")}

@@ -1,0 +1,3 @@
+"""What users type: thin modules that read arguments, call a stage and print what it says."""
+
+# SPDX-License-Identifier: MIT

@@ -1,0 +1,69 @@
+"""`neuca apply`, `release` and `revert`: one pass, or a part of one, under the same lock as the daemon's."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..config import Config
+from ..errors import NeucaError, UsageError
+from ..handback import release, revert, take_back
+from ..intake import last_good
+from ..reconcile import host, run_pass
+from ..record import load_record
+from ..status import EXIT_FAILED, EXIT_OK, find_link
+from .context import configuration, document, is_root, report_faults
+from .logs import to_stderr
+from .look import status_now
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if not is_root():
+        raise NeucaError(f"neuca {arguments.command}: only root may do this")
+    to_stderr()
+    return {"apply": _apply, "release": _release, "revert": _revert}[arguments.command](arguments, config)
+
+
+def apply_once(config: Config, source: str = "") -> int:
+    """One pass, then status's exit code; `neucad --once` is the same."""
+    intake = document(config, source or None)
+    if intake.reason:
+        print(f"neuca: {intake.reason}", file=sys.stderr)
+    run_pass(config, intake, start=True)
+    code = report_faults(intake, config)
+    return code or status_now(config, intake).exit_code
+
+
+def _apply(arguments: argparse.Namespace, config: Config) -> int:
+    return apply_once(config, arguments.source or "")
+
+
+def _release(arguments: argparse.Namespace, config: Config) -> int:
+    intake = last_good(config.state_directory)
+    with host(config) as handles:
+        survey = handles.survey(intake, load_record(config.state_directory))
+    names = {key: link.name or "" for key, link in survey.have.links.items()}
+    names.update(survey.resolution.names)
+    key = find_link(arguments.link, survey.resolution, names)
+    if key is None or key.vlan_id is not None:
+        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
+    if arguments.undo:
+        take_back(config, key.mac)
+        print(f"{key.mac} is no longer ignored; the next pass takes it up")
+        return EXIT_OK
+    result = release(config, intake, key.mac)
+    print(f"{names.get(key, key.mac)} is released, and ignored from now on (neuca release --undo takes it back)")
+    print("A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted.")
+    return EXIT_FAILED if result.failures else EXIT_OK
+
+
+def _revert(arguments: argparse.Namespace, config: Config) -> int:
+    result = revert(config, last_good(config.state_directory))
+    print(f"{len(result.done)} settings put back" if result.done else "nothing was changed, so nothing is put back")
+    return EXIT_FAILED if result.failures else EXIT_OK

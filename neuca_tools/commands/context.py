@@ -1,0 +1,76 @@
+"""What every command shares: the configuration, the document to work on, and how an error is shown."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from ..config import Config, load
+from ..errors import DocumentError, NeucaError, UsageError
+from ..intake import Intake, confirmed, fetch
+from ..sources import Session, SourceSpec, parse_source
+from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+    """The outermost loop of a command: an error is one line, with its hint on a line of its own."""
+    try:
+        return run(arguments)
+    except NeucaError as error:
+        print(f"neuca: {error.text}", file=sys.stderr)
+        if error.hint:
+            print(f"       {error.hint}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if isinstance(error, DocumentError) else EXIT_FAILED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush is quiet
+        return EXIT_OK
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def configuration(arguments: argparse.Namespace) -> Config:
+    """The configuration; what is wrong in it goes to standard error."""
+    config = load(Path(arguments.config))
+    for fault in config.faults:
+        print(f"neuca: {fault.text}", file=sys.stderr)
+    return config
+
+
+def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
+    """The sources to ask: the one of the command line, or those of the configuration. Raises UsageError."""
+    return [parse_source(text) for text in ([source] if source else config.sources)]
+
+
+def document(config: Config, source: Optional[str]) -> Intake:
+    """The document to work on: asked for by root or from a file, else the copy of the last pass. Raises UsageError."""
+    asked = specs(config, source)
+    if is_root() or all(spec.kind == "file" for spec in asked):
+        intake = fetch(asked, config.timeout, Session(), config.state_directory)
+        if source and intake.refused:
+            raise DocumentError(intake.refused)
+        if source and intake.stale and not intake.none_for_us:
+            raise NeucaError(intake.reason)
+        return intake
+    if source:
+        raise NeucaError(f'read the document from "{source}": only root asks the network')
+    return confirmed(config.state_directory, config.run_directory)
+
+
+def report_faults(intake: Intake, config: Config) -> int:
+    """Every bad line on standard error; 78 if there is any, in the document or in the configuration."""
+    for fault in intake.document.faults if intake.document else ():
+        print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+    if intake.refused:
+        print(f"neuca: {intake.refused}", file=sys.stderr)
+    bad_document = intake.refused or (intake.document is not None and not intake.document.complete)
+    bad_config = any(fault.severity == "error" for fault in config.faults)
+    return EXIT_INVALID if bad_document or bad_config else EXIT_OK

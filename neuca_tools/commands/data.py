@@ -1,0 +1,102 @@
+"""The getters of old: items of the user-data, the public address, the distribution."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Optional
+
+from ..config import Config
+from ..documents import get
+from ..errors import NeucaError, UsageError
+from ..fileio import read_bytes
+from ..intake import Intake, confirmed
+from ..sources import Session, SourceSpec, fetch_path
+from ..status import EXIT_FAILED, EXIT_OK
+from .context import configuration, document, is_root, specs
+
+if TYPE_CHECKING:
+    import argparse
+
+NOT_FOUND = "Not found"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "distro":
+        return _say(_distribution())
+    config = configuration(arguments)
+    if arguments.command == "get-public-ip":
+        return _say(_public_ip(config))
+    intake = _document(config)
+    if arguments.command == "get":
+        return _say(_item(arguments.words, intake))
+    return _GETTERS[arguments.command](intake)
+
+
+def _say(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
+    print(otherwise if text is None else text)
+    return EXIT_FAILED if text is None else EXIT_OK
+
+
+def _document(config: Config) -> Intake:
+    """The last good document; root asks the sources where there is none."""
+    intake = confirmed(config.state_directory, config.run_directory)
+    return document(config, None) if intake.document is None and is_root() else intake
+
+
+def _item(words: list[str], intake: Intake) -> Optional[str]:
+    if len(words) > 2:
+        raise UsageError("usage: neuca get [SECTION] FIELD")
+    section = words[0] if len(words) == 2 else "global"
+    return get(intake.document, section, words[-1]) if intake.document else None
+
+
+def _section(name: str) -> Callable[[Intake], int]:
+    def show(intake: Intake) -> int:
+        items = [item for item in intake.document.items if item.section == name] if intake.document else []
+        return _say("\n".join(f"{item.key} = {item.value}" for item in items) if items else None)
+
+    return show
+
+
+def _routes(intake: Intake) -> int:
+    print(f"Router: {intake.document.router if intake.document else 'user'}")
+    return _section("routes")(intake)
+
+
+def _user_data(intake: Intake) -> int:
+    return _say(intake.stored.text.rstrip("\n") if intake.stored else None)
+
+
+def _boot_script(intake: Intake) -> int:
+    scripts = intake.document.scripts if intake.document else ()
+    return _say(next((script.body for script in scripts if script.name == "bootscript"), None), "No user script found.")
+
+
+def _all_scripts(intake: Intake) -> int:
+    scripts = intake.document.scripts if intake.document else ()
+    return _say("\n".join(f"{script.name}:\n{script.body}" for script in scripts) if scripts else None)
+
+
+def _public_ip(config: Config) -> Optional[str]:
+    if not is_root():
+        raise NeucaError("ask the metadata service for the public address: only root asks the network")
+    asked = next((spec for spec in specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
+    return fetch_path(asked, "/latest/meta-data/public-ipv4", config.timeout, Session())
+
+
+def _distribution() -> Optional[str]:
+    """ID of os-release(5)."""
+    from pathlib import Path
+
+    for place in ("/etc/os-release", "/usr/lib/os-release"):
+        for line in (read_bytes(Path(place)) or b"").decode(errors="replace").splitlines():
+            if line.startswith("ID="):
+                return line[len("ID="):].strip("\"'")
+    return None
+
+
+_GETTERS: dict[str, Callable[[Intake], int]] = {
+    "user-data": _user_data, "interfaces": _section("interfaces"), "routes": _routes, "users": _section("users"),
+    "storage": _section("storage"), "user-script": _boot_script, "all-user-scripts": _all_scripts,
+}

@@ -1,0 +1,92 @@
+"""`neuca status`, `plan`, `show` and `explain`: they look, and change nothing."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__, render
+from ..config import Config
+from ..errors import UsageError
+from ..intake import Intake, confirmed
+from ..reconcile import Survey, host, survey_status
+from ..record import load_record
+from ..status import EXIT_PENDING, Status, find_link
+from .context import configuration, document, report_faults
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[arguments.command](arguments, config)
+
+
+def status_now(config: Config, intake: Intake) -> Status:
+    """The status, from one look."""
+    with host(config) as handles:
+        survey = handles.survey(intake, load_record(config.state_directory))
+        return survey_status(config, intake, survey, __version__)
+
+
+def _status(arguments: argparse.Namespace, config: Config) -> int:
+    deadline = time.monotonic() + arguments.timeout
+    while True:
+        status = status_now(config, confirmed(config.state_directory, config.run_directory))
+        left = deadline - time.monotonic()
+        if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
+            break
+        _wait_for_a_pass(config, min(left, 1.0))
+    print(json.dumps(status.data, indent=1) if arguments.json else render.status(status.data, sys.stdout.isatty()))
+    return status.exit_code
+
+
+def _wait_for_a_pass(config: Config, seconds: float) -> None:
+    """Until the kernel reports a change, or so long."""
+    from ..backends.netlink import Watch
+
+    with Watch() as watch:
+        watch.wait(seconds)
+
+
+def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Survey]:
+    intake = document(config, arguments.source)
+    with host(config) as handles:
+        return intake, handles.survey(intake, load_record(config.state_directory))
+
+
+def _plan(arguments: argparse.Namespace, config: Config) -> int:
+    intake, survey = _survey(arguments, config)
+    operations = survey.plan()
+    if arguments.json:
+        print(json.dumps({"version": 1, "operations": [operation.to_json() for operation in operations]}, indent=1))
+    else:
+        print(render.plan(operations, survey.resolution.problems))
+    return report_faults(intake, config)
+
+
+def _show(arguments: argparse.Namespace, config: Config) -> int:
+    if arguments.stage == "document":
+        intake = document(config, arguments.source)
+        data: dict[str, Any] = render.document_json(intake.document, intake.stored)
+    else:
+        intake, survey = _survey(arguments, config)
+        data = render.observed_json(survey.world) if arguments.stage == "observed" else render.desired_json(survey.resolution)
+    print(json.dumps(data, indent=1) if arguments.json else render.tree(data))
+    return report_faults(intake, config)
+
+
+def _explain(arguments: argparse.Namespace, config: Config) -> int:
+    intake, survey = _survey(arguments, config)
+    names = {**survey.resolution.names, **{key: link.name or "" for key, link in survey.have.links.items()}}
+    key = find_link(arguments.link, survey.resolution, names)
+    if key is None:
+        raise UsageError(f'explain "{arguments.link}": no interface has this name or MAC here, nor in the document')
+    data = render.explanation(key, survey.resolution, survey.have, survey.record)
+    print(json.dumps(data, indent=1) if arguments.json else render.explain(data))
+    return report_faults(intake, config)

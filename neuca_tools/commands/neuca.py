@@ -1,0 +1,109 @@
+"""`neuca SUBCOMMAND` and its old names: a command is a row of the table, its module is imported when it is called.
+
+`neuca-version` = `neuca version`, `neuca-netconf` = `neuca apply`, and so on: the name that the program is called by decides.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Command(NamedTuple):
+    """One subcommand: the function `run` of its module gets the parsed arguments and returns the exit code."""
+
+    name: str
+    module: str
+    purpose: str
+    options: str = ""
+    positional: str = ""
+
+
+COMMANDS = (
+    Command("status", "look", "how far the host is from what is asked, NIC by NIC", "json wait timeout"),
+    Command("plan", "look", "what a pass would do now, in order; changes nothing", "json source"),
+    Command("show", "look", "one stage to look at: document, desired or observed", "json source", "stage"),
+    Command("explain", "look", "every setting of one NIC: value, where it came from, what it overrode", "json source", "link"),
+    Command("apply", "change", "one pass, which sets drift right too", "source"),
+    Command("release", "change", "hand one NIC back: rule, addresses, routes and marks go; it is ignored from then on", "undo", "link"),
+    Command("revert", "change", "put back every sysctl, MTU and txqueuelen that was changed"),
+    Command("get", "data", "one item of the user-data", "", "item"),
+    Command("user-data", "data", "the user-data as it was read"),
+    Command("interfaces", "data", "the interfaces that the user-data asks for"),
+    Command("routes", "data", "whether this host is a router, and the routes that the user-data asks for"),
+    Command("users", "data", "the users that the user-data asks for"),
+    Command("storage", "data", "the storage that the user-data asks for"),
+    Command("user-script", "data", "the boot script of the user-data"),
+    Command("all-user-scripts", "data", "every script of the user-data"),
+    Command("get-public-ip", "data", "the public IPv4 address that the metadata service knows"),
+    Command("distro", "data", "the distribution that this host runs"),
+    Command("version", "", "the version"),
+)
+ALIASES = {"neuca-netconf": "apply"}
+STAGES = ("document", "desired", "observed")
+
+
+def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
+    """Run one command and return its exit code: see `spec`, "Exit codes"."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    called = (program or sys.argv[0]).rsplit("/", 1)[-1]
+    if called.startswith("neuca-"):
+        words.insert(0, ALIASES.get(called, called[len("neuca-"):]))
+    if words == ["version"] or words == ["--version"]:
+        print(f"NEuca version {__version__}")
+        return 0
+    return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    from importlib import import_module
+
+    parser = _parser()
+    parsed = parser.parse_args(words)
+    command = next((command for command in COMMANDS if command.name == parsed.command), None)
+    if command is None or not command.module:
+        parser.print_help()
+        return 2
+    from .context import guarded
+
+    return guarded(import_module(f".{command.module}", __package__).run, parsed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="neuca", description="Looks at, and sets, what neuca-guest-tools does on this host.")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    rows = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        row = rows.add_parser(command.name, help=command.purpose, description=f"Prints or does: {command.purpose}.")
+        row.add_argument("--config", metavar="FILE", default="/etc/neuca/config", help="the configuration (%(default)s)")
+        for option in command.options.split():
+            _add_option(row, option)
+        if command.positional == "stage":
+            row.add_argument("stage", choices=STAGES)
+        elif command.positional == "link":
+            row.add_argument("link", metavar="MAC-or-name")
+        elif command.positional == "item":
+            row.add_argument("words", metavar="[SECTION] FIELD", nargs="+")
+    return parser
+
+
+def _add_option(row: argparse.ArgumentParser, option: str) -> None:
+    if option == "json":
+        row.add_argument("--json", action="store_true", help="JSON, for scripts")
+    elif option == "source":
+        row.add_argument("--source", metavar="SOURCE", help="read the document from here: auto, file:PATH, ec2, ec2=URL")
+    elif option == "wait":
+        row.add_argument("--wait", action="store_true", help="until nothing is left to do that is not done yet")
+    elif option == "timeout":
+        row.add_argument("--timeout", metavar="SECONDS", type=float, default=300.0, help="for --wait (%(default)g)")
+    elif option == "undo":
+        row.add_argument("--undo", action="store_true", help="take a released NIC back")

@@ -1,0 +1,90 @@
+"""`neucad`: the agent, in the foreground; systemd or start-stop-daemon puts it into the background."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Iterator, Optional, Sequence
+
+from .. import __version__
+from ..config import Config
+from ..errors import ApplyError, NeucaError
+from ..fileio import locked
+from ..status import EXIT_OK
+from .context import configuration, guarded, is_root
+from .logs import to_journal
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the agent, or one pass of it. The exit code of `--once` is that of `neuca status`."""
+    return guarded(_run, _parser().parse_args(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neucad", description="Keeps the dataplane NICs of this host as its document asks.")
+    parser.add_argument("--once", action="store_true", help="make one pass and exit, with the exit code of neuca status")
+    parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
+    parser.add_argument("--config", metavar="FILE", default="/etc/neuca/config", help="the configuration (%(default)s)")
+    parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if not is_root():
+        raise NeucaError("neucad: only root may run it")
+    _configure_log(config)
+    if arguments.once:
+        from .change import apply_once
+
+        return apply_once(config)
+    return _serve(config, Path(arguments.config))
+
+
+def _serve(config: Config, path: Path) -> int:
+    from ..daemon import Daemon
+
+    with _alone(config), _pid_file(config):
+        Daemon(config, path, _configure_log).run()
+    return EXIT_OK
+
+
+def _configure_log(config: Config) -> None:
+    to_journal(config.log_level)
+
+
+@contextmanager
+def _alone(config: Config) -> Iterator[None]:
+    """One daemon for each run directory. Raises ApplyError."""
+    try:
+        with locked(config.run_directory / "neucad.lock", 0.1):
+            yield
+    except ApplyError as error:
+        if "another pass" in error.text:
+            raise NeucaError(f'neucad: another one runs already, with the run directory "{config.run_directory}"') from error
+        raise
+
+
+@contextmanager
+def _pid_file(config: Config) -> Iterator[None]:
+    """For SysV scripts; one that cannot be written costs only itself."""
+    path = config.pid_directory / config.pid_file
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{os.getpid()}\n", encoding="ascii")
+    except OSError as error:
+        print(f'neucad: write "{path}": {error.strerror}, ignoring', file=sys.stderr)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

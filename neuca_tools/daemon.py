@@ -1,0 +1,224 @@
+"""The loop: one selector over signals, netlink, udev and the worker's pipe; whatever could block runs in a child that ends.
+
+A look at the metadata and a pass are one job of one child at a time, which also keeps pyroute2 out of the idle daemon. Events
+only mark the world dirty; after a short debounce comes a job, and a whole look.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Optional
+
+from .backends import systemd, udev
+from .backends.linkwatch import LinkWatch
+from .config import Config, load
+from .errors import ConfigError
+from .worker import Job, Outcome, Worker
+
+log = logging.getLogger("neuca")
+DEBOUNCE = 0.1  # seconds of quiet after an event before a job: one NIC makes several
+UDEV_PATIENCE = 3.0  # seconds that udev gets to name a new NIC; then the job runs without its word
+LONGEST_BACKOFF = 600.0  # seconds between tries for a NIC that keeps failing
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass
+class Plans:
+    """When what is due, on the monotonic clock; None: not at all."""
+
+    poll: float = 0.0
+    events: Optional[float] = None
+    retry: Optional[float] = None
+    watchdog: Optional[float] = None
+
+    def next(self) -> float:
+        return min(due for due in (self.poll, self.events, self.retry, self.watchdog) if due is not None)
+
+
+class Daemon:
+    """`run` returns when a signal says so."""
+
+    def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None] = lambda config: None) -> None:
+        self.config, self.path, self._configure_log = config, path, configure_log
+        self._selector = selectors.DefaultSelector()
+        self._worker: Optional[Worker] = None
+        self._plans = Plans(poll=time.monotonic())
+        self._job = Job(config)
+        self._failures = 0
+        self._alive = systemd.watchdog_interval()
+        self._stopping = self._ready = False
+        self._links = LinkWatch()
+        self._udev: Optional[udev.Monitor] = None
+
+    def run(self) -> None:
+        """First a pass over the last good document, at once; then the loop."""
+        receive, send = socket.socketpair()
+        for end in (receive, send):
+            end.setblocking(False)
+        before = [(number, signal.signal(number, lambda number, frame: None)) for number in SIGNALS]
+        wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+        try:
+            self._watch(receive.fileno(), lambda: self._signals(receive))
+            self._watch(self._links.fileno(), self._link_events)
+            self._watch_udev()
+            self._begin(replace(self._job, start=True, fetch=False, run=True))
+            if not self._job.has_last_good():
+                self._say_ready("waiting for the first document")
+            while not self._stopping:
+                self._turn()
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before:
+                signal.signal(number, handler)
+            self._close(receive, send)
+
+    def _turn(self) -> None:
+        """Wait for the next descriptor or deadline, and do what is due."""
+        deadline = self._worker.deadline if self._worker else self._plans.next()
+        if self._plans.watchdog is not None:
+            deadline = min(deadline, self._plans.watchdog)
+        for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
+            key.data()
+        now = time.monotonic()
+        self._feed_watchdog(now)
+        if self._worker and now >= self._worker.deadline:
+            log.error("a pass took longer than %g s (command-timeout): it is killed", self.config.command_timeout)
+            self._end()
+        elif self._worker is None and not self._stopping:
+            self._start_what_is_due(now)
+
+    def _start_what_is_due(self, now: float) -> None:
+        events = self._plans.events is not None and now >= self._plans.events
+        retry = self._plans.retry is not None and now >= self._plans.retry
+        poll = now >= self._plans.poll
+        if events:
+            self._plans.events = None
+        if retry:
+            self._plans.retry = None
+        if poll:
+            self._plans.poll = now + self.config.poll_interval
+        if events or retry or poll:
+            self._begin(replace(self._job, fetch=poll, run=events or retry, start=False))
+
+    # --- the worker ---
+
+    def _begin(self, job: Job) -> None:
+        self._worker = Worker(job)
+        self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
+
+    def _worker_spoke(self) -> None:
+        if self._worker and self._worker.read():
+            self._end()
+
+    def _end(self) -> None:
+        """Reap the child, and take in what it reported; one that died without a word is a failure."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        self._selector.unregister(worker.fileno())
+        outcome = worker.finish()
+        if outcome is None:
+            log.error("the pass ended without a report")
+            outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
+        self._job = replace(self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session)
+        self._links.attentive = outcome.attentive
+        self._settle_retry(outcome)
+        if worker.job.start or outcome.ran or not self._ready:
+            self._say_ready(outcome.text)
+        if outcome.text:
+            systemd.notify(f"STATUS={outcome.text}")
+
+    def _settle_retry(self, outcome: Outcome) -> None:
+        """A NIC that failed is tried again ever more slowly; anything else that starts a pass tries it too."""
+        if not outcome.ran and outcome.failed == 0:
+            return
+        self._failures = self._failures + 1 if outcome.failed else 0
+        wait = min(LONGEST_BACKOFF, self.config.poll_interval * 2 ** min(self._failures, 16))
+        self._plans.retry = time.monotonic() + wait if outcome.failed else None
+
+    def _say_ready(self, text: str) -> None:
+        if not self._ready:
+            self._ready = True
+            systemd.notify(f"READY=1\nSTATUS={text}")
+
+    # --- events ---
+
+    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self._selector.register(descriptor, selectors.EVENT_READ, handler)
+
+    def _watch_udev(self) -> None:
+        """udev says when a NIC has its name; where none serves this namespace, netlink alone has to do."""
+        names = {name: index for index, name in socket.if_nameindex()}
+        if self.config.managers == "auto" and udev.here(names):
+            self._udev = udev.open_monitor()
+            self._watch(self._udev.fileno(), self._udev_events)
+
+    def _link_events(self) -> None:
+        appeared = self._links.drain(addresses=self.config.drift == "enforce")
+        if appeared:
+            self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
+
+    def _udev_events(self) -> None:
+        if self._udev is None:
+            return
+        events = self._udev.drain()
+        if self._udev.overflowed:
+            self._selector.unregister(self._udev.fileno())
+            self._udev.close()
+            self._watch_udev()
+        if self._udev.overflowed or self._plans.events is not None or any(action == "add" for action, *_ in events):
+            self._dirty(DEBOUNCE)
+
+    def _dirty(self, patience: float) -> None:
+        due = time.monotonic() + patience
+        self._plans.events = due if self._plans.events is None else min(due, self._plans.events)
+
+    def _signals(self, receive: socket.socket) -> None:
+        numbers = set(receive.recv(4096))
+        if numbers & {signal.SIGTERM, signal.SIGINT}:
+            systemd.notify("STOPPING=1")
+            self._stopping = True
+        elif signal.SIGHUP in numbers:
+            self._reload()
+
+    def _reload(self) -> None:
+        """Read the configuration again, then look at everything. A configuration that cannot be read changes nothing."""
+        try:
+            self.config = load(self.path)
+        except ConfigError as error:
+            log.error("%s; the configuration of before stays in force", error.text)
+            return
+        self._configure_log(self.config)
+        for fault in self.config.faults:
+            log.warning("%s", fault.text)
+        self._job = replace(self._job, config=self.config)
+        self._plans.poll = time.monotonic()
+        self._dirty(0.0)
+        log.info("configuration read again")
+
+    def _feed_watchdog(self, now: float) -> None:
+        if self._alive is None:
+            return
+        if self._plans.watchdog is None or now >= self._plans.watchdog:
+            systemd.notify("WATCHDOG=1")
+            self._plans.watchdog = now + self._alive / 2
+
+    def _close(self, *ends: socket.socket) -> None:
+        """A pass under way is left to finish what it does to a NIC, within systemd's own time for stopping."""
+        if self._worker:
+            self._worker.wait()
+            self._end()
+        for end in (*ends, self._links, self._udev):
+            with suppress(OSError):
+                if end is not None:
+                    end.close()
+        self._selector.close()

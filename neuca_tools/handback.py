@@ -1,0 +1,77 @@
+"""Giving things back: one NIC (`release`), or every setting that was changed (`revert`)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Sequence
+from . import memory
+from . import record as records
+from .apply import Result, apply
+from .config import Config
+from .fileio import locked
+from .intake import Intake
+from .marks import SYSCTL_FILE
+from .model import Document, NetworkState, Owned
+from .operations import Operation, SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
+from .plan import plan
+from .reconcile import Host, Survey, host, log, writer
+
+
+def release(config: Config, intake: Intake, mac: str) -> Result:
+    """Take away what is ours on one NIC and its VLANs, then its rule and marks; from then on it is ignored.
+
+    The plan is that of a complete document that no longer has the NIC.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+        without = replace(intake, document=_without(intake.document or Document(), mac))
+        own = replace(config, links=tuple(link for link in config.links if link.key.mac != mac))
+        survey = Host(own, handles.netlink, handles.bus).survey(without, records.load_record(config.state_directory))
+        result = _do(handles, survey, [one for one in survey.plan({mac}) if one.domain == mac])
+        if result.failures:
+            return result
+        records.save_record(config.state_directory, memory.forget(survey.record, [mac]))
+        after = handles.survey(intake, records.load_record(config.state_directory))
+        return result + _do(handles, after, [one for one in after.plan(()) if isinstance(one, WriteFile)])
+
+
+def _without(document: Document, mac: str) -> Document:
+    return replace(document, links=tuple(link for link in document.links if link.key.mac != mac), faults=())
+
+
+def take_back(config: Config, mac: str) -> None:
+    """The NIC is no longer ignored."""
+    with locked(config.run_directory / "lock", config.command_timeout):
+        record = records.load_record(config.state_directory)
+        nics = {known: nic for known, nic in record.nics.items() if known != mac or not nic.released}
+        records.save_record(config.state_directory, replace(record, nics=nics))
+
+
+def revert(config: Config, intake: Intake) -> Result:
+    """Put back every MTU, txqueuelen and sysctl to what it was before the agent; a new start sets them again."""
+    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+        survey = handles.survey(intake, records.load_record(config.state_directory))
+        operations = [one for one in plan(survey.have, _originals(survey, config), Owned())
+                      if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl, WriteFile))]
+        result = _do(handles, survey, operations)
+        if not result.failures:
+            records.save_record(config.state_directory, replace(survey.record, originals={}, original_sysctls={}))
+        return result
+
+
+def _originals(survey: Survey, config: Config) -> NetworkState:
+    links = {key: replace(survey.have.links[key], state=None, mtu=original.mtu, txqueuelen=original.txqueuelen,
+                          sysctls=original.sysctls, addresses=(), managers={})
+             for key, original in survey.record.originals.items() if key in survey.have.links}
+    files = {str(config.sysctl_directory / SYSCTL_FILE): None}
+    return NetworkState(links, sysctls=survey.record.original_sysctls, files=files)
+
+
+def _do(handles: Host, survey: Survey, operations: Sequence[Operation]) -> Result:
+    result = apply(operations, writer(handles, survey))
+    for operation in result.done:
+        log.info("%s", operation.text)
+    for failure in result.failures:
+        log.error("%s", failure.text)
+    return result

@@ -1,0 +1,186 @@
+"""Stages as text for people and as JSON for scripts; the key names of the JSON are fixed by the specification."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+from .desired import Resolution
+from .model import Document, Link, LinkKey, NetworkState, Problem, Record, World
+from .operations import Operation
+
+GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
+
+
+def dotted(path: str) -> str:
+    """A sysctl path as sysctl.d(5) writes it.
+
+    >>> dotted("net/ipv4/conf/eth1.1445/rp_filter")
+    'net.ipv4.conf.eth1/1445.rp_filter'
+    """
+    return path.translate(str.maketrans("./", "/."))
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned columns, two blanks apart."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+# --- status and plan ------------------------------------------------------------------------------------------------
+
+
+def status(data: Mapping[str, Any], color: bool) -> str:
+    """One line for each interface, marked, and below it a line with its reason for each shortfall."""
+    document = data["document"]
+    origin = f"document of {document['source']}, read {document['fetched']}" if document["source"] else "no document"
+    stale = f", stale: {document['reason']}" if document["stale"] else f" ({document['reason']})" if document["reason"] else ""
+    lines = [_colored(f"{data['state']}", data["state"] == "ok", color) + f": neuca {data['neuca']}, {origin}{stale}"]
+    lines += _last_pass(data["last_pass"])
+    shown = [one for one in data["interfaces"]]
+    rows = [["", "NAME", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
+    rows += [["ok" if one["ok"] else "!!", one["name"] or "-", _identity(one), one["role"],
+              one["managers"]["networkmanager"], one["managers"]["networkd"]] for one in shown]
+    first, *rest = table(rows) if shown else ["no interfaces"]
+    lines.append(first)
+    for line, one in zip(rest, shown):
+        lines.append(_colored(line[:2], one["ok"], color) + line[2:])
+        lines += [f"      {problem['code']}: {problem['text']}" for problem in one["problems"]]
+    lines += [f"{_colored('!!', False, color)} {problem['code']}: {problem['text']}" for problem in data["problems"]]
+    return "\n".join([*lines, *(f"   note: {note}" for note in data["notes"])])
+
+
+def _identity(interface: Mapping[str, Any]) -> str:
+    return interface["mac"] or f"VLAN {interface['vlan_id']} on {interface['parent']}"
+
+
+def _last_pass(last: Optional[Mapping[str, Any]]) -> list[str]:
+    if last is None:
+        return ["no pass since the boot"]
+    return [f"last pass: {last['finished']}, {last['seconds']} s, {last['changed']} changed, {last['failed']} failed"]
+
+
+def _colored(text: str, good: bool, color: bool) -> str:
+    return f"{GREEN if good else RED}{text}{PLAIN}" if color else text
+
+
+def plan(operations: Iterable[Operation], problems: Iterable[Problem]) -> str:
+    """One line for each operation, in order; then what is not done, and why."""
+    lines = [operation.text for operation in operations] or ["nothing to do"]
+    lines += [f"not done: {problem.link}: {problem.text}" if problem.link else f"not done: {problem.text}" for problem in problems]
+    return "\n".join(lines)
+
+
+# --- show -----------------------------------------------------------------------------------------------------------
+
+
+def desired_json(resolution: Resolution) -> dict[str, Any]:
+    """`neuca show desired --json`."""
+    routes = [{"to": str(hop.to), "via": hop.via and str(hop.via), "state": "present"} for hop in resolution.want.hops]
+    routes += [{"to": str(to), "via": None, "state": "absent"} for to in resolution.want.banned]
+    routes += [{"to": str(to), "via": None, "state": "user"} for to in resolution.left_alone]
+    return {"version": 1, "hostname": resolution.hostname, "router": resolution.router,
+            "links": [_link_json(link, resolution) for link in resolution.shown], "routes": routes,
+            "sysctl": {dotted(path): value for path, value in resolution.want.sysctls.items()},
+            "problems": [{"link": problem.link and str(problem.link), "code": problem.code, "text": problem.text}
+                         for problem in resolution.problems]}
+
+
+def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
+    nic = link.key.vlan_id is None
+    name = link.name or resolution.names.get(link.key, "")
+    return {"kind": link.kind, "mac": link.key.mac if nic else None, "name": link.name, "parent": None if nic else link.key.mac,
+            "vlan_id": link.key.vlan_id, "role": link.role, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
+            "addresses": [str(address) for address in link.addresses],
+            "sysctl": {dotted(template.replace("{interface}", name)): value for template, value in link.sysctls.items()}}
+
+
+def observed_json(world: World) -> dict[str, Any]:
+    """`neuca show observed --json`: every device, its addresses, and the main routing table."""
+    names = {index: device.name for index, device in world.devices.items()}
+    links = [{"name": device.name, "index": index, "kind": device.kind or ("physical" if device.hardware else "virtual"),
+              "mac": device.mac or None, "permanent_mac": device.permanent_mac or None, "state": "up" if device.up else "down",
+              "carrier": device.carrier, "mtu": device.mtu, "max_mtu": device.max_mtu or None, "txqueuelen": device.txqueuelen,
+              "parent": names.get(device.lower), "master": names.get(device.master), "vlan_id": device.vlan_id,
+              "addresses": [str(address) for address in world.addresses.get(index, ())]}
+             for index, device in sorted(world.devices.items())]
+    routes = [{"to": str(route.to), "via": route.via and str(route.via), "interface": names.get(route.index),
+               "metric": route.metric, "protocol": route.protocol} for route in world.routes]
+    return {"version": 1, "links": links, "routes": routes, "metadata_interface": names.get(world.metadata_index)}
+
+
+def document_json(document: Optional[Document], stored: Optional[Any]) -> dict[str, Any]:
+    """`neuca show document --json`: all that was read; a CHAP secret is never shown."""
+    if document is None or stored is None:
+        return {"version": 1, "source": None}
+    links = [{"link": str(link.key), "state": link.state, "name": link.name, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
+              "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls)} for link in document.links]
+    return {
+        "version": 1, "source": stored.source, "sha256": stored.sha256, "hostname": document.hostname, "router": document.router,
+        "links": links,
+        "routes": [{"to": str(route.to), "via": route.via and str(route.via), "state": route.state} for route in document.routes],
+        "users": [{"login": user.login, "sudo": user.sudo, "keys": list(user.keys)} for user in document.users],
+        "scripts": [{"name": script.name, "body": script.body} for script in document.scripts],
+        "storage": [{**one.__dict__, "ip": str(one.ip), "chap_secret": "(not shown)" if one.chap_secret else ""}
+                    for one in document.storage],
+        "faults": [{"line": fault.line, "severity": fault.severity, "text": fault.text} for fault in document.faults]}
+
+
+def tree(data: Any, indent: int = 0) -> str:
+    """JSON data as an indented outline; what is null or empty is left out."""
+    pad = " " * indent
+    if isinstance(data, Mapping):
+        return "\n".join(_branch(f"{pad}{key}:", value, indent) for key, value in data.items() if value not in (None, [], {}, ""))
+    return "\n".join(_branch(f"{pad}-", value, indent) for value in data)
+
+
+def _branch(head: str, value: Any, indent: int) -> str:
+    if isinstance(value, (Mapping, list)):
+        return f"{head}\n{tree(value, indent + 2)}"
+    text = str(value)
+    return f"{head} {text}" if "\n" not in text else "\n".join([head, *(f"{' ' * (indent + 4)}{line}" for line in text.split("\n"))])
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record: Record) -> dict[str, Any]:
+    """Every setting of one link: asked, found, from where, over what, and what it was before the agent."""
+    request, found = resolution.requests.get(key), have.links.get(key)
+    wanted, original = resolution.want.links.get(key), record.originals.get(key)
+    origins = {origin.setting: origin for origin in request.origins} if request else {}
+    rows = [_setting(name, wanted, found, original, origins) for name in ("name", "state", "mtu", "txqueuelen", "addresses")]
+    for template in sorted({*(wanted.sysctls if wanted else ()), *(origin[7:] for origin in origins if origin[:7] == "sysctl.")}):
+        rows.append({"setting": f"sysctl {template}", "asked": wanted.sysctls.get(template) if wanted else None,
+                     "found": found.sysctls.get(template) if found else None,
+                     "from": getattr(origins.get(f"sysctl.{template}"), "where", ""), "overrode": "",
+                     "original": original.sysctls.get(template) if original else None})
+    reason = resolution.roles.reasons.get(key.mac) or _role_reason(resolution.roles.role(key.mac))
+    return {"version": 1, "link": str(key), "role": resolution.roles.role(key.mac), "reason": reason, "settings": rows,
+            "problems": [{"code": problem.code, "text": problem.text} for problem in resolution.problems if problem.link == key]}
+
+
+def _setting(name: str, wanted: Optional[Link], found: Optional[Link], original: Any, origins: Mapping[str, Any]) -> dict[str, Any]:
+    origin = origins.get(name)
+    return {"setting": name, "asked": _plain(getattr(wanted, name, None)) if origin or name == "name" else None,
+            "found": _plain(getattr(found, name, None)), "from": origin.where if origin else "", "overrode":
+            origin.overrode if origin else "", "original": _plain(getattr(original, name, None))}
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(str(one) for one in value) or None if isinstance(value, tuple) else value
+
+
+def _role_reason(role: str) -> str:
+    return {"dataplane": "a document or the configuration names it", "ignored": "it is to be ignored, or was released",
+            "unlisted": "no document names it"}.get(role, "")
+
+
+def explain(data: Mapping[str, Any]) -> str:
+    """The same as a table."""
+    rows = [["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE NEUCA"]]
+    rows += [[str(row["setting"]), *("-" if row[name] in (None, "") else str(row[name])
+                                     for name in ("asked", "found", "from", "overrode", "original"))] for row in data["settings"]]
+    lines = [f"{data['link']}: {data['role']}, since {data['reason']}", *table(rows)]
+    return "\n".join([*lines, *(f"{problem['code']}: {problem['text']}" for problem in data["problems"])])
