@@ -1,0 +1,69 @@
+"""Plays a network manager on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS (both JSON).
+
+A device is [interface, state]. A fault: `ghosts` (its devices are listed, but gone when asked), `refuse` (an error answers
+every question after the list).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import dbus
+import dbus.mainloop.glib
+from dbusmock import mockobject
+from dbusmock.templates import networkmanager
+from gi.repository import GLib
+
+NETWORKD = "/org/freedesktop/network1"
+REFUSE = r"raise dbus.exceptions.DBusException('no,\n  not now', name='org.example.Error.Refused')"
+
+
+def play_networkmanager(name, devices, faults):
+    main = mockobject.DBusMockObject(name, "/org/freedesktop", "org.example.Main", {}, is_object_manager=True)
+    mockobject.objects["/org/freedesktop"] = main
+    main.AddTemplate("networkmanager", {})
+    if "refuse" in faults:
+        manager = mockobject.objects[networkmanager.MANAGER_OBJ]
+        manager.AddMethod(networkmanager.MANAGER_IFACE, "Reload", "u", "", REFUSE)
+    for interface, state in devices:
+        device = mockobject.objects[main.AddEthernetDevice(interface, interface, state)]
+        managed = dbus.Boolean(state != networkmanager.DeviceState.UNMANAGED)
+        device.UpdateProperties(networkmanager.DEVICE_IFACE, {"Managed": managed})
+        device.AddProperties(networkmanager.DEVICE_IFACE, {"Real": dbus.Boolean(interface != "placeholder")})
+        if "ghosts" in faults and interface.startswith("ghost"):
+            device.remove_from_connection()
+
+
+def play_networkd(name, devices, faults):
+    main = mockobject.DBusMockObject(name, NETWORKD, "org.freedesktop.network1.Manager", {})
+    mockobject.objects[NETWORKD] = main
+    links = [(index, interface, f"{NETWORKD}/link/_{index}") for index, (interface, _) in enumerate(devices, 1)]
+    main.AddMethod("", "ListLinks", "", "a(iso)", f"ret = {links!r}")
+    main.AddMethod("", "Reload", "", "", REFUSE if "refuse" in faults else "self.EmitSignal('', 'Reloaded', '', [])")
+    for (_, interface, path), (_, state) in zip(links, devices):
+        if not interface.startswith("ghost"):
+            main.AddObject(path, "org.freedesktop.network1.Link", {"AdministrativeState": state}, [])
+
+
+def main():
+    with os.fdopen(os.dup(1), "w") as parent:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # python-dbusmock writes its log there
+        serve(parent)
+
+
+def serve(parent):
+    name, devices, faults = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
+    bus_name = dbus.service.BusName(name, dbus.SystemBus(), do_not_queue=True)
+    play = play_networkd if name == "org.freedesktop.network1" else play_networkmanager
+    play(bus_name, devices, faults)
+    print("ready", file=parent, flush=True)
+    GLib.MainLoop().run()
+
+
+if __name__ == "__main__":
+    main()
