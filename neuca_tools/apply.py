@@ -18,7 +18,8 @@ from .errors import ApplyError, GuardError, ManagerError
 from .fileio import write_files
 from .managers import Managers
 from .model import Address, Host, Network
-from .operations import Operation, Target, Unmanage, WriteFile, WriteSysctl
+from .operation import Operation, Target
+from .operations import Unmanage, WriteFile, WriteSysctl
 
 
 COSTS_ITSELF = (Unmanage, WriteSysctl)

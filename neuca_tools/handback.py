@@ -14,7 +14,8 @@ from .fileio import locked
 from .intake import Intake
 from .marks import SYSCTL_FILE
 from .model import Document, NetworkState, Owned
-from .operations import Operation, SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
+from .operation import Operation
+from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
 from .reconcile import Host, Survey, host, log, writer
 

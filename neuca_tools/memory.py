@@ -10,7 +10,8 @@ from typing import Collection, Iterable, Literal, Mapping, Optional
 from .desired import Resolution
 from .marking import has_rule, marked
 from .model import LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
-from .operations import AddAddress, CreateVlan, Operation, SetMtu, SetTxQueueLen, WriteSysctl
+from .operation import Operation
+from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
 
 OWN = "{interface}"
 

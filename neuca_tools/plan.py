@@ -13,9 +13,9 @@ from typing import Collection, Iterator, Mapping, Optional
 
 from .model import Address, Hop, Link, LinkKey, NetworkState, Owned
 from .names import Step, rename_steps
+from .operation import Operation, Phase, Target
 from .operations import (
-    AddAddress, CreateVlan, DeleteAddress, DeleteRoute, DeleteVlan, Operation, Phase, Rename, ReplaceRoute, SetMtu, SetState,
-    SetTxQueueLen, Target, Tell, Unmanage, WriteFile, WriteSysctl,
+    AddAddress, CreateVlan, DeleteAddress, DeleteRoute, DeleteVlan, Rename, ReplaceRoute, SetMtu, SetState, SetTxQueueLen, Tell, Unmanage, WriteFile, WriteSysctl,
 )
 
 NOTHING = Owned()

@@ -27,7 +27,8 @@ from .intake import Intake, keep, metadata_hosts
 from .managers import Managers
 from .model import LinkKey, NetworkState, Problem, Record, World
 from .observe import found
-from .operations import Operation, Phase, Tell, Unmanage, WriteFile, WriteSysctl
+from .operation import Operation, Phase
+from .operations import Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
 from .report import Report, read_report, write_report
 from .roles import Policy

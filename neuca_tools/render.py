@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from .desired import Resolution
 from .model import Document, Link, LinkKey, NetworkState, Problem, Record, World
-from .operations import Operation
+from .operation import Operation
 
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
 

@@ -9,7 +9,8 @@ from typing import Any, Collection, Iterable, Mapping, Optional, Sequence
 
 from .desired import Resolution
 from .model import Link, LinkKey, NetworkState, Problem
-from .operations import Operation, WriteFile
+from .operation import Operation
+from .operations import WriteFile
 from .report import Report
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
