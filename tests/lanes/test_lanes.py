@@ -38,13 +38,18 @@ def _libraries(python: Path) -> str:
 
 
 @pytest.mark.parametrize("choose", [newest, oldest], ids=["newest", "oldest"])
-def test_lane(choose, record_property):
+def test_lane(choose, record_property, tmp_path):
     interpreter = choose()
     python = cached_venv(interpreter, ROOT / "tests" / "lanes" / "requirements.txt")
     tiers = ["tests/unit", "tests/dbus", "tests/netns", *(f"--ignore={path}" for path in ONCE)]
-    done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tiers], cwd=ROOT, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{interpreter}, {_libraries(python)}\n{done.stdout}"
-    record_property("lane", f"lane of {interpreter}, {_libraries(python)}: {done.stdout.splitlines()[-1]}")
+    # Into a file: a process that a test forgot would hold a pipe open for ever.
+    output = tmp_path / "output"
+    with output.open("w") as stream:
+        done = subprocess.run(
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tiers],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=LIMIT, check=False,
+        )  # fmt: skip
+    title = f"lane of {interpreter}, {_libraries(python)}"
+    if done.returncode:
+        pytest.fail(f"{title}\n{output.read_text()}", pytrace=False)
+    record_property("lane", f"{title}: {output.read_text().splitlines()[-1]}")

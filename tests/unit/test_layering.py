@@ -16,20 +16,28 @@ ROOT = Path(__file__).parents[2]
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
     {"neuca_tools", "errors", "model"},
-    {"documents", "roles", "names", "guard", "marks", "routing", "desired", "operations", "plan", "status"},
+    {"documents", "roles", "names", "guard", "marks", "routing", "desired", "marking"},
+    {"operation", "operations", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
-    {"record", "observe", "apply", "verify"},
+    {"record", "report", "managers"},
+    {"intake", "observe", "apply", "verify"},
     {"reconcile"},
+    {"handback", "worker"},
     {"daemon"},
     {"commands"},
 ]
-PURE = LEVELS[0] | LEVELS[1]
+PURE = LEVELS[0] | LEVELS[1] | LEVELS[2]
 # What a pure stage cannot use without meeting a clock, a file, another process, the network or chance.
 IMPURE = set(
-    "asyncio configparser ctypes fcntl fileinput getpass glob grp http importlib io linecache logging mmap multiprocessing"
-    " os pathlib platform pwd random resource runpy sched secrets select selectors shelve shutil signal smtplib socket"
+    "asyncio configparser ctypes fcntl fileinput getpass glob grp http importlib linecache logging mmap multiprocessing"
+    " os platform pwd random resource runpy sched secrets select selectors shelve shutil signal smtplib socket"
     " socketserver sqlite3 ssl stat subprocess sys syslog tempfile threading time urllib uuid webbrowser".split()
+)
+# io and pathlib are not on the list, for BytesIO and for joining paths; what of theirs reaches a file is here.
+REACHING = set(
+    "open print input exec eval exists is_file is_dir is_symlink iterdir glob rglob stat lstat read_text read_bytes"
+    " write_text write_bytes mkdir touch unlink rmdir cwd home now utcnow today".split()
 )
 HOMES = {"pyroute2": "backends.netlink", "pyudev": "backends.udev", "dbus": "backends.bus", "systemd": "backends.systemd"}
 
@@ -111,8 +119,9 @@ def test_sources_and_backends_never_import_each_other(module):
 
 @pytest.mark.parametrize("module", [module for module in FILES if part(module) in PURE])
 def test_a_pure_stage_meets_no_clock_no_file_and_no_log(module):
-    names = {node.id for node in ast.walk(TREES[module]) if isinstance(node, ast.Name)}
-    assert names & {"open", "print", "input", "exec", "eval"} == set()
+    calls = [node.func for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)]
+    # The name alone, whatever stands before its dot: no stage has a function of its own that is called like these.
+    assert {getattr(call, "id", getattr(call, "attr", "")) for call in calls} & REACHING == set()
     assert foreign(imported(module)) & (IMPURE | HOMES.keys()) == set()
     assert {name for name in own(imported(module)) if part(name) not in PURE} == set()
 
