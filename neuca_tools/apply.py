@@ -7,10 +7,11 @@ The writer is the only way to a link, and it knows the links that a pass may tou
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Collection, Iterable, Mapping, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from .backends import sysctl
 from .backends.netlink import Netlink
@@ -20,7 +21,6 @@ from .managers import Managers
 from .model import Address, Host, Network
 from .operation import Operation, Target
 from .operations import Unmanage, WriteFile, WriteSysctl
-
 
 COSTS_ITSELF = (Unmanage, WriteSysctl)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from .backends import systemd, udev
-from .backends.linkwatch import LinkWatch
+from .backends.linkwatch import LinkWatch, interfaces
 from .config import Config, load
 from .errors import ConfigError
 from .worker import Job, Outcome, Worker
@@ -44,10 +44,14 @@ class Plans:
         return min(due for due in (self.poll, self.events, self.retry, self.watchdog) if due is not None)
 
 
+def _ignore(*_: object) -> None:
+    """The wake-up descriptor tells which signal it was."""
+
+
 class Daemon:
     """`run` returns when a signal says so."""
 
-    def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None] = lambda config: None) -> None:
+    def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None]) -> None:
         self.config, self.path, self._configure_log = config, path, configure_log
         self._selector = selectors.DefaultSelector()
         self._worker: Optional[Worker] = None
@@ -64,7 +68,7 @@ class Daemon:
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
-        before = [(number, signal.signal(number, lambda number, frame: None)) for number in SIGNALS]
+        before = [(number, signal.signal(number, _ignore)) for number in SIGNALS]
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
         try:
             self._watch(receive.fileno(), lambda: self._signals(receive))
@@ -157,8 +161,7 @@ class Daemon:
 
     def _watch_udev(self) -> None:
         """udev says when a NIC has its name; where none serves this namespace, netlink alone has to do."""
-        names = {name: index for index, name in socket.if_nameindex()}
-        if self.config.managers == "auto" and udev.here(names):
+        if self.config.managers == "auto" and udev.here(interfaces()):
             self._udev = udev.open_monitor()
             self._watch(self._udev.fileno(), self._udev_events)
 

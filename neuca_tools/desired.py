@@ -9,16 +9,31 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Collection, Iterable, Mapping, Optional
+from typing import Optional
 
 from .documents.links import combine, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
 from .guard import Fence, fence, sysctl_reason
 from .model import (
-    Device, Document, Fault, Host, Link, LinkKey, LinkRequest, Network, NetworkState, Original, Owned, Problem, Record, Router, World,
+    Device,
+    Document,
+    Fault,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Network,
+    NetworkState,
+    Original,
+    Owned,
+    Problem,
+    Record,
+    Router,
+    World,
 )
 from .names import nic_names, vlan_name
 from .roles import Policy, Roles, assign
@@ -72,16 +87,17 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     roles = assign(world, {key.mac for key in requests}, settings.policy, record)
     names, problems = nic_names(requests, world, roles, record)
     limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route)
-    work = _Work(requests, world, roles, record, limits, names)
     complete = document is not None and document.complete
-    links = work.links()
     trusted = _trusted(document, requests) if document else frozenset()
-    restored, sysctls = work.restore(links, None if complete else trusted)
-    hops = resolve_routes(document.routes if document else (), {**links, **restored}, world, work.found_keys, limits)
-    want = NetworkState({**links, **restored}, hops.hops, hops.banned, {**sysctls, **work.sysctls})
+    work = _Work(requests, world, roles, record, limits, names, None if complete else trusted)
+    links = work.links()
+    before = record.original_sysctls if complete else {}
+    hops = resolve_routes(document.routes if document else (), links, world, work.found_keys, limits)
+    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, {**before, **work.sysctls})
+    problems = [*roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
         want, _removable(record.owned, complete, trusted), roles, requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), (*roles.problems, *problems, *work.problems, *hops.problems), _digests(requests, hops, work.sysctls),
+        tuple(work.shown(links)), tuple(problems), _digests(requests, hops, work.sysctls),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else ())
 
@@ -90,9 +106,9 @@ class _Work:
     """One resolution under way: it gathers problems while it goes through the requests."""
 
     def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record, limits: Fence,
-                 names: Mapping[LinkKey, str]) -> None:
+                 names: Mapping[LinkKey, str], sure: Optional[Collection[LinkKey]]) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
-        self.limits, self.names = limits, names
+        self.limits, self.names, self.sure = limits, names, sure
         self.problems: list[Problem] = []
         self.sysctls: dict[str, str] = {}
         self.vlan_names: dict[LinkKey, str] = {}
@@ -133,9 +149,15 @@ class _Work:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
         if request.state == "user":
-            return Link(request.key, "physical", "dataplane", name, device.index, "user", managers=UNMANAGED)
-        link = self._common(request, Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED), device)
+            return self._hands_off(request.key, Link(request.key, "physical", "dataplane", name, device.index), device)
+        link = self._common(request, Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED))
         return replace(link, mtu=self._nic_mtu(request.key, link.mtu, device))
+
+    def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
+        """State `user`: nothing but what puts back our own earlier changes."""
+        before = self._before(key)
+        return replace(link, state="user", mtu=self._nic_mtu(key, before.mtu, device), txqueuelen=before.txqueuelen,
+                       sysctls=before.sysctls, managers=UNMANAGED)
 
     def _nic_mtu(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU that may be set: within the device's limits, and not below a link on it that is not ours."""
@@ -171,8 +193,8 @@ class _Work:
         link = Link(key, "vlan", "dataplane", name, found.index if found else 0,
                     managers=UNMANAGED)
         if request.state == "user":
-            return replace(link, state="user") if found else None
-        link = self._common(request, link, found)
+            return self._hands_off(key, link, found) if found else None
+        link = self._common(request, link)
         if link.state == "up" and parent.state != "up" and not self.roles.nics[key.mac].up:
             self.refuse(key, f"{_subject(key)} cannot be up: its NIC is asked to be {parent.state}")
             link = replace(link, state=None)
@@ -195,8 +217,8 @@ class _Work:
             return None
         return mtu
 
-    def _common(self, request: LinkRequest, link: Link, device: Optional[Device]) -> Link:
-        """The settings that a NIC and a VLAN share, less those that are refused."""
+    def _common(self, request: LinkRequest, link: Link) -> Link:
+        """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back."""
         addresses = []
         for address in request.addresses:
             reason = self.limits.address(address)
@@ -206,8 +228,10 @@ class _Work:
                 addresses.append(address)
             else:
                 self.refuse(request.key, f"address {address}: {reason}")
-        return replace(link, state=request.state, mtu=request.mtu, txqueuelen=request.txqueuelen, addresses=tuple(addresses),
-                       sysctls=self._sysctls(request))
+        before = self._before(request.key)
+        queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
+        return replace(link, state=request.state, mtu=request.mtu or before.mtu, txqueuelen=queue, addresses=tuple(addresses),
+                       sysctls={**before.sysctls, **self._sysctls(request)})
 
     def _sysctls(self, request: LinkRequest) -> dict[str, str]:
         own: dict[str, str] = {}
@@ -223,30 +247,24 @@ class _Work:
                 self.sysctls[template] = value
         return own
 
-    def restore(self, links: dict[LinkKey, Link], only: Optional[Collection[LinkKey]],
-                ) -> tuple[dict[LinkKey, Link], dict[str, str]]:
-        """What is no longer asked for goes back to what it was before the agent; `only` for these links, None for all."""
-        restored: dict[LinkKey, Link] = {}
-        for key, original in self.record.originals.items():
-            if only is not None and key not in only:
+    def leftovers(self) -> dict[LinkKey, Link]:
+        """Links that nobody asks for any more, on their way back to what they were before the agent."""
+        left: dict[LinkKey, Link] = {}
+        for key in self.record.originals:
+            device, original = self.found_keys.get(key), self._before(key)
+            if device is None or device.index in self.roles.protected or key in self.requests or original == Original():
                 continue
-            device, role = self.found_keys.get(key), self.roles.role(key.mac)
-            stale = key in self.record.owned.vlans and key not in links
-            if device is None or device.index in self.roles.protected or role in ("management", "ignored") or stale:
-                continue
-            link = links.get(key) or Link(key, "vlan" if key.vlan_id else "physical", "unlisted", device.name, device.index)
-            if link.state == "user" or key not in self.requests or key in links:
-                restored[key] = self._restored(link, original, device)
-        before = self.record.original_sysctls.items() if only is None else ()
-        sysctls = {path: value for path, value in before if path not in self.sysctls}
-        return restored, sysctls
+            if key not in self.record.owned.vlans:
+                kind: str = "physical" if key.vlan_id is None else "vlan"
+                link = Link(key, kind, "unlisted", device.name, device.index, txqueuelen=original.txqueuelen,
+                            sysctls=original.sysctls)
+                left[key] = replace(link, mtu=self._nic_mtu(key, original.mtu, device))
+        return left
 
-    def _restored(self, link: Link, original: Original, device: Device) -> Link:
-        request = self.requests.get(link.key)
-        asked = request is not None and request.state != "user" and request.mtu is not None
-        mtu = link.mtu if asked or original.mtu is None else self._nic_mtu(link.key, original.mtu, device)
-        queue = original.txqueuelen if link.txqueuelen is None else link.txqueuelen
-        return replace(link, mtu=mtu, txqueuelen=queue, sysctls={**original.sysctls, **link.sysctls})
+    def _before(self, key: LinkKey) -> Original:
+        """What the link was like before the agent, if the document is sure enough to go back to it."""
+        sure = self.sure is None or key in self.sure
+        return self.record.originals.get(key, Original()) if sure else Original()
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
         """Every NIC, whatever its role, then every VLAN asked for; what is not ours to set is None."""

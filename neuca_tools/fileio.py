@@ -8,10 +8,10 @@ import ctypes
 import fcntl
 import os
 import signal
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Iterator, Mapping, Optional
+from typing import Optional
 
 from .errors import ApplyError
 
@@ -116,7 +116,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path, patience: float) -> None:
-    def give_up(number: int, frame: Optional[FrameType]) -> None:
+    def give_up(*_: object) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)

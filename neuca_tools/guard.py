@@ -7,9 +7,10 @@ Each function returns the reason for a refusal, or None.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from typing import Iterable, Mapping, Optional
+from typing import Optional
 
 from .model import Address, Host, Network, Route, World
 from .roles import Roles, best_default_routes

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Iterable, Optional, Sequence
+from typing import Optional
 
 from .documents import find_document, parse
 from .documents.redact import redact

@@ -7,7 +7,7 @@ Where they are the host's and not this namespace's, or `[linux] managers = none`
 
 from __future__ import annotations
 
-from typing import Collection
+from collections.abc import Collection
 
 from .backends.bus import Bus
 from .backends.networkd import Networkd

@@ -7,9 +7,10 @@ A dataplane NIC keeps its marks until a complete document no longer has it; its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, Mapping, Optional
+from typing import Optional
 
 from . import marks
 from .desired import Resolution

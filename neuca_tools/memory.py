@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Collection, Iterable, Literal, Mapping, Optional
+from typing import Literal, Optional
 
 from .desired import Resolution
 from .marking import has_rule, marked

@@ -8,9 +8,10 @@ its path below /proc/sys (`net/ipv4/conf/eth1.1445/rp_filter`), and a value has 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
-from typing import Literal, Mapping, NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional, Union
 
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
@@ -170,7 +171,8 @@ class Device:
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK; 0
-    for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus. `max_mtu` 0: no limit known.
+    for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus.
+    `max_mtu` 0: no limit known.
     """
 
     index: int
@@ -255,7 +257,8 @@ class NetworkState:
     """The one type of both sides: what is asked, what is found, and what a journal remembers.
 
     `files` maps a path to its content, None where it should not be (or is not). `sysctls` are those of no single link.
-    `banned` are prefixes that should have no route. `tell` maps a file to the manager that has to read it again once it is written (found: the manager runs).
+    `banned` are prefixes that should have no route. `tell` maps a file to the manager that has to read it again once it is
+    written (found: the manager runs).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -289,7 +292,7 @@ class Original:
 
 @dataclass(frozen=True)
 class NicRecord:
-    """One NIC, by permanent MAC. `applied` is the digest of the request in force, `incarnation` the appearance it was applied to."""
+    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to."""
 
     name: str = ""
     role: Literal["", "dataplane", "management"] = ""

@@ -8,7 +8,8 @@ never taken: that is a problem with its reason, and the link keeps the name it h
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, NamedTuple, Optional
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Optional
 
 from .model import LinkKey, LinkRequest, Problem, Record, World
 from .roles import Roles

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Callable, Iterable, Mapping, Optional
+from typing import Callable, Optional
 
 from .backends import sysctl
 from .desired import Resolution, find_links

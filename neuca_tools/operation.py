@@ -7,9 +7,10 @@ The phases are constant: only NIC to VLAN is nested, so that no graph of depende
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Collection, Mapping, NamedTuple, Optional, Protocol, Union
+from typing import ClassVar, NamedTuple, Optional, Protocol, Union
 
 from .model import Address, Host, LinkKey, Network
 

@@ -8,14 +8,28 @@ go through, VLANs before their parents on the way down, parents before their VLA
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Collection, Iterator, Mapping, Optional
+from typing import Optional
 
 from .model import Address, Hop, Link, LinkKey, NetworkState, Owned
 from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
 from .operations import (
-    AddAddress, CreateVlan, DeleteAddress, DeleteRoute, DeleteVlan, Rename, ReplaceRoute, SetMtu, SetState, SetTxQueueLen, Tell, Unmanage, WriteFile, WriteSysctl,
+    AddAddress,
+    CreateVlan,
+    DeleteAddress,
+    DeleteRoute,
+    DeleteVlan,
+    Rename,
+    ReplaceRoute,
+    SetMtu,
+    SetState,
+    SetTxQueueLen,
+    Tell,
+    Unmanage,
+    WriteFile,
+    WriteSysctl,
 )
 
 NOTHING = Owned()

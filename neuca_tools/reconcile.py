@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Collection, Iterator, Mapping, Optional, Sequence
+from typing import Optional
 
-from . import marking, memory, record as records
+from . import marking, memory
+from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
 from .backends.bus import Bus
+from .backends.linkwatch import interfaces
 from .backends.netlink import PROTOCOL, Netlink, Watch
 from .config import Config
 from .desired import Resolution, Settings, resolve
@@ -80,15 +83,15 @@ class Host:
         marks = marking.wanted(resolution, record, places, _names(config.udev_directory))
         want = replace(resolution.want, files=marks.files, tell=marks.tell)
         resolution = replace(resolution, want=want)
-        managers = self.managers(world)
+        managers = self.managers()
         names = [world.devices[link.index].name for link in want.links.values() if link.index in world.devices]
         words = managers.ask(names)
         have = found(resolution, world, record, PROTOCOL, marks.files, words)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
-    def managers(self, world: World) -> Managers:
-        here = {device.name: device.index for device in world.devices.values()}
-        return Managers(self.bus, self.config.managers == "auto" and udev.here(here))
+    def managers(self) -> Managers:
+        """Both managers; nobody is asked anything where they are not those of this namespace."""
+        return Managers(self.bus, self.config.managers == "auto" and udev.here(interfaces()))
 
 
 def _names(directory: Path) -> list[str]:
@@ -108,7 +111,7 @@ def host(config: Config) -> Iterator[Host]:
 def writer(handles: Host, survey: Survey) -> GuardedWriter:
     """What may write to the links of this survey that are ours to set, and to no other."""
     allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
-    return GuardedWriter(handles.netlink, handles.managers(survey.world), allowed)
+    return GuardedWriter(handles.netlink, handles.managers(), allowed)
 
 
 def run_pass(config: Config, intake: Intake, start: bool) -> Report:

@@ -9,10 +9,11 @@ found at start says that the last pass died.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Optional
 
 from .errors import RecordError
 from .fileio import read_bytes, write_files

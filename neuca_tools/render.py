@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
 
 from .desired import Resolution
-from .model import Document, Link, LinkKey, NetworkState, Problem, Record, World
+from .model import Document, Link, LinkKey, NetworkState, Origin, Original, Problem, Record, World
 from .operation import Operation
+from .record import StoredDocument
 
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
 
@@ -38,7 +40,7 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     stale = f", stale: {document['reason']}" if document["stale"] else f" ({document['reason']})" if document["reason"] else ""
     lines = [_colored(f"{data['state']}", data["state"] == "ok", color) + f": neuca {data['neuca']}, {origin}{stale}"]
     lines += _last_pass(data["last_pass"])
-    shown = [one for one in data["interfaces"]]
+    shown = data["interfaces"]
     rows = [["", "NAME", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
     rows += [["ok" if one["ok"] else "!!", one["name"] or "-", _identity(one), one["role"],
               one["managers"]["networkmanager"], one["managers"]["networkd"]] for one in shown]
@@ -68,7 +70,7 @@ def _colored(text: str, good: bool, color: bool) -> str:
 def plan(operations: Iterable[Operation], problems: Iterable[Problem]) -> str:
     """One line for each operation, in order; then what is not done, and why."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
-    lines += [f"not done: {problem.link}: {problem.text}" if problem.link else f"not done: {problem.text}" for problem in problems]
+    lines += [f"not done: {f'{problem.link}: ' if problem.link else ''}{problem.text}" for problem in problems]
     return "\n".join(lines)
 
 
@@ -110,7 +112,7 @@ def observed_json(world: World) -> dict[str, Any]:
     return {"version": 1, "links": links, "routes": routes, "metadata_interface": names.get(world.metadata_index)}
 
 
-def document_json(document: Optional[Document], stored: Optional[Any]) -> dict[str, Any]:
+def document_json(document: Optional[Document], stored: Optional[StoredDocument]) -> dict[str, Any]:
     """`neuca show document --json`: all that was read; a CHAP secret is never shown."""
     if document is None or stored is None:
         return {"version": 1, "source": None}
@@ -127,7 +129,7 @@ def document_json(document: Optional[Document], stored: Optional[Any]) -> dict[s
         "faults": [{"line": fault.line, "severity": fault.severity, "text": fault.text} for fault in document.faults]}
 
 
-def tree(data: Any, indent: int = 0) -> str:
+def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:
     """JSON data as an indented outline; what is null or empty is left out."""
     pad = " " * indent
     if isinstance(data, Mapping):
@@ -135,11 +137,11 @@ def tree(data: Any, indent: int = 0) -> str:
     return "\n".join(_branch(f"{pad}-", value, indent) for value in data)
 
 
-def _branch(head: str, value: Any, indent: int) -> str:
+def _branch(head: str, value: object, indent: int) -> str:
     if isinstance(value, (Mapping, list)):
         return f"{head}\n{tree(value, indent + 2)}"
-    text = str(value)
-    return f"{head} {text}" if "\n" not in text else "\n".join([head, *(f"{' ' * (indent + 4)}{line}" for line in text.split("\n"))])
+    lines = str(value).split("\n")
+    return f"{head} {value}" if len(lines) == 1 else "\n".join([head, *(f"{' ' * (indent + 4)}{line}" for line in lines)])
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -147,29 +149,29 @@ def _branch(head: str, value: Any, indent: int) -> str:
 
 def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record: Record) -> dict[str, Any]:
     """Every setting of one link: asked, found, from where, over what, and what it was before the agent."""
-    request, found = resolution.requests.get(key), have.links.get(key)
-    wanted, original = resolution.want.links.get(key), record.originals.get(key)
+    request, wanted = resolution.requests.get(key), _settings(resolution.want.links.get(key))
+    found, before = _settings(have.links.get(key)), record.originals.get(key, Original())
     origins = {origin.setting: origin for origin in request.origins} if request else {}
-    rows = [_setting(name, wanted, found, original, origins) for name in ("name", "state", "mtu", "txqueuelen", "addresses")]
-    for template in sorted({*(wanted.sysctls if wanted else ()), *(origin[7:] for origin in origins if origin[:7] == "sysctl.")}):
-        rows.append({"setting": f"sysctl {template}", "asked": wanted.sysctls.get(template) if wanted else None,
-                     "found": found.sysctls.get(template) if found else None,
-                     "from": getattr(origins.get(f"sysctl.{template}"), "where", ""), "overrode": "",
-                     "original": original.sysctls.get(template) if original else None})
-    reason = resolution.roles.reasons.get(key.mac) or _role_reason(resolution.roles.role(key.mac))
-    return {"version": 1, "link": str(key), "role": resolution.roles.role(key.mac), "reason": reason, "settings": rows,
-            "problems": [{"code": problem.code, "text": problem.text} for problem in resolution.problems if problem.link == key]}
+    original = {"mtu": before.mtu, "txqueuelen": before.txqueuelen,
+                **{f"sysctl.{template}": value for template, value in before.sysctls.items()}}
+    sysctls = sorted(name for name in {*wanted, *origins} if name.startswith("sysctl."))
+    names = ["name", "state", "mtu", "txqueuelen", "addresses", *sysctls]
+    silent = Origin("", "", "")
+    rows = [{"setting": name, "asked": wanted.get(name) if name in origins or name == "name" else None,
+             "found": found.get(name), "from": origins.get(name, silent).where,
+             "overrode": origins.get(name, silent).overrode, "original": original.get(name)} for name in names]
+    role = resolution.roles.role(key.mac)
+    return {"version": 1, "link": str(key), "role": role, "reason": resolution.roles.reasons.get(key.mac) or _role_reason(role),
+            "settings": rows, "problems": [{"code": problem.code, "text": problem.text} for problem in resolution.problems
+                                           if problem.link == key]}
 
 
-def _setting(name: str, wanted: Optional[Link], found: Optional[Link], original: Any, origins: Mapping[str, Any]) -> dict[str, Any]:
-    origin = origins.get(name)
-    return {"setting": name, "asked": _plain(getattr(wanted, name, None)) if origin or name == "name" else None,
-            "found": _plain(getattr(found, name, None)), "from": origin.where if origin else "", "overrode":
-            origin.overrode if origin else "", "original": _plain(getattr(original, name, None))}
-
-
-def _plain(value: Any) -> Any:
-    return ", ".join(str(one) for one in value) or None if isinstance(value, tuple) else value
+def _settings(link: Optional[Link]) -> dict[str, Union[str, int, None]]:
+    if link is None:
+        return {}
+    return {"name": link.name, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
+            "addresses": ", ".join(str(address) for address in link.addresses) or None,
+            **{f"sysctl.{template}": value for template, value in link.sysctls.items()}}
 
 
 def _role_reason(role: str) -> str:

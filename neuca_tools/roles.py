@@ -9,8 +9,9 @@ driver reports none), no master, and a parent device, or is a veth or a tap. Non
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Collection, Iterable, Mapping, Optional
+from typing import Optional
 
 from .model import Device, LinkKey, Problem, Record, Role, Route, World
 

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Container, Iterable, Iterator, Mapping, Optional
+from typing import Optional
 
 from .guard import Fence
 from .model import Address, Device, Hop, Host, Link, LinkKey, Network, Problem, RouteRequest, World
@@ -70,7 +71,8 @@ def _through(via: Optional[Host], links: Mapping[LinkKey, Link], addresses: Mapp
     return min((key for length, key in matches if length == longest), default=None)
 
 
-def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host]) -> Optional[str]:
+def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host],
+                ) -> Optional[str]:
     if route.via is not None and route.via.version == 6 and route.via.is_link_local:
         return f"the next hop {route.via} is link-local, which does not say through which interface"
     if key is None:

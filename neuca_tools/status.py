@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Collection, Iterable, Mapping, Optional, Sequence
+from typing import Any, Optional
 
 from .desired import Resolution
 from .model import Link, LinkKey, NetworkState, Problem
@@ -43,7 +44,7 @@ class Status:
 def judge(version: str, document: DocumentStatus, resolution: Resolution, have: NetworkState, left: Sequence[Operation],
           unapplied: Collection[str], managers: Mapping[str, Mapping[str, str]], notes: Iterable[str],
           report: Optional[Report]) -> Status:
-    """`left` is the plan for all NICs; `unapplied` the NICs whose request has not been applied yet: for the others it is drift."""
+    """`left` is the plan for all NICs; `unapplied` those whose request has not been applied yet: for the others it is drift."""
     problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
     failed = _failures(report, left)
     problems += failed

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Iterator
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
 RTM_NEWLINK, RTM_DELLINK = 16, 17
@@ -19,6 +19,11 @@ HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
 AF_UNSPEC = 0  # a bridge reports its ports a second time, with its own family
 LARGEST = 1 << 16  # bytes of one datagram
+
+
+def interfaces() -> dict[str, int]:
+    """The index of every interface of this network namespace, by name (if_nameindex(3))."""
+    return {name: index for index, name in socket.if_nameindex()}
 
 
 class LinkWatch:
@@ -51,7 +56,8 @@ class LinkWatch:
                 self._known = {index for index, _ in socket.if_nameindex()}
                 seen = True
                 continue
-            seen = any([self._matters(kind, body, addresses) for kind, body in _messages(data)]) or seen
+            for kind, body in _messages(data):
+                seen = self._matters(kind, body, addresses) or seen
 
     def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         if kind not in (RTM_NEWLINK, RTM_DELLINK):

@@ -12,11 +12,12 @@ import os
 import select
 import socket
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 from ..errors import ApplyError, ObserveError
 from ..model import Address, Device, Host, Network, Route, World
@@ -39,13 +40,13 @@ class Netlink:
     """One rtnetlink socket, opened for one pass and closed after it."""
 
     def __init__(self) -> None:
-        from pyroute2 import IPRoute  # noqa: PLC0415 - 80 ms and 20 MiB that most commands do without
-        from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+        from pyroute2 import IPRoute
+        from pyroute2.netlink.exceptions import NetlinkError
 
         self._error: type[Exception] = NetlinkError
         self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
 
-    def __enter__(self) -> Netlink:
+    def __enter__(self) -> Netlink:  # noqa: PYI034 - typing.Self is newer than Python 3.9
         return self
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
@@ -254,7 +255,7 @@ class Watch:
             self._socket.setsockopt(socket.SOL_SOCKET, 33, RECEIVE_BUFFER)  # SO_RCVBUFFORCE
         self._socket.bind((0, groups))
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Watch:  # noqa: PYI034 - as above
         return self
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],

@@ -63,7 +63,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
-def _revert(arguments: argparse.Namespace, config: Config) -> int:
+def _revert(_: argparse.Namespace, config: Config) -> int:
     result = revert(config, last_good(config.state_directory))
     print(f"{len(result.done)} settings put back" if result.done else "nothing was changed, so nothing is put back")
     return EXIT_FAILED if result.failures else EXIT_OK

@@ -41,12 +41,12 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
         left = deadline - time.monotonic()
         if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
             break
-        _wait_for_a_pass(config, min(left, 1.0))
+        _wait_for_a_change(min(left, 1.0))
     print(json.dumps(status.data, indent=1) if arguments.json else render.status(status.data, sys.stdout.isatty()))
     return status.exit_code
 
 
-def _wait_for_a_pass(config: Config, seconds: float) -> None:
+def _wait_for_a_change(seconds: float) -> None:
     """Until the kernel reports a change, or so long."""
     from ..backends.netlink import Watch
 

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from .. import __version__
 
@@ -32,7 +33,7 @@ COMMANDS = (
     Command("show", "look", "one stage to look at: document, desired or observed", "json source", "stage"),
     Command("explain", "look", "every setting of one NIC: value, where it came from, what it overrode", "json source", "link"),
     Command("apply", "change", "one pass, which sets drift right too", "source"),
-    Command("release", "change", "hand one NIC back: rule, addresses, routes and marks go; it is ignored from then on", "undo", "link"),
+    Command("release", "change", "hand one NIC back: what is ours on it goes, and it is ignored from then on", "undo", "link"),
     Command("revert", "change", "put back every sysctl, MTU and txqueuelen that was changed"),
     Command("get", "data", "one item of the user-data", "", "item"),
     Command("user-data", "data", "the user-data as it was read"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Optional
 
 from .. import __version__
 from ..config import Config

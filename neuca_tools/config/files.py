@@ -14,6 +14,7 @@ from neuca_tools.documents import values
 from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024
+_NO_SECTION = "before the first section"
 
 
 class Entry(NamedTuple):
@@ -80,26 +81,19 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
     """All options of a file in their order, and each section as an entry without an option."""
     parser = _Parser()
     try:
-        parser.read_string(_from_first_section(file, text, faults), str(file))
+        # configparser gives up on a line before the first section, and this would cost all that follows.
+        parser.read_string(f"[{_NO_SECTION}]\n{text}", str(file))
     except ParsingError as error:  # raised when all other lines have been read
-        faults += [_broken(file, number) for number, _ in error.errors]
+        faults += [_broken(file, number - 1) for number, _ in error.errors]
     for section in parser.sections():
-        yield Entry(str(file), " ".join(section.split()), "", "")
-        for option, value in parser.items(section):
-            yield Entry(str(file), " ".join(section.split()), option, value.strip())
-
-
-def _from_first_section(file: Path, text: str, faults: list[ConfigFault]) -> str:
-    # configparser gives up on a line before the first section, and this costs all that follows.
-    lines = text.split("\n")
-    for at, line in enumerate(lines):
-        if line.startswith("["):
-            break
-        if line.strip() and line.strip()[0] not in "#;":
-            faults.append(_broken(file, at + 1))
-        lines[at] = ""
-    return "\n".join(lines)
+        header = Entry(str(file), " ".join(section.split()), "", "")
+        given = [header._replace(option=option, value=value.strip()) for option, value in parser.items(section)]
+        if section == _NO_SECTION:
+            faults += [entry._replace(section="").fault("it stands before the first section, ignoring it") for entry in given]
+        else:
+            yield header
+            yield from given
 
 
 def _broken(file: Path, number: int) -> ConfigFault:
-    return ConfigFault(str(file), "", "", "", f'line {number} is not "option = value" in a section, ignoring it')
+    return ConfigFault(str(file), "", "", "", f'line {number} is neither a section nor "option = value", ignoring it')

@@ -31,10 +31,11 @@ class ConfigFault:
 
     @property
     def text(self) -> str:
-        section = f": [{self.section}]" if self.section else ""
-        option = f' "{self.option}"' if self.option else ""
-        value = f' = "{self.value}"' if self.value else ""
-        return f"{self.file}{section}{option}{value}: {self.reason}"
+        section = f"[{values.clip(self.section)}]" if self.section else ""
+        option = f'"{values.clip(self.option)}"' if self.option else ""
+        value = f'= "{self.value}"' if self.value else ""
+        what = " ".join(filter(None, (section, option, value)))
+        return ": ".join(filter(None, (self.file, what, self.reason)))
 
 
 @dataclass(frozen=True)

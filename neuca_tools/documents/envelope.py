@@ -90,6 +90,8 @@ def _decoded(part: Message) -> bytes:
     payload = part.get_payload(decode=True) if encoding in _DECODED else None
     if not isinstance(payload, bytes):
         raise DocumentError("cannot read the document: the transfer encoding of its MIME part is unknown")
+    if part.defects:  # decoding has filled them in: characters were left out
+        raise DocumentError(f"cannot read the document: its MIME part is damaged: {type(part.defects[0]).__name__}")
     return payload
 
 

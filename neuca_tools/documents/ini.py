@@ -13,7 +13,8 @@ from typing import Callable, Literal, NamedTuple, Optional
 
 from neuca_tools.model import Fault
 
-from .secrecy import link_kind, shown_key, shown_value
+from .secrecy import is_open, link_kind, shown_key, shown_value
+from .values import clip
 
 MAX_LINES = 200000
 MAX_LINE = 65536
@@ -43,7 +44,8 @@ class Line(NamedTuple):
     def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> Fault:
         """A fault about this line, its value hidden where it may be secret."""
         key = shown_key(self.section, self.key)
-        return Fault(self.number, self.section, key, shown_value(self.section, self.key, self.value), reason, severity)
+        value = shown_value(self.section, self.key, self.value) if key else ""
+        return Fault(self.number, self.section, key, value, reason, severity)
 
 
 class Section(NamedTuple):
@@ -145,8 +147,9 @@ class _Reader:
             self._lines.append(Line(key.number, self._name, key.written.lower(), value, key.written, key.end))
         self._key = None
 
-    def _refuse(self, number: int, value: str, reason: str) -> None:
-        self.faults.append(Fault(number, self._name, "", shown_value(self._name, "", value), reason))
+    def _refuse(self, number: int, text: str, reason: str) -> None:
+        shown = clip(text) if is_open(self._name, text.lower()) else ""
+        self.faults.append(Fault(number, self._name, shown, "", reason))
 
 
 def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:

@@ -23,6 +23,7 @@ def redact(text: str) -> str:
 def _copy(line: Line, out: list[str]) -> None:
     # Rebuilt from what was read, and not cut from the text: so no comment can come along.
     first, *rest = line.value.split("\n")
-    out[line.number - 1] = f"{line.written} = {first}"
+    blank = "" if first.startswith(";") else " "  # " ;" would begin a comment
+    out[line.number - 1] = f"{line.written} ={blank}{first}"
     for at, text in enumerate(rest):
         out[line.number + at] = f"    {text}"

@@ -83,7 +83,7 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
         raise UnusableError('the kind is not "iscsi"')
     ip, fields = _target(rest)
     if len(fields) < 5:
-        raise UnusableError(f"{len(fields) + 2} fields, where at least 7 are needed")
+        raise UnusableError("fewer than the 7 fields that are needed")
     port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (*fields, *[""] * 4)[:9]
     return Storage(
         device=line.key,
