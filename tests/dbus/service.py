@@ -1,7 +1,7 @@
 """Plays a network manager on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS (both JSON).
 
-A device is [interface, state]. A fault: `ghosts` (its devices are listed, but gone when asked), `refuse` (an error answers
-every question after the list).
+A device is [interface, state]. A fault: `ghosts` (devices of that name are listed, but gone when asked), `refuse` (an
+error answers Reload).
 """
 
 # SPDX-License-Identifier: MIT

@@ -49,7 +49,7 @@ def test_only_the_named_devices_are_unmanaged(private_bus):
 def test_a_device_that_cannot_be_unmanaged_is_named_and_does_not_stop_the_others(private_bus):
     private_bus.play(NAME, [("ghost0", ACTIVATED), ("eth1", ACTIVATED)], ["ghosts"])
     with Bus() as bus:
-        with pytest.raises(ManagerError, match='^set Managed of "ghost0" to false in NetworkManager: ') as caught:
+        with pytest.raises(ManagerError, match=r'^set Managed of "ghost0" to false in NetworkManager: ') as caught:
             NetworkManager(bus).unmanage(["ghost0", "eth1"])
         assert "eth1" not in caught.value.text
     assert not property_of(private_bus, "eth1")
@@ -78,7 +78,7 @@ def test_absent_is_no_error_and_nothing_is_started(private_bus, tmp_path):
         assert manager.absent()
         assert manager.words(["eth1"]) == ({"eth1": "absent"}, "")
         for act in (manager.states, manager.reload_configuration, lambda: manager.unmanage(["eth1"])):
-            with pytest.raises(ManagerError, match=": NetworkManager is not running$"):
+            with pytest.raises(ManagerError, match=r": NetworkManager is not running$"):
                 act()
     assert not marker.exists()
     private_bus.start_service(NAME)
@@ -106,9 +106,9 @@ def test_a_hung_service_costs_one_second_in_all(private_bus):
         assert not manager.absent()
         assert manager.words(["eth1"]) == (
             {"eth1": "unknown"}, "asked NetworkManager for its devices: no answer within 1 s")
-        with pytest.raises(ManagerError, match="^asked NetworkManager to read its configuration again: not tried "):
+        with pytest.raises(ManagerError, match=r"^asked NetworkManager to read its configuration again: not tried "):
             manager.reload_configuration()
-        with pytest.raises(ManagerError, match="^asked NetworkManager for its devices: not tried again in this pass"):
+        with pytest.raises(ManagerError, match=r"^asked NetworkManager for its devices: not tried again in this pass"):
             manager.unmanage(["eth1"])
     assert ANSWER <= time.monotonic() - started < 2 * ANSWER
 
