@@ -16,8 +16,8 @@ from typing import Optional
 from .documents import find_document, parse
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
-from .model import Document, Host
-from .record import StoredDocument, load_document, load_look, save_document, save_look
+from .model import Document, Host, StoredDocument
+from .record import load_document, load_look, save_document, save_look
 from .sources import Session, SourceSpec, look, parse_source
 from .sources.url import parse_url
 

@@ -314,6 +314,16 @@ class Record:
 
 
 @dataclass(frozen=True)
+class StoredDocument:
+    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC)."""
+
+    source: str
+    sha256: str
+    fetched: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """One shortfall with its reason; `link` is None where it concerns the whole host."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import marking, memory
+from . import __version__, marking, memory
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
@@ -33,9 +33,9 @@ from .observe import found
 from .operation import Operation, Phase
 from .operations import Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
-from .report import Report, read_report, write_report
+from .report import now, read_report, write_report
 from .roles import Policy
-from .status import DocumentStatus, Status, judge
+from .status import DocumentStatus, Report, Status, judge
 
 log = logging.getLogger("neuca")
 MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
@@ -213,13 +213,19 @@ class Pass:
             log.error("could not be undone: %s", failure.text)
         problems = tuple(Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures)
         texts = tuple(operation.text for operation in result.done)
-        report = Report.now(time.monotonic() - self.began, texts, problems, bool(undone.done))
+        report = now(time.monotonic() - self.began, texts, problems, bool(undone.done))
         write_report(self.host.config.run_directory, report)
         return report
 
 
-def survey_status(config: Config, intake: Intake, survey: Survey, version: str) -> Status:
-    """The status, out of the plan that a start would carry out now."""
+def status_now(config: Config, intake: Intake) -> Status:
+    """The status, from one look. Raises ObserveError, RecordError."""
+    with host(config) as handles:
+        return _status(config, intake, handles.survey(intake, records.load_record(config.state_directory)))
+
+
+def _status(config: Config, intake: Intake, survey: Survey) -> Status:
+    """Out of the plan that a start would carry out now."""
     stored = intake.stored
     faults = [(fault.severity, fault.text) for fault in (intake.document.faults if intake.document else ())]
     faults += [(fault.severity, fault.text) for fault in config.faults]
@@ -229,7 +235,7 @@ def survey_status(config: Config, intake: Intake, survey: Survey, version: str) 
         intake.none_for_us, intake.reason, tuple(filter(None, [*invalid, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"))
     notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
-    return judge(version, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
+    return judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
                  read_report(config.run_directory))
 
 

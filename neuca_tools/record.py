@@ -10,27 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Any, Optional
 
 from .errors import RecordError
 from .fileio import read_bytes, write_files
-from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record
+from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
-
-
-@dataclass(frozen=True)
-class StoredDocument:
-    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC)."""
-
-    source: str
-    sha256: str
-    fetched: str
-    text: str
 
 
 def load_record(directory: Path) -> Record:

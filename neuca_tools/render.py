@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from .desired import Resolution
-from .model import Document, Link, LinkKey, NetworkState, Origin, Original, Problem, Record, World
+from .model import Document, Link, LinkKey, NetworkState, Origin, Original, Problem, Record, StoredDocument, World
 from .operation import Operation
-from .record import StoredDocument
 
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
 

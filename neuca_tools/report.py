@@ -6,31 +6,21 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Optional
 
 from .fileio import read_bytes, write_files
 from .model import LinkKey, Problem
+from .status import Report
 
 FILE = "last-pass.json"
 
 
-@dataclass(frozen=True)
-class Report:
-    """`finished` in RFC 3339, UTC; `seconds` that the pass took; `changed` are the texts of the operations done."""
-
-    finished: str
-    seconds: float
-    changed: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    undone: bool = False
-
-    @classmethod
-    def now(cls, seconds: float, changed: tuple[str, ...], problems: tuple[Problem, ...], undone: bool) -> Report:
-        finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return cls(finished, round(seconds, 3), changed, problems, undone)
+def now(seconds: float, changed: tuple[str, ...], problems: tuple[Problem, ...], undone: bool) -> Report:
+    """The report of a pass that has just ended."""
+    finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Report(finished, round(seconds, 3), changed, problems, undone)
 
 
 def write_report(directory: Path, report: Report) -> None:

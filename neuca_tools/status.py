@@ -12,11 +12,21 @@ from .desired import Resolution
 from .model import Link, LinkKey, NetworkState, Problem
 from .operation import Operation
 from .operations import WriteFile
-from .report import Report
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
 MOST_FILES = 3  # named one by one
 INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the last pass went. `finished` in RFC 3339, UTC; `seconds` it took; `changed`: the texts of the operations done."""
+
+    finished: str
+    seconds: float
+    changed: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    undone: bool = False
 
 
 @dataclass(frozen=True)

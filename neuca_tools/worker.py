@@ -131,8 +131,7 @@ def work(job: Job) -> Outcome:
     if not (job.run or news):
         keep(intake, config.state_directory, config.run_directory)
         return Outcome(sha256=job.sha256, session=intake.session)
-    from .commands.look import status_now
-    from .reconcile import run_pass
+    from .reconcile import run_pass, status_now  # imports pyroute2
 
     result = run_pass(config, intake, job.start)
     status = status_now(config, intake)

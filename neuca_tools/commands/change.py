@@ -11,12 +11,11 @@ from ..config import Config
 from ..errors import NeucaError, UsageError
 from ..handback import release, revert, take_back
 from ..intake import last_good
-from ..reconcile import host, run_pass
+from ..reconcile import host, run_pass, status_now
 from ..record import load_record
 from ..status import EXIT_FAILED, EXIT_OK, find_link
 from .context import configuration, document, is_root, report_faults
 from .logs import to_stderr
-from .look import status_now
 
 if TYPE_CHECKING:
     import argparse

@@ -9,13 +9,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__, render
+from .. import render
 from ..config import Config
 from ..errors import UsageError
 from ..intake import Intake, confirmed
-from ..reconcile import Survey, host, survey_status
+from ..reconcile import Survey, host, status_now
 from ..record import load_record
-from ..status import EXIT_PENDING, Status, find_link
+from ..status import EXIT_PENDING, find_link
 from .context import configuration, document, report_faults
 
 if TYPE_CHECKING:
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[arguments.command](arguments, config)
-
-
-def status_now(config: Config, intake: Intake) -> Status:
-    """The status, from one look."""
-    with host(config) as handles:
-        survey = handles.survey(intake, load_record(config.state_directory))
-        return survey_status(config, intake, survey, __version__)
 
 
 def _status(arguments: argparse.Namespace, config: Config) -> int:
