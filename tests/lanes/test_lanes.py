@@ -14,8 +14,8 @@ from venvs import Interpreter, cached_venv, interpreters, pyenv_root
 ROOT = Path(__file__).parents[2]
 OLDEST = (3, 9)  # python_requires of setup.cfg
 LIMIT = 1500  # seconds for one lane; two of them must leave room in the hour that all tests may take
-# The linters and the wheel are the same whoever looks at them.
-ONCE = ("tests/unit/test_style.py", "tests/unit/test_packaging.py", "tests/unit/test_skip_policy.py")
+# What reads the source text, or makes a wheel of it, finds the same whoever looks.
+ONCE = [f"tests/unit/test_{name}.py" for name in ("style", "layering", "packaging", "skip_policy")]
 
 
 def oldest() -> Interpreter:

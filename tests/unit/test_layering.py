@@ -128,9 +128,7 @@ def test_a_pure_stage_meets_no_clock_no_file_and_no_log(module):
 
 @each_module
 def test_each_library_is_imported_in_its_one_home(module):
-    # Python 3.9 cannot tell what is its own: there, a library that HOMES does not know passes.
-    standard = getattr(sys, "stdlib_module_names", foreign(imported(module)) - HOMES.keys())
-    libraries = foreign(imported(module)) - standard - {"_typeshed"}
+    libraries = foreign(imported(module)) - sys.stdlib_module_names - {"_typeshed"}
     assert {library for library in libraries if HOMES.get(library) != module.partition(".")[2]} == set()
 
 
