@@ -87,7 +87,7 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         faults += [_broken(file, number - 1) for number, _ in error.errors]
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
-        given = [header._replace(option=option, value=value.strip()) for option, value in parser.items(section)]
+        given = [header._replace(option=option, value=value.strip()) for option, value in parser.items(section) if option]
         if section == _NO_SECTION:
             faults += [entry._replace(section="").fault("it stands before the first section, ignoring it") for entry in given]
         else:

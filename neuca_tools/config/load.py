@@ -14,7 +14,7 @@ from neuca_tools.config.files import Entry
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, SECTIONS, WITHOUT_EFFECT, Config, ConfigFault
 from neuca_tools.documents import links, values
 from neuca_tools.documents.ini import Line
-from neuca_tools.documents.secrecy import link_kind
+from neuca_tools.documents.secrecy import link_kind, shown_key
 from neuca_tools.documents.values import UnusableError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 
@@ -82,7 +82,8 @@ def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkReq
     merged: dict[LinkKey, links.Asked] = {}
     origin: dict[tuple[str, str], str] = {}
     for (file, section), lines in _by_section(entries).items():
-        origin.update({(section, line.key): file for line in lines})
+        # A fault has its key as it may be shown: cut, or left out.
+        origin.update({(section, shown_key(section, line.key)): file for line in lines})
         try:
             key = links.section_key(section)
         except UnusableError as reason:

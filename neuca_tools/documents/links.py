@@ -16,6 +16,7 @@ from .secrecy import link_kind
 from .values import UnusableError
 
 DEFAULT = "default"
+MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 
@@ -74,7 +75,10 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     """All that the lines of one link's section ask; a line that cannot be used costs only itself."""
     asked, faults = Asked(LinkRequest(key)), []
-    for line in lines:
+    for number, line in enumerate(lines):
+        if number == MAX_SETTINGS:
+            faults.append(line._replace(key="").fault(f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"))
+            break
         asked, more = _try(asked, line)
         faults += more
     return Read(asked, faults)
@@ -122,9 +126,10 @@ def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
 def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
     found: dict[Address, None] = {}
     faults: list[Fault] = []
-    for text in line.value.split(","):
-        if not text.strip():
-            continue
+    texts = [text for text in line.value.split(",") if text.strip()]
+    if len(texts) > MAX_SETTINGS:
+        raise UnusableError(f"more than {MAX_SETTINGS} addresses")
+    for text in texts:
         try:
             address, warnings = one_address(line, text)
         except UnusableError as reason:

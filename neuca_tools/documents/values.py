@@ -31,9 +31,10 @@ class UnusableError(ValueError):
 
 def clip(text: str) -> str:
     """The text on one line, cut to a length that a message can hold."""
-    folded = " ".join(text.split())
+    folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
     printable = "".join(character if character.isprintable() else "?" for character in folded)
-    return printable if len(printable) <= _LONGEST_SHOWN else printable[: _LONGEST_SHOWN - 1] + "…"
+    whole = len(printable) <= _LONGEST_SHOWN and len(text) <= 4 * _LONGEST_SHOWN
+    return printable if whole else printable[: _LONGEST_SHOWN - 1] + "…"
 
 
 def absent(value: str) -> bool:

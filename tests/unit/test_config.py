@@ -190,6 +190,7 @@ def test_options_of_1_7_that_have_no_effect_are_no_fault(config):
         ("[runtime]\nword", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
         ("[runtime]\npid-file: x", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
         ("x = 1\n[runtime]", 'error: config: "x" = "1": it stands before the first section, ignoring it'),
+        ("[runtime]\n= 1", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
         ("[]", 'error: config: line 1 is neither a section nor "option = value", ignoring it'),
         ("[interface x]\nmtu = 1", 'error: config: [interface x]: "x" is not a MAC address, ignoring the section'),
         (
@@ -280,6 +281,12 @@ def test_faults_of_links_name_the_file_that_they_are_in(config, tmp_path):
         f'warning: {late} fe163e006db0] "mtu" = "9000": the state is "user", ignoring mtu',
         f'error: {late} fe163e006db0] "name" = "x": the name "x" is asked for {MAC} too',
     ]
+
+
+@pytest.mark.parametrize("key", [f"net.core.{'x' * 200}", "net.ipv6.conf.{interface}.stable_secret"])
+def test_a_fault_about_a_key_that_cannot_be_shown_has_its_file_too(config, tmp_path, key):
+    found = config(f"[interface {MAC}]\nstate = user\nsysctl.{key} = 1\n")
+    assert [fault.file for fault in found.faults] == [f"{tmp_path}/config"]
 
 
 def test_a_state_that_cannot_be_read_costs_the_link(config):

@@ -9,7 +9,7 @@ from ipaddress import ip_interface
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.links import combine, overlay
+from neuca_tools.documents.links import MAX_SETTINGS, combine, overlay
 from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
@@ -203,6 +203,20 @@ def test_a_line_of_version_0_is_named(text):
 )
 def test_a_key_of_a_link(text, expected):
     assert setting(text) == expected
+
+
+def test_settings_and_addresses_of_one_link_are_bounded():
+    sysctls = [f"sysctl.net.core.x{number} = 1" for number in range(MAX_SETTINGS + 5)]
+    link, faults = section(*sysctls)
+    assert len(link.sysctls) == MAX_SETTINGS
+    assert faults == ["more than 1024 settings of one link, ignoring the rest"]
+    link, faults = section("addresses = " + "x," * (MAX_SETTINGS + 1))
+    assert (link.addresses, faults) == ((), ["more than 1024 addresses"])
+
+
+def test_a_long_value_is_shown_in_part():
+    (fault,) = parse(f"[interface fe163e006daf]\nmtu = {'9' * 1000}").faults
+    assert fault.value == "9" * 79 + "…"
 
 
 def test_one_bad_address_costs_only_itself():
