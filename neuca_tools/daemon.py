@@ -21,7 +21,7 @@ from typing import Callable, Optional
 from .backends import systemd, udev
 from .backends.linkwatch import LinkWatch, interfaces
 from .config import Config, load
-from .errors import ConfigError
+from .errors import ConfigError, ObserveError
 from .worker import Job, Outcome, Worker
 
 log = logging.getLogger("neuca")
@@ -161,9 +161,14 @@ class Daemon:
 
     def _watch_udev(self) -> None:
         """udev says when a NIC has its name; where none serves this namespace, netlink alone has to do."""
-        if self.config.managers == "auto" and udev.here(interfaces()):
+        if self.config.managers != "auto" or not udev.here(interfaces()):
+            return
+        try:
             self._udev = udev.open_monitor()
-            self._watch(self._udev.fileno(), self._udev_events)
+        except ObserveError as error:
+            log.warning("%s, ignoring", error.text)
+            return
+        self._watch(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
         appeared = self._links.drain(addresses=self.config.drift == "enforce")
@@ -174,11 +179,13 @@ class Daemon:
         if self._udev is None:
             return
         events = self._udev.drain()
-        if self._udev.overflowed:
+        lost = self._udev.overflowed
+        if lost:  # the monitor is deaf from now on (pyudev #194)
             self._selector.unregister(self._udev.fileno())
             self._udev.close()
+            self._udev = None
             self._watch_udev()
-        if self._udev.overflowed or self._plans.events is not None or any(action == "add" for action, *_ in events):
+        if lost or self._plans.events is not None or any(event.action == "add" for event in events):
             self._dirty(DEBOUNCE)
 
     def _dirty(self, patience: float) -> None:

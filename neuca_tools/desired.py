@@ -17,7 +17,7 @@ from typing import Optional
 from .documents.links import combine, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
-from .guard import Fence, fence, sysctl_reason
+from .guard import OWN, Fence, fence, sysctl_reason
 from .model import (
     Device,
     Document,
@@ -37,7 +37,7 @@ from .model import (
 )
 from .names import nic_names, vlan_name
 from .roles import Policy, Roles, assign
-from .routing import Hops, resolve_routes
+from .routing import resolve_routes, through
 
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
@@ -55,7 +55,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC."""
+    """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC.
+
+    `left_alone` are prefixes whose routes are the user's own; `loose` the NICs with routes through addresses of the user.
+    """
 
     want: NetworkState
     removable: Owned
@@ -69,6 +72,7 @@ class Resolution:
     router: Router = "user"
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
+    loose: frozenset[str] = frozenset()
 
 
 def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
@@ -97,9 +101,10 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     problems = [*roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
         want, _removable(record.owned, complete, trusted), roles, requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), _digests(requests, hops, work.sysctls),
+        tuple(work.shown(links)), tuple(problems), _digests(requests, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
-        tuple(route.to for route in document.routes if route.state == "user") if document else ())
+        tuple(route.to for route in document.routes if route.state == "user") if document else (),
+        hops.loose)
 
 
 class _Work:
@@ -237,11 +242,11 @@ class _Work:
         own: dict[str, str] = {}
         for template, value in request.sysctls:
             reason = sysctl_reason(template)
-            if reason is None and "{interface}" not in template and self.sysctls.get(template, value) != value:
+            if reason is None and OWN not in template and self.sysctls.get(template, value) != value:
                 reason = f'another link asks for "{self.sysctls[template]}"'
             if reason is not None:
                 self.refuse(request.key, f"sysctl {template}: {reason}")
-            elif "{interface}" in template:
+            elif OWN in template:
                 own[template] = value
             else:
                 self.sysctls[template] = value
@@ -313,12 +318,17 @@ def _subject(key: LinkKey) -> str:
     return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
 
 
-def _digests(requests: Mapping[LinkKey, LinkRequest], hops: Hops, sysctls: Mapping[str, str]) -> dict[str, str]:
-    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it."""
-    parts: dict[str, list[str]] = {key.mac: [] for key in requests}
+def _digests(requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequest]) -> dict[str, str]:
+    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
+
+    It depends on the texts alone, not on what is found: a NIC that comes or goes changes no other NIC's request.
+    """
+    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key, request in sorted(requests.items()):
         parts[key.mac].append(repr(replace(request, origins=())))
-    for hop in hops.certain:
-        parts.setdefault(hop.link.mac, []).append(repr(hop))
-    parts[""] = [repr(hops.uncertain), repr(hops.banned), repr(sorted(sysctls.items()))]
+        parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+    asked = {key: request.addresses for key, request in requests.items()}
+    for route in routes:
+        link = through(route.via, asked)
+        parts[link.mac if link else ""].append(repr(replace(route, where="")))
     return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}

@@ -44,7 +44,7 @@ def wanted(resolution: Resolution, record: Record, places: Places, present: Iter
     dataplane = marked(resolution, record)
     rules = _rules(resolution, record, places, dataplane)
     stale = {str(places.udev / name) for name in present if marks.rule_mac(name, places.substring)} - set(rules)
-    lists = _lists(resolution, places, dataplane)
+    lists = _lists(resolution, record, places, dataplane)
     newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
     told = {path: manager for path, (manager, _) in lists.items() if manager and newly}
     return Marks({**rules, **dict.fromkeys(stale), **{path: content or None for path, (_, content) in lists.items()}}, told)
@@ -92,10 +92,11 @@ def _asked(mac: str, resolution: Resolution) -> str:
     return ", ".join(f"{origin.setting} = {origin.value}" for origin in request.origins) or "the NIC of a VLAN"
 
 
-def _lists(resolution: Resolution, places: Places, dataplane: frozenset[str]) -> dict[str, tuple[str, bytes]]:
-    names = [resolution.names[LinkKey(mac)] for mac in dataplane if LinkKey(mac) in resolution.names]
-    vlans = [name for key, name in resolution.names.items() if key.vlan_id is not None]
-    patterns = sorted({*(f"{name}.*" for name in names), *vlans})
+def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],
+           ) -> dict[str, tuple[str, bytes]]:
+    names = {mac: resolution.names.get(LinkKey(mac)) or pinned_name(mac, resolution, record) for mac in dataplane}
+    vlans = [resolution.names.get(key) or request.name for key, request in resolution.requests.items() if key.vlan_id]
+    patterns = sorted({*(f"{name}.*" for name in names.values() if name), *(name for name in vlans if name)})
     networkd = marks.networkd_files(dataplane, patterns)
     files = {str(places.networkd / name): ("networkd", networkd.get(name, b""))
              for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}

@@ -124,7 +124,7 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
     macs = {mac for mac in resolution.digests if mac}
     macs |= {mac for mac, nic in record.nics.items() if nic.applied and resolution.complete}
     host_changed = record.applied != resolution.digests.get("", "")
-    loose = {"", *(hop.link.mac for hop in resolution.want.hops)} if host_changed else set()
+    loose = {"", *resolution.loose} if host_changed else set()
     return frozenset(loose | {mac for mac in macs if _differs(record.nics.get(mac, NicRecord()), mac, resolution, world)})
 
 

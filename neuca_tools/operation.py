@@ -18,7 +18,10 @@ Value = Union[str, int, None]
 
 
 class Phase(IntEnum):
-    """The order of a pass. Files first, so that every other manager knows; what resets a NIC before it comes up."""
+    """The order of a pass. Files first, so that every other manager knows; what resets a NIC before it comes up.
+
+    Old addresses go last: with the last IPv4 address of a link the kernel drops every IPv4 route through it.
+    """
 
     FILES = 1
     MARK = 2
@@ -30,6 +33,7 @@ class Phase(IntEnum):
     UP = 8
     ADDRESS = 9
     ROUTE = 10
+    RETIRE = 11
 
 
 class Target(NamedTuple):

@@ -156,7 +156,7 @@ class AddAddress(LinkOperation):
 @dataclass(frozen=True)
 class DeleteAddress(LinkOperation):
     kind = "delete-address"
-    phase = Phase.SHRINK
+    phase = Phase.RETIRE
     address: Address
 
     @property

@@ -1,7 +1,7 @@
 """What has to be done to get from one state to another: apply, dry run, verify and roll back are four uses of it.
 
-The order within a phase is the order in which this module makes the operations: stale routes before the addresses they
-go through, VLANs before their parents on the way down, parents before their VLANs on the way up.
+The order within a phase is the order in which this module makes the operations: VLANs before their parents on the way
+down, parents before their VLANs on the way up.
 """
 
 # SPDX-License-Identifier: MIT
@@ -76,7 +76,7 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
     """
     sides = _rename(have, want, owned, scope, rename_while_up)
     operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
-                  *_raise_up(sides), *_addresses(sides), *_routes(sides))
+                  *_raise_up(sides), *_addresses(sides), *_routes(sides), *_stale_addresses(sides))
     return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
 
 
@@ -127,9 +127,8 @@ def _renames(sides: _Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: _Sides) -> Iterator[Operation]:
-    """What goes: routes, addresses, VLANs; then lower MTUs, the VLANs' first; then links that should be down."""
+    """What goes: routes, VLANs; then lower MTUs, the VLANs' first; then links that should be down."""
     yield from _stale_routes(sides)
-    yield from _stale_addresses(sides)
     yield from (DeleteVlan(sides.target(key)) for key in sorted(sides.have.links) if _stale_vlan(sides, key))
     for key, found, wanted in reversed(list(sides.both())):
         if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu:

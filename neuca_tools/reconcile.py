@@ -166,25 +166,31 @@ class Pass:
         return before
 
     def _verify(self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch) -> tuple[Survey, Result]:
-        """Ask again, with growing patience, until nothing is left to do. Sysctls that somebody put back are set once more."""
+        """Ask again, with growing patience, until nothing is left to do.
+
+        What is left although it was done is a failure, but sysctls are set once more, since udev runs systemd-sysctl late. What
+        is left and was not done (a NIC that appeared meanwhile, a side effect of the kernel) is done in a second round.
+        """
         if not result.done:
             return survey, result
-        record = memory.intend(survey.record, result.done)
-        left: list[Operation] = []
+        left: tuple[Operation, ...] = ()
         for patience in PATIENCE:
             if patience:
                 watch.wait(patience)
-            survey = self.host.survey(self.intake, record)
+            survey = self.host.survey(self.intake, memory.intend(survey.record, result.done))
             left = _unfinished(survey.plan(scope), result)
-            if not left:
+            again = [operation for operation in left if not _was_done(operation, result)]
+            if patience == PATIENCE[-1]:
+                again += [operation for operation in left if isinstance(operation, WriteSysctl)]
+            if again:
+                self._write_down(survey, again)
+                result += apply(again, writer(self.host, survey))
+            elif not left:
                 return survey, result
-        if all(isinstance(operation, WriteSysctl) for operation in left):
-            apply(left, writer(self.host, survey))
-            survey = self.host.survey(self.intake, record)
-            left = _unfinished(survey.plan(scope), result)
-        failures = tuple(Failure(operation, "done, but it is not so: another program or the driver put it back")
-                         for operation in left)
-        return survey, result + Result((), failures)
+        survey = self.host.survey(self.intake, memory.intend(survey.record, result.done))
+        left = _unfinished(survey.plan(scope), result)
+        reason = "done, but it is not so: another program or the driver put it back"
+        return survey, result + Result((), tuple(Failure(operation, reason) for operation in left))
 
     def _undo(self, after: Survey, before: NetworkState, result: Result) -> Result:
         """Bring the NICs that failed back to what they were: a plan with its arguments swapped."""
@@ -239,11 +245,17 @@ def _status(config: Config, intake: Intake, survey: Survey) -> Status:
                  read_report(config.run_directory))
 
 
-def _unfinished(left: Sequence[Operation], result: Result) -> list[Operation]:
+def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
     """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
-    return [operation for operation in left
-            if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
-            and operation not in {failure.operation for failure in result.failures}]
+    failed = {(failure.operation.kind, failure.operation.target) for failure in result.failures}
+    return tuple(operation for operation in left
+                 if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
+                 and (operation.kind, operation.target) not in failed)
+
+
+def _was_done(operation: Operation, result: Result) -> bool:
+    return any((done.kind, done.target, done.change[1]) == (operation.kind, operation.target, operation.change[1])
+               for done in result.done)
 
 
 def _key(operation: Operation) -> Optional[LinkKey]:

@@ -18,22 +18,20 @@ ROUTE_METRIC = 20
 
 @dataclass(frozen=True)
 class Hops:
-    """`certain` are those whose next hop lies in an asked address's network; the others depend on addresses of the user."""
+    """`loose` are the NICs of hops that lie in no asked address's network: those depend on addresses of the user."""
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
     problems: tuple[Problem, ...] = ()
-    certain: tuple[Hop, ...] = ()
-    uncertain: tuple[RouteRequest, ...] = ()
+    loose: frozenset[str] = frozenset()
 
 
 def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link], world: World, found: Mapping[LinkKey, Device],
                    limits: Fence) -> Hops:
     """Give each route its link; a route that may not or cannot be set is a problem with its reason."""
     hops: list[Hop] = []
-    certain: list[Hop] = []
+    loose: set[str] = set()
     banned: list[Network] = []
-    uncertain: list[RouteRequest] = []
     problems: list[Problem] = []
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
     asked_networks = {key: link.addresses for key, link in usable.items()}
@@ -46,26 +44,24 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
             reason = _ban_reason(route, usable)
             banned += [] if reason else [route.to]
         else:
-            asked = _through(route.via, usable, asked_networks)
-            key = asked or _through(route.via, usable, found_networks)
+            asked = through(route.via, asked_networks)
+            key = asked or through(route.via, found_networks)
             reason = limits.route(route.to) or _hop_reason(route, key, usable, own)
             if reason is None and key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
-                certain += hops[-1:] if asked else []
-            uncertain += [] if asked else [route]
+                loose |= set() if asked else {key.mac}
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
-    return Hops(tuple(hops), tuple(banned), tuple(problems), tuple(certain), tuple(uncertain))
+    return Hops(tuple(hops), tuple(banned), tuple(problems), frozenset(loose))
 
 
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
     return world.addresses.get(found[key].index, ()) if key in found else ()
 
 
-def _through(via: Optional[Host], links: Mapping[LinkKey, Link], addresses: Mapping[LinkKey, tuple[Address, ...]],
-             ) -> Optional[LinkKey]:
+def through(via: Optional[Host], addresses: Mapping[LinkKey, tuple[Address, ...]]) -> Optional[LinkKey]:
     """The link with the most specific network that holds the next hop."""
-    matches = [(address.network.prefixlen, key) for key in links for address in addresses[key]
+    matches = [(address.network.prefixlen, key) for key, own in addresses.items() for address in own
                if via is not None and via.version == address.version and via in address.network]
     longest = max((length for length, _ in matches), default=0)
     return min((key for length, key in matches if length == longest), default=None)
