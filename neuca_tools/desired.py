@@ -19,6 +19,7 @@ from .documents.values import UnusableError
 from .documents.values import mac as mac_of
 from .guard import OWN, Fence, fence, sysctl_reason
 from .model import (
+    Address,
     Device,
     Document,
     Fault,
@@ -33,6 +34,7 @@ from .model import (
     Problem,
     Record,
     Router,
+    RouteRequest,
     World,
 )
 from .names import nic_names, vlan_name
@@ -96,12 +98,13 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     work = _Work(requests, world, roles, record, limits, names, None if complete else trusted)
     links = work.links()
     before = record.original_sysctls if complete else {}
-    hops = resolve_routes(document.routes if document else (), links, world, work.found_keys, limits)
+    asked = {key: request.addresses for key, request in requests.items()}
+    hops = resolve_routes(document.routes if document else (), links, asked, world, work.found_keys, limits)
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, {**before, **work.sysctls})
     problems = [*roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
         want, _removable(record.owned, complete, trusted), roles, requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), _digests(requests, document.routes if document else ()),
+        tuple(work.shown(links)), tuple(problems), _digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
         hops.loose)
@@ -318,7 +321,8 @@ def _subject(key: LinkKey) -> str:
     return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
 
 
-def _digests(requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequest]) -> dict[str, str]:
+def _digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],
+             routes: Iterable[RouteRequest]) -> dict[str, str]:
     """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
 
     It depends on the texts alone, not on what is found: a NIC that comes or goes changes no other NIC's request.
@@ -327,7 +331,6 @@ def _digests(requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequ
     for key, request in sorted(requests.items()):
         parts[key.mac].append(repr(replace(request, origins=())))
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
-    asked = {key: request.addresses for key, request in requests.items()}
     for route in routes:
         link = through(route.via, asked)
         parts[link.mac if link else ""].append(repr(replace(route, where="")))

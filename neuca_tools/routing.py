@@ -26,9 +26,12 @@ class Hops:
     loose: frozenset[str] = frozenset()
 
 
-def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link], world: World, found: Mapping[LinkKey, Device],
-                   limits: Fence) -> Hops:
-    """Give each route its link; a route that may not or cannot be set is a problem with its reason."""
+def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link], asked_of: Mapping[LinkKey, tuple[Address, ...]],
+                   world: World, found: Mapping[LinkKey, Device], limits: Fence) -> Hops:
+    """Give each route its link; a route that may not or cannot be set is a problem with its reason.
+
+    `links` can be used; `asked_of` has the addresses that are asked for on any link, whether it is there or not.
+    """
     hops: list[Hop] = []
     loose: set[str] = set()
     banned: list[Network] = []
@@ -46,7 +49,8 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
         else:
             asked = through(route.via, asked_networks)
             key = asked or through(route.via, found_networks)
-            reason = limits.route(route.to) or _hop_reason(route, key, usable, own)
+            nowhere = None if key else through(route.via, asked_of)
+            reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
             if reason is None and key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
                 loose |= set() if asked else {key.mac}
@@ -73,6 +77,8 @@ def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[Link
         return f"the next hop {route.via} is link-local, which does not say through which interface"
     if key is None:
         return f"the next hop {route.via} is in no network of a dataplane NIC"
+    if key not in links:
+        return f"the next hop {route.via} is on {key}, which cannot be used"
     if route.via in own:
         return f"the next hop {route.via} is this host itself"
     if links[key].state == "down":
