@@ -26,6 +26,7 @@ from .worker import Job, Outcome, Worker
 
 log = logging.getLogger("neuca")
 DEBOUNCE = 0.1  # seconds of quiet after an event before a job: one NIC makes several
+REST = 0.5  # seconds from one event's job to the next one's: a link that flaps does not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that udev gets to name a new NIC; then the job runs without its word
 LONGEST_BACKOFF = 600.0  # seconds between tries for a NIC that keeps failing
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -33,12 +34,13 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @dataclass
 class Plans:
-    """When what is due, on the monotonic clock; None: not at all."""
+    """When what is due, on the monotonic clock; None: not at all. No job for an event before `rested`."""
 
     poll: float = 0.0
     events: Optional[float] = None
     retry: Optional[float] = None
     watchdog: Optional[float] = None
+    rested: float = 0.0
 
     def next(self) -> float:
         return min(due for due in (self.poll, self.events, self.retry, self.watchdog) if due is not None)
@@ -106,6 +108,7 @@ class Daemon:
         poll = now >= self._plans.poll
         if events:
             self._plans.events = None
+            self._plans.rested = now + REST
         if retry:
             self._plans.retry = None
         if poll:
@@ -189,7 +192,7 @@ class Daemon:
             self._dirty(DEBOUNCE)
 
     def _dirty(self, patience: float) -> None:
-        due = time.monotonic() + patience
+        due = max(time.monotonic() + patience, self._plans.rested)
         self._plans.events = due if self._plans.events is None else min(due, self._plans.events)
 
     def _signals(self, receive: socket.socket) -> None:

@@ -61,9 +61,10 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
 def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
     """The name that the NIC should have at the next boot; empty if it is not known yet."""
     nic, request = record.nics.get(mac), resolution.requests.get(LinkKey(mac))
-    if request and request.name:
-        return request.name
-    return (nic.name if nic else "") or resolution.names.get(LinkKey(mac), "")
+    asked, granted = request.name if request else None, resolution.names.get(LinkKey(mac))
+    if asked and granted in (asked, None):
+        return asked
+    return (nic.name if nic else "") or granted or ""
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:

@@ -28,7 +28,7 @@ from .fileio import locked
 from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
 from .managers import Managers
-from .model import LinkKey, NetworkState, Problem, Record, World
+from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .observe import found
 from .operation import Operation, Phase
 from .operations import Tell, Unmanage, WriteFile, WriteSysctl
@@ -71,7 +71,7 @@ class Host:
     def survey(self, intake: Intake, record: Record) -> Survey:
         """Look at everything, change nothing. Raises ObserveError."""
         config = self.config
-        hosts = metadata_hosts(config.sources)
+        hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
         world = self.netlink.look([*hosts, *METADATA_HOSTS])
         record = memory.after_boot(record, world.boot_id)
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
@@ -159,7 +159,8 @@ class Pass:
     def _write_down(self, survey: Survey, operations: Sequence[Operation]) -> NetworkState:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
         died = records.load_journal(self.state_directory, survey.world.boot_id)
-        before = replace(survey.have, links={**survey.have.links, **(died.links if died else {})}, files={}, sysctls={})
+        links = {**survey.have.links, **(died.links if died else {})}
+        before = replace(survey.have, links={key: _restorable(link) for key, link in links.items()}, files={}, sysctls={})
         records.save_record(self.state_directory, memory.intend(survey.record, operations))
         if any(operation.domain for operation in operations):
             records.save_journal(self.state_directory, before, survey.world.boot_id)
@@ -251,6 +252,12 @@ def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, .
     return tuple(operation for operation in left
                  if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
                  and (operation.kind, operation.target) not in failed)
+
+
+def _restorable(link: Link) -> Link:
+    """Without the addresses that the kernel itself gives a link whenever it comes up."""
+    return replace(link, addresses=tuple(address for address in link.addresses
+                                         if address.version == 4 or not address.is_link_local))
 
 
 def _was_done(operation: Operation, result: Result) -> bool:

@@ -104,7 +104,11 @@ def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Probl
 
 def _shortfall(operation: Operation, pending: bool) -> Problem:
     link = operation.link.key if operation.link else None
-    return Problem("drift", f"not done yet: {operation.text}" if pending else f"changed since; a start would {operation.text}", link)
+    return Problem("drift", _words(operation, pending), link)
+
+
+def _words(operation: Operation, pending: bool) -> str:
+    return f"not done yet: {operation.text}" if pending else f"changed since; a start would {operation.text}"
 
 
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import freeze
 
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.networkd import Networkd
@@ -39,7 +38,7 @@ def test_absent():
 
 
 def test_hung(private_bus):
-    freeze(private_bus.play(NAME, [("eth1", "configured")]))
+    private_bus.freeze(private_bus.play(NAME, [("eth1", "configured")]))
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
             {"eth1": "unknown"}, "asked systemd-networkd for its links: no answer within 1 s")

@@ -8,7 +8,6 @@ import signal
 import time
 
 import pytest
-from conftest import freeze
 
 from neuca_tools.backends.bus import ANSWER, Bus
 from neuca_tools.backends.networkmanager import NetworkManager
@@ -99,7 +98,7 @@ def test_a_socket_that_nobody_listens_on_is_absent(private_bus):
 
 
 def test_a_hung_service_costs_one_second_in_all(private_bus):
-    freeze(private_bus.play(NAME, [("eth1", ACTIVATED)]))
+    private_bus.freeze(private_bus.play(NAME, [("eth1", ACTIVATED)]))
     started = time.monotonic()
     with Bus() as bus:
         manager = NetworkManager(bus)
@@ -114,7 +113,7 @@ def test_a_hung_service_costs_one_second_in_all(private_bus):
 
 
 def test_a_hung_bus_costs_one_second_in_all(private_bus):
-    freeze(private_bus.daemon)
+    private_bus.freeze(private_bus.daemon)
     started = time.monotonic()
     with Bus() as bus:
         words, reason = NetworkManager(bus).words(["eth1"])
@@ -126,7 +125,7 @@ def test_a_hung_bus_costs_one_second_in_all(private_bus):
 
 def test_a_service_that_wakes_up_is_seen_by_the_next_pass(private_bus):
     service = private_bus.play(NAME, [("eth1", UNMANAGED)])
-    freeze(service)
+    private_bus.freeze(service)
     with Bus() as bus:
         assert NetworkManager(bus).words(["eth1"])[0] == {"eth1": "unknown"}
     service.send_signal(signal.SIGCONT)
