@@ -1,0 +1,28 @@
+"""One laboratory for each test; whoever let the agent write is checked at its end: nothing left to do, nothing foreign changed."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import Lab
+
+PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if call.when == "call":
+        item.stash[PASSED] = report.passed
+
+
+@pytest.fixture
+def lab(request, tmp_path):
+    made = Lab(tmp_path)
+    try:
+        yield made
+        if request.node.stash.get(PASSED, False) and made.applied:
+            made.finish()
+    finally:
+        made.close()

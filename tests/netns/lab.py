@@ -1,0 +1,283 @@
+"""A laboratory: one guest and the network around it, each in a network namespace of its own, and the agent run in the guest."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from foreign import Foreign
+from metadata import Metadata, listener
+from monitor import Monitor
+from running import Daemon
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 15.0  # seconds that anything may take on a busy machine before a test fails
+GATEWAY, GATEWAY6, SERVICE = "192.0.2.1", "2001:db8:ffff::1", "169.254.169.254"
+MANAGEMENT_MAC = "02:00:00:00:00:99"
+# No duplicate address detection: its end, a second later, would look like a write of somebody's.
+GUEST = """mount -t sysfs sysfs /sys; ip link set lo up
+for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_dad; done
+for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_ra; done
+for place in /etc /var /run; do mount --bind $place $place && mount -o remount,ro,bind $place; done 2>/dev/null
+echo ready; exec cat"""
+OUTSIDE = "ip link set lo up; echo ready; exec cat"
+
+
+def mac(number):
+    """The MAC of the NIC with this number, as the agent writes it."""
+    return f"02:00:00:00:01:{number:02x}"
+
+
+class Done(NamedTuple):
+    """What a program said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+class Namespace:
+    """A network and mount namespace with a process that holds it; both end when its standard input is closed."""
+
+    def __init__(self, script, within=()):
+        user = ["--user", "--map-root-user"] if os.geteuid() and not within else []
+        self._holder = subprocess.Popen(
+            [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")  # fmt: skip
+        assert self._holder.stdout.readline() == "ready\n", "no network namespace can be made here"
+        self.pid = self._holder.pid
+        entry = ["--user", "--preserve-credentials"] if os.geteuid() else []
+        self.enter = ["nsenter", "--target", str(self.pid), *entry, "--net", "--mount"]
+
+    def close(self):
+        self._holder.stdin.close()
+        self._holder.wait(PATIENCE)
+        self._holder.stdout.close()
+
+
+class Lab:
+    """One guest. By-hand changes go through `ip`, `sysctl` and `by_hand`: what else of foreign things changes is a failure."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.guest = Namespace(GUEST)
+        self.outside = Namespace(OUTSIDE, self.guest.enter if os.geteuid() else ())
+        self.foreign = Foreign(self)
+        self.metadata = self.daemon = None
+        self.applied = False
+        self.config_file, self.document_file = folder / "config", folder / "user-data"
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.configure()
+
+    def close(self):
+        for part in (self.daemon, self.metadata, self.outside, self.guest):
+            if part is not None:
+                part.close()
+
+    # --- the host, by hand ---
+
+    def run(self, *command, where=None, check=True, text=None, **more):
+        """Run a program in the guest, or `where`."""
+        words = [*(where or self.guest).enter, *map(str, command)]
+        done = subprocess.run(words, capture_output=True, text=True, input=text, timeout=60, check=False,
+                              env=self.environment, **more)  # fmt: skip
+        assert not check or done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr or done.stdout}"
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ip(self, words, check=True):
+        """`ip` in the guest, as its user types it."""
+        with self.foreign.changing():
+            return self.run("ip", *words.split(), check=check)
+
+    def sysctl(self, path, value=None):
+        """Read a setting below /proc/sys, or write it by hand."""
+        if value is None:
+            return " ".join(self.run("cat", f"/proc/sys/{path}").out.split())
+        with self.foreign.changing():
+            return self.run("sh", "-c", f"echo {value} > /proc/sys/{path}")
+
+    def look(self, words):
+        """The answer of `ip -j`, which changes nothing."""
+        return json.loads(self.run("ip", "-j", "-d", *words.split()).out or "[]")
+
+    def link(self, name):
+        """What `ip link` says of one device; None where there is none."""
+        return next((one for one in self.look("link") if one.get("ifname") == name), None)
+
+    def addresses(self, name):
+        """The addresses of a device with their prefix length, link-local IPv6 ones left out."""
+        found = self.run("ip", "-j", "address", "show", "dev", name, check=False)
+        devices = json.loads(found.out or "[]") if found.code == 0 else []
+        return {f"{one['local']}/{one['prefixlen']}" for device in devices for one in device.get("addr_info", ())
+                if not one["local"].startswith("fe80:")}
+
+    def routes(self, prefix, family=4):
+        """The routes to a prefix, as (next hop, device, metric, protocol)."""
+        found = self.look(f"-{family} route show {prefix}")
+        return [(one.get("gateway"), one["dev"], one.get("metric", 0), one.get("protocol")) for one in found]
+
+    # --- its hardware ---
+
+    def veth(self, name, number=0, up=False, address="", foreign=False):
+        """A NIC with its other end outside, which is up. `foreign`: nothing may change it."""
+        words = f"ip link add name {name} address {address or mac(number)} type veth peer name {name} netns {self.outside.pid}"
+        with self.foreign.changing():
+            self.run(*words.split())
+            self.run("ip", "link", "set", name, "up", where=self.outside)
+            if up:
+                self.run("ip", "link", "set", name, "up")
+        if not foreign:
+            self.foreign.may_change(self.index(name))
+        return name
+
+    def tap(self, name, number, foreign=False):
+        """A tap device, which never has a carrier here."""
+        self.ip(f"tuntap add mode tap name {name}")
+        self.ip(f"link set {name} address {mac(number)}")
+        if not foreign:
+            self.foreign.may_change(self.index(name))
+        return name
+
+    def index(self, name):
+        return int(self.run("ip", "-o", "link", "show", "dev", name).out.split(":")[0])
+
+    def management(self, name="mgmt0", default_route=True):
+        """The NIC that the guest is reached through, with the metadata service behind it."""
+        self.veth(name, address=MANAGEMENT_MAC, up=True, foreign=True)
+        for address in (f"{GATEWAY}/24", f"{GATEWAY6}/64", f"{SERVICE}/32"):
+            self.run("ip", "address", "add", address, "dev", name, where=self.outside)
+        for words in ("address add 192.0.2.10/24 dev", "address add 2001:db8:ffff::10/64 dev"):
+            self.ip(f"{words} {name}")
+        if default_route:
+            self.ip(f"route add default via {GATEWAY} dev {name}")
+            self.ip(f"-6 route add default via {GATEWAY6} dev {name}")
+        return name
+
+    def service(self, document="", address=SERVICE, port=80):
+        """The metadata service, outside on the link-local address or in the guest on 127.0.0.1."""
+        where = self.guest if address.startswith("127.") else self.outside
+        self.metadata = Metadata(listener(where.enter, address, port), document)
+        return self.metadata
+
+    # --- the agent ---
+
+    def configure(self, text="", sources="", poll=1, timeout=3):
+        """Write the configuration: every directory below the test's own; `text` is appended."""
+        places = {name: self.folder / name for name in ("state", "run", "pid", "udev", "nm", "networkd", "sysctl", "log")}
+        self.config_file.write_text(
+            f"[runtime]\nstate-directory = {places['state']}\nrun-directory = {places['run']}\n"
+            f"pid-directory = {places['pid']}\nhosts-file = {self.folder}/hosts\n"
+            f"[logging]\nlog-directory = {places['log']}\n"
+            f"[linux]\nudev-directory = {places['udev']}\nnetworkmanager-directory = {places['nm']}\n"
+            f"networkd-directory = {places['networkd']}\nsysctl-directory = {places['sysctl']}\n"
+            f"[metadata]\nsources = {sources or f'file:{self.document_file}'}\npoll-interval = {poll}\n"
+            f"timeout = {timeout}\n{text}\n")
+
+    def document(self, text):
+        """What the source says from now on."""
+        if self.metadata is not None:
+            self.metadata.document = text
+        self.document_file.write_text(text)
+
+    def python(self, module, *arguments, prefix=(), check=False):
+        return self.run(*prefix, sys.executable, "-m", f"neuca_tools.commands.{module}", *arguments, check=check)
+
+    def neuca(self, *arguments, prefix=()):
+        """`neuca SUBCOMMAND`; one that may write makes the test one that is checked at its end."""
+        if arguments[0] in ("apply", "release", "revert"):
+            self.applied = True
+        self.foreign.remember()
+        main = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
+        return self.run(*prefix, sys.executable, "-c", main, arguments[0], "--config", self.config_file, *arguments[1:],
+                        check=False)
+
+    def once(self, document=None):
+        """`neucad --once`, over a new document if one is given."""
+        if document is not None:
+            self.document(document)
+        self.applied = True
+        self.foreign.remember()
+        return self.python("neucad", "--once", "--config", self.config_file)
+
+    def start(self, **environment):
+        """The daemon as a process of its own."""
+        self.applied = True
+        self.foreign.remember()
+        command = [*self.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--config", str(self.config_file)]
+        self.daemon = Daemon(command, {**self.environment, **environment}, self.folder / "daemon.log")
+        return self.daemon
+
+    def plan(self):
+        """The texts of `neuca plan`."""
+        done = self.neuca("plan", "--json")
+        assert done.out, done
+        return [one["text"] for one in done.json["operations"]]
+
+    def status(self, *arguments):
+        """`neuca status --json` as (exit code, data)."""
+        done = self.neuca("status", "--json", *arguments)
+        assert done.out, done
+        return done.code, done.json
+
+    def problems(self, name=None):
+        """The (code, text) of each problem of the host, or of one interface."""
+        data = self.status()[1]
+        holders = [data] if name is None else [one for one in data["interfaces"] if one["name"] == name or one["mac"] == name]
+        return [(problem["code"], problem["text"]) for holder in holders for problem in holder["problems"]]
+
+    def role(self, address):
+        return next((one["role"] for one in self.status()[1]["interfaces"] if one["mac"] == address), None)
+
+    # --- waiting ---
+
+    @contextlib.contextmanager
+    def monitored(self):
+        """`ip monitor` while the block runs: its lines are what the kernel saw being changed."""
+        monitor = Monitor(self.guest.enter)
+        try:
+            yield monitor
+        finally:
+            monitor.close()
+
+    def wait(self, what, condition, seconds=PATIENCE):
+        """Until the condition holds; it is asked again whenever the kernel reports a change, and a few times a second."""
+        deadline = time.monotonic() + seconds
+        with self.monitored() as monitor:
+            while not condition():
+                left = deadline - time.monotonic()
+                log = self.daemon.log() if self.daemon else ""
+                assert left > 0, f"{what}: not within {seconds:g} s\n{log}"
+                monitor.stir(min(left, 0.2))
+
+    # --- the laws ---
+
+    def files(self):
+        """Each file of the agent with what tells a write: inode and time. The report of the last pass is written by each."""
+        passing = {"last-pass.json", "lock", "neucad.lock", "daemon.log"}
+        found = (path for path in self.folder.rglob("*") if path.is_file() and path.name not in passing)
+        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+    def finish(self):
+        """What holds after every test: nothing is left to do, a second pass writes nothing, nothing foreign has changed."""
+        if self.daemon is not None and self.daemon.running:
+            assert self.daemon.stop() == 0, self.daemon.log()
+        self.foreign.check()
+        assert self.plan() == []
+        files = self.files()
+        with self.monitored() as monitor:
+            self.once()
+            assert monitor.lines() == []
+        assert self.files() == files
+        self.foreign.check()

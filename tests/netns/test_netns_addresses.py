@@ -1,0 +1,94 @@
+"""Addresses are reconciled, never flushed: what the user added stays, what we added and nobody asks for any more goes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import mac
+
+
+def up(*addresses, number=1):
+    """A document with one NIC that has these addresses."""
+    return f"[interfaces]\n{mac(number)} = up\n[interface {mac(number)}]\naddresses = {', '.join(addresses)}\n"
+
+
+def test_an_address_that_the_user_added_stays(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24", "fd00:16::1/64"))
+    lab.ip("address add 172.16.5.1/24 dev dp1")
+    lab.ip("address add fd00:99::1/64 dev dp1")
+    assert lab.once(up("172.16.0.2/24", "fd00:16::2/64")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.2/24", "fd00:16::2/64", "172.16.5.1/24", "fd00:99::1/64"}
+
+
+def test_an_address_of_ours_that_is_no_longer_asked_for_goes(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24", "172.17.0.1/24", "fd00:16::1/64"))
+    assert lab.once(up("172.17.0.1/24")).code == 0
+    assert lab.addresses("dp1") == {"172.17.0.1/24"}
+    assert lab.once(f"[interfaces]\n{mac(1)} = up\n").code == 0
+    assert lab.addresses("dp1") == set()
+
+
+def test_an_address_that_was_there_before_us_is_the_users_even_if_a_document_asks_for_it(lab):
+    lab.veth("dp1", 1, up=True)
+    lab.ip("address add 172.16.0.1/24 dev dp1")
+    lab.once(up("172.16.0.1/24", "172.17.0.1/24"))
+    lab.once(up("172.17.0.1/24"))
+    assert lab.addresses("dp1") == {"172.16.0.1/24", "172.17.0.1/24"}
+
+
+@pytest.mark.parametrize("promote", [0, 1])
+def test_changing_an_address_keeps_the_users_secondary_of_the_same_network(lab, promote):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24"))
+    lab.sysctl("net/ipv4/conf/dp1/promote_secondaries", promote)
+    lab.ip("address add 172.16.0.50/24 dev dp1")
+    assert lab.once(up("172.16.0.2/24")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.2/24", "172.16.0.50/24"}
+    assert lab.sysctl("net/ipv4/conf/dp1/promote_secondaries") == str(promote)
+
+
+def test_the_same_address_with_another_prefix_length_replaces_ours(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24", "fd00:16::1/64"))
+    assert lab.once(up("172.16.0.1/25", "fd00:16::1/80")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/25", "fd00:16::1/80"}
+
+
+def test_an_address_moves_from_one_nic_to_another(lab):
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.once(up("172.16.0.1/24", "fd00:16::1/64") + up("172.17.0.1/24", number=2))
+    assert lab.once(up("172.17.0.1/24") + up("172.16.0.1/24", "fd00:16::1/64", number=2)).code == 0
+    assert lab.addresses("dp1") == {"172.17.0.1/24"}
+    assert lab.addresses("dp2") == {"172.16.0.1/24", "fd00:16::1/64"}
+
+
+def test_one_changed_address_costs_two_changes_of_addresses(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24", "172.17.0.1/24"))
+    with lab.monitored() as monitor:
+        lab.once(up("172.16.0.2/24", "172.17.0.1/24"))
+        seen = monitor.lines("ADDR")
+    assert [("Deleted" in line, "172.16.0.1/24" in line, "172.16.0.2/24" in line) for line in seen] == [
+        (True, True, False), (False, False, True)]
+
+
+def test_two_addresses_of_one_network_both_stay_when_the_first_goes(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24", "172.16.0.2/24", "172.16.0.3/24"))
+    assert lab.once(up("172.16.0.2/24", "172.16.0.3/24")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.2/24", "172.16.0.3/24"}
+
+
+def test_an_address_that_the_user_removed_by_hand_comes_back_with_the_next_start(lab):
+    lab.veth("dp1", 1)
+    lab.once(up("172.16.0.1/24"))
+    lab.ip("address del 172.16.0.1/24 dev dp1")
+    assert lab.status()[0] == 4
+    assert lab.once().code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/24"}
+    lab.once(up("172.16.0.9/24"))
+    assert lab.addresses("dp1") == {"172.16.0.9/24"}
