@@ -35,6 +35,10 @@ class LinkKey(NamedTuple):
         """The NIC below: itself for a NIC. A NIC and its VLANs are one failure domain."""
         return LinkKey(self.mac)
 
+    def __lt__(self, other: tuple[object, ...]) -> bool:
+        """A NIC before its VLANs: as a tuple, None could not be compared."""
+        return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (other.mac, other.vlan_id or 0)
+
     def __str__(self) -> str:
         return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
 

@@ -84,8 +84,7 @@ class Host:
         want = replace(resolution.want, files=marks.files, tell=marks.tell)
         resolution = replace(resolution, want=want)
         managers = self.managers()
-        names = [world.devices[link.index].name for link in want.links.values() if link.index in world.devices]
-        words = managers.ask(names)
+        words = managers.ask([device.name for device in world.devices.values()])
         have = found(resolution, world, record, PROTOCOL, marks.files, words)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
