@@ -1,0 +1,257 @@
+"""A model of the kernel for property tests: it carries operations out on a World, by the rules that were measured.
+
+`Kernel` is a fake behind the product's own `Writer` protocol (operation.py); it takes the place of no module of ours. What it
+obeys was measured on kernels 6.1 and 6.12 (appliers.md, section 2): where it is stricter than a kernel, a plan that it
+refuses is a plan that some kernel refuses. `delete_address` is the contract of the real writer, which deletes that one alone.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from ipaddress import ip_interface, ip_network
+
+from neuca_tools.backends.netlink import PROTOCOL
+from neuca_tools.errors import ApplyError, GuardError
+from neuca_tools.guard import METADATA_HOSTS
+from neuca_tools.model import Device, Route, World
+
+KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
+LEAST_IPV6_MTU = 1280
+VLAN_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN
+
+
+def refuse(number, words):
+    raise ApplyError(words, number)
+
+
+class Kernel:
+    """One network namespace. `allowed` None: every device may be written to, as an administrator may."""
+
+    def __init__(self, world=World(), allowed=None):
+        self.devices = dict(world.devices)
+        self.addresses = {index: list(addresses) for index, addresses in world.addresses.items()}
+        self.routes = list(world.routes)
+        self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
+        self.allowed = allowed
+        self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
+        self.written = []
+
+    def __repr__(self):
+        links = ", ".join(f"{one.name}:{one.mtu}{'+' if one.up else '-'}{one.kind} {' '.join(map(str, self.addresses.get(index, ())))}"
+                          for index, one in self.devices.items())
+        routes = ", ".join(f"{one.to} via {one.via} on {one.index} metric {one.metric}" for one in self.routes
+                           if one.protocol != KERNEL_PROTOCOL)
+        return f"<{links}; {routes}; live {self.rename_while_up}>"
+
+    # --- looking ---
+
+    def world(self):
+        hosts = (self._out(host) for host in METADATA_HOSTS)
+        metadata = next((index for index in hosts if index), 0)
+        addresses = {index: tuple(found) for index, found in self.addresses.items() if found}
+        return World(dict(self.devices), addresses, tuple(self.routes), metadata, self.boot_id, self.rename_while_up)
+
+    def _out(self, host):
+        matches = [route for route in self.routes if route.to.version == host.version and host in route.to]
+        best = min(matches, key=lambda route: (-route.to.prefixlen, route.metric), default=None)
+        return best.index if best else 0
+
+    def read_sysctl(self, path):
+        """Every setting of a device that is there has a value, "0" until one is written; so has every one of the host."""
+        parts = path.split("/")
+        if len(parts) > 4 and parts[2] in ("conf", "neigh") and parts[3] not in ("all", "default"):
+            device = self.named("/".join(parts[3:-1]))
+            gone = device is None or (parts[1] == "ipv6" and device.mtu < LEAST_IPV6_MTU)
+            return None if gone else self.sysctls.get(path, "0")
+        return self.sysctls.get(path, "0")
+
+    def named(self, name):
+        return next((device for device in self.devices.values() if device.name == name), None)
+
+    def stacked(self, index):
+        return [device for device in self.devices.values() if device.lower == index]
+
+    def snapshot(self):
+        """All that can be seen, in a form that compares."""
+        addresses = {index: frozenset(found) for index, found in self.addresses.items() if found}
+        return dict(self.devices), addresses, frozenset(self.routes), dict(self.sysctls)
+
+    # --- the Writer protocol ---
+
+    def index(self, target):
+        found = self.named(target.name)
+        return target.ifindex or (found.index if found else 0)
+
+    def set_mtu(self, index, mtu):
+        device = self._device(index)
+        if device.max_mtu and mtu > device.max_mtu:
+            refuse(errno.EINVAL, "mtu greater than device maximum")
+        if mtu < device.min_mtu:
+            refuse(errno.EINVAL, "mtu less than device minimum")
+        if device.lower and device.kind in ("vlan", "macvlan") and mtu > self.devices[device.lower].mtu:
+            refuse(errno.ERANGE if device.kind == "vlan" else errno.EINVAL, "above the MTU of the device below")
+        self._mtu(index, mtu)
+
+    def _mtu(self, index, mtu):
+        before = self.devices[index].mtu
+        self.devices[index] = replace(self.devices[index], mtu=mtu)
+        for child in self.stacked(index):
+            if child.mtu > mtu:
+                self._mtu(child.index, mtu)
+        if mtu < LEAST_IPV6_MTU <= before:
+            self._drop_ipv6(index)
+            self._forget_sysctls(f"net/ipv6/conf/{self.devices[index].name}/")
+        elif before < LEAST_IPV6_MTU <= mtu and self.devices[index].up:
+            self._link_local(index)
+
+    def set_txqueuelen(self, index, packets):
+        self.devices[index] = replace(self._device(index), txqueuelen=packets)
+
+    def set_up(self, index, up):
+        device = self._device(index)
+        if up and device.kind == "vlan" and not self.devices[device.lower].up:
+            refuse(errno.ENETDOWN, "Network is down")
+        if device.up != up:
+            self._state(index, up)
+
+    def _state(self, index, up):
+        self.devices[index] = replace(self.devices[index], up=up, carrier=up)
+        if up:
+            self._link_local(index)
+            for address in self.addresses.get(index, []):
+                self._connect(index, address)
+        else:
+            self.routes = [route for route in self.routes if route.index != index]
+            self._drop_ipv6(index)
+        for child in self.stacked(index):
+            if child.kind == "vlan" and child.up != up:
+                self._state(child.index, up)
+
+    def rename(self, index, name):
+        device = self._device(index)
+        taken = {name for one in self.devices.values() for name in (one.name, *one.altnames) if one.index != index}
+        if name in taken:
+            refuse(errno.EEXIST, "File exists")
+        if device.up and not self.rename_while_up:
+            refuse(errno.EBUSY, "Device or resource busy")
+        self.devices[index] = replace(device, name=name, altnames=tuple(one for one in device.altnames if one != name))
+        self.sysctls = {path.replace(f"/{device.name}/", f"/{name}/"): value for path, value in self.sysctls.items()}
+
+    def create_vlan(self, parent, vlan_id, name, mtu):
+        below = self._device(parent)
+        if any(one.kind == "vlan" and one.vlan_id == vlan_id for one in self.stacked(parent)):
+            refuse(errno.EEXIST, "8021q: VLAN device already exists")
+        if any(name in (one.name, *one.altnames) for one in self.devices.values()):
+            refuse(errno.EEXIST, "File exists")
+        if mtu is not None and mtu > below.mtu:
+            refuse(errno.EINVAL, "Invalid argument")
+        index = max(self.devices) + 1
+        self.devices[index] = Device(index, name, "vlan", below.mac, lower=parent, vlan_id=vlan_id, mtu=mtu or below.mtu,
+                                     max_mtu=65535, txqueuelen=VLAN_QUEUE)
+        if self.allowed is not None:
+            self.allowed.add(index)
+
+    def delete_link(self, index):
+        device = self._device(index)
+        for child in self.stacked(index):
+            self.delete_link(child.index)
+        del self.devices[index]
+        self.addresses.pop(index, None)
+        self.routes = [route for route in self.routes if route.index != index]
+        self._forget_sysctls(f"/{device.name}/")
+
+    def add_address(self, index, address):
+        device = self._device(index)
+        if address.version == 6 and device.mtu < LEAST_IPV6_MTU:
+            refuse(errno.EINVAL, "Invalid argument")
+        if address in self.addresses.setdefault(index, []):
+            return
+        self.addresses[index].append(address)
+        if device.up:
+            self._connect(index, address)
+
+    def delete_address(self, index, address):
+        self._device(index)
+        if address not in self.addresses.get(index, []):
+            return
+        self.addresses[index].remove(address)
+        if address.version == 4 and not any(one.version == 4 for one in self.addresses[index]):
+            self.routes = [route for route in self.routes if route.index != index or route.to.version == 6]  # fib_disable_ip
+        if not any(one.network == address.network for one in self.addresses[index]):
+            self.routes = [route for route in self.routes
+                           if (route.to, route.index, route.protocol) != (address.network, index, KERNEL_PROTOCOL)]
+
+    def replace_route(self, index, to, via, metric, protocol=PROTOCOL):
+        if not self._device(index).up:
+            refuse(errno.ENETDOWN, "Network is down (Nexthop device is not up)")
+        own = [address for address in self.addresses.get(index, []) if via is not None and address.version == via.version]
+        if via is not None and not any(via in address.network for address in own):
+            refuse(errno.ENETUNREACH, "Network is unreachable (Nexthop has invalid gateway)")
+        if any(via == address.ip for found in self.addresses.values() for address in found):
+            refuse(errno.EINVAL, "Invalid argument (Nexthop has invalid gateway)")
+        new = Route(to, index, via, metric, protocol)
+        same = [route for route in self.routes if (route.to, route.metric) == (to, metric)]
+        if same:
+            self.routes[self.routes.index(same[0])] = new
+        else:
+            self.routes.append(new)
+
+    def delete_route(self, index, to, via, metric):
+        self._device(index)
+        gone = [route for route in self.routes if (route.index, route.to, route.via, route.metric) == (index, to, via, metric)]
+        if gone:
+            self.routes.remove(gone[0])
+
+    def write_sysctl(self, path, value):
+        if self.read_sysctl(path) is None:
+            refuse(errno.ENOENT, "No such file or directory")
+        self.sysctls[path] = value
+
+    def write_files(self, files):
+        self.files.update(files)
+
+    def unmanage(self, manager, names):
+        self.unmanaged += [(manager, name) for name in names]
+
+    def tell(self, manager):
+        self.told.append(manager)
+
+    # --- its own doing ---
+
+    def _device(self, index):
+        """The device that is about to be written to; which ones were is remembered."""
+        self.written.append(index)
+        if self.allowed is not None and index not in self.allowed:
+            raise GuardError(f"device {index} is not one that this pass may write to")
+        if index not in self.devices:
+            refuse(errno.ENODEV, "No such device")
+        return self.devices[index]
+
+    def _link_local(self, index):
+        own = ip_interface(f"fe80::{index:x}/64")
+        found = self.addresses.setdefault(index, [])
+        if self.devices[index].mtu >= LEAST_IPV6_MTU and own not in found:
+            found.append(own)
+            self._connect(index, own)
+
+    def _connect(self, index, address):
+        metric = 256 if address.version == 6 else 0
+        route = Route(address.network, index, None, metric, KERNEL_PROTOCOL)
+        if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
+            self.routes.append(route)
+
+    def _drop_ipv6(self, index):
+        self.addresses[index] = [address for address in self.addresses.get(index, []) if address.version == 4]
+        self.routes = [route for route in self.routes if not (route.index == index and route.to.version == 6)]
+
+    def _forget_sysctls(self, part):
+        self.sysctls = {path: value for path, value in self.sysctls.items() if part not in path}
+
+
+def default_route(kernel, index, via, version=4, metric=100):
+    """A default route as DHCP would add it; its next hop need not be in a network of the device (onlink)."""
+    to = ip_network("0.0.0.0/0" if version == 4 else "::/0")
+    kernel.routes.append(Route(to, index, via, metric, 16))

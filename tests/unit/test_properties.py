@@ -1,0 +1,279 @@
+"""Laws that hold for every host and every document, tried on the model kernel: repeatable, since it is derandomised."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import (
+    ADDRESSES,
+    LAWS,
+    SYSCTLS,
+    Agent,
+    document_texts,
+    kernels,
+    mac,
+    policies,
+    texts,
+)
+
+from neuca_tools import memory
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.documents import find_document, parse
+from neuca_tools.errors import DocumentError
+from neuca_tools.model import (
+    LinkKey,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+)
+from neuca_tools.names import rename_steps
+from neuca_tools.operations import CreateVlan, DeleteVlan, SetMtu
+from neuca_tools.plan import plan
+from neuca_tools.record import load_record, save_record
+
+
+@LAWS
+@given(kernels(), document_texts(), policies())
+def test_a_pass_fails_at_nothing_and_leaves_nothing_to_do(kernel, text, policy):
+    agent = Agent(kernel, text, policy)
+    _, result, _ = agent.run()
+    assert [failure.text for failure in result.failures] == []
+    assert [operation.text for operation in agent.plan()] == []
+
+
+@LAWS
+@given(kernels(), st.lists(document_texts(), min_size=2, max_size=3), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, documents, reboots):
+    agent = Agent(kernel)
+    for text, reboot in zip(documents, reboots):
+        if reboot:
+            agent.reboot()
+        agent.ask(text)
+        _, result, _ = agent.run(start=reboot)
+        assert [failure.text for failure in result.failures] == []
+        assert texts(agent.plan(agent.survey().changed())) == []
+
+
+@LAWS
+@given(kernels(), document_texts(), policies())
+def test_what_is_there_already_needs_no_operation(kernel, text, policy):
+    agent = Agent(kernel, text, policy)
+    agent.run()
+    have = agent.survey().have
+    owned = Owned(frozenset((key, one) for key, link in have.links.items() for one in link.addresses), frozenset(have.links), True)
+    assert plan(have, have, owned) == ()
+    assert plan(have, have, owned, rename_while_up=False) == ()
+
+
+def forbidden(kernel, policy):
+    """Every device that is management or ignored, or stacked on one that is; found anew here, not by the product."""
+    world = kernel.world()
+    defaults = [one for one in world.routes if one.to.prefixlen == 0]
+    best = {one.index for one in defaults if one.metric == min(other.metric for other in defaults if other.to.version == one.to.version)}
+    reached = {index for index in (*best, world.metadata_index) if index}
+    while True:  # down to what carries them
+        lower = {world.devices[index].lower for index in reached} | {one.index for one in world.devices.values() if one.master in reached}
+        if lower - {0} <= reached:
+            break
+        reached |= lower - {0}
+    hands_off = {one.index for one in world.devices.values() if {one.mac, one.permanent_mac} & (policy.ignored | policy.management)}
+    twins = {one.permanent_mac or one.mac for one in world.devices.values() if one.index in reached and (one.hardware or one.kind == "veth")}
+    reached |= hands_off | {one.index for one in world.devices.values() if one.permanent_mac in twins}
+    while True:  # and up to what is stacked on them
+        upper = {one.index for one in world.devices.values() if one.lower in reached}
+        upper |= {world.devices[index].master for index in reached} - {0}
+        if upper <= reached:
+            return reached
+        reached |= upper
+
+
+@LAWS
+@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
+def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stacked_on_them(kernel, documents, policy):
+    shut = forbidden(kernel, policy)
+    seen = {index: one for index, one in kernel.devices.items() if index in shut}
+    agent = Agent(kernel, "", policy)
+    kernel.written.clear()
+    for text in documents:
+        agent.ask(text)
+        _, result, _ = agent.run()
+        assert [failure for failure in result.failures if "may write to" in failure.reason] == []
+    assert [kernel.devices.get(index) for index in set(kernel.written) & shut] == []
+    assert {index: one for index, one in kernel.devices.items() if index in shut} == seen
+    assert [path for path, content in kernel.files.items() for one in policy.ignored
+            if content and (one.replace(":", "") in path or one.encode() in content)] == []
+
+
+@LAWS
+@given(kernels(), document_texts(), policies())
+def test_no_operation_is_about_a_default_route(kernel, text, policy):
+    operations, _, _ = Agent(kernel, text, policy).run()
+    assert [one.text for one in operations if getattr(one, "to", None) is not None and one.to.prefixlen == 0] == []
+
+
+@LAWS
+@given(kernels(), st.lists(document_texts(), min_size=1, max_size=2))
+def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents):
+    agent = Agent(kernel)
+    for text in documents:
+        agent.ask(text)
+        mtus = {key: link.mtu for key, link in agent.survey().have.links.items()}
+        for operation in agent.plan():
+            if isinstance(operation, SetMtu):
+                mtus[operation.on.key] = operation.after
+            elif isinstance(operation, CreateVlan):
+                mtus[operation.on.key] = operation.mtu or mtus[operation.on.key.nic]
+            elif isinstance(operation, DeleteVlan):
+                del mtus[operation.on.key]
+            assert [key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)] == [], operation.text
+        agent.run()
+
+
+@LAWS
+@given(kernels(), document_texts(), st.integers(0, 30), st.booleans())
+def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel, text, steps, all_nics):
+    agent = Agent(kernel, text)
+    before = agent.survey()
+    before = replace(before, record=memory.meet(before.record, before.resolution))
+    operations = [one for one in before.plan() if one.domain]
+    done = agent.carry_out(before, operations[:steps]).done
+    now = agent.survey(before.record)
+    owned = Owned(frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
+                  frozenset(one.on.key for one in done if one.kind == "create-vlan"), True)
+    scope = None if all_nics else {one.domain for one in operations}
+    was = replace(before.have, files=now.have.files)
+    for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
+        now = agent.survey(replace(before.record, owned=owned))
+        agent.carry_out(now, plan(now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up))
+    assert _own(agent.survey(replace(before.record, owned=owned)).have) == _own(before.have)
+
+
+def _own(state):
+    links = {key: (link.name, link.state, link.mtu, link.txqueuelen, link.sysctls, {one for one in link.addresses if not one.is_link_local})
+             for key, link in state.links.items()}
+    return links, {hop for hop in state.hops if hop.ours}
+
+
+@LAWS
+@given(kernels(rename_while_up=True), document_texts(), st.integers(0, 1))
+def test_addresses_and_routes_of_users_stay(kernel, text, passes_more):
+    addresses = {(index, one) for index, found in kernel.addresses.items() for one in found if not one.is_link_local}
+    routes = set(kernel.world().routes)
+    was_up = {index for index, device in kernel.devices.items() if device.up}
+    agent = Agent(kernel, text)
+    for _ in range(1 + passes_more):
+        agent.run()
+    banned = set(agent.survey().resolution.want.banned)
+    now = {(index, one) for index, found in agent.kernel.addresses.items() for one in found}
+    assert {(index, one) for index, one in addresses - now if one.version == 4} == set()
+    assert {(index, one) for index, one in addresses - now if kernel.devices[index].mtu >= 1280} == set()
+    still_up = {index for index in was_up if kernel.devices[index].up and kernel.devices[index].mtu >= 1280}
+    assert {one for one in routes - set(kernel.routes) if one.index in still_up and one.to not in banned} == set()
+
+
+@LAWS
+@given(kernels(), document_texts(faulty=False), document_texts(faulty=False), st.integers(2, 4))
+def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(kernel, good, other, number):
+    agent = Agent(kernel, good)
+    agent.run()
+    agent.ask(f"{other}[interface {mac(number)}]\nmtu = much\n[interfaces]\nnonsense = 1\n")
+    named = {link.key.mac for link in agent.document.links}
+    for operation in agent.plan():
+        assert operation.domain in named | {None} or operation.kind == "delete-route", operation.text
+        taken = operation.kind in ("delete-address", "delete-vlan")
+        assert not (taken and operation.domain == mac(number)), operation.text
+
+
+def _requests(document, one):
+    return sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
+
+
+def _without_routes(text):
+    return text.partition("[routes]")[0]
+
+
+@LAWS
+@given(kernels(), kernels(), document_texts(faulty=False), document_texts(faulty=False))
+def test_the_digest_of_a_nic_changes_exactly_when_its_request_does(one_kernel, other_kernel, text, other_text):
+    first, second = parse(_without_routes(text)), parse("# another line\n" + _without_routes(other_text))
+    digests = resolve(first, Settings(), one_kernel.world(), Record()).digests
+    others = resolve(second, Settings(), other_kernel.world(), Record()).digests
+    for one in {link.key.mac for link in first.links} & {link.key.mac for link in second.links}:
+        assert (digests[one] == others[one]) == (_requests(first, one) == _requests(second, one))
+
+
+@LAWS
+@given(st.text(max_size=200), document_texts(), kernels(), policies())
+def test_no_document_makes_a_plan_raise(noise, text, kernel, policy):
+    for content in (noise, text.replace("up", noise[:5]), text + noise):
+        try:
+            document = parse(content)
+        except DocumentError:
+            continue
+        agent = Agent(kernel, "", policy)
+        agent.document = document
+        agent.plan()
+        agent.plan({mac(2)})
+
+
+@LAWS
+@given(st.binary(max_size=300), kernels())
+def test_no_bytes_make_a_plan_raise(data, kernel):
+    try:
+        text = find_document(data)
+        agent = Agent(kernel, text or "")
+    except DocumentError:
+        return
+    agent.plan()
+
+
+@LAWS
+@given(st.permutations([f"eth{number}" for number in range(8)]), st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True))
+def test_renames_never_meet_a_name_in_use_and_end_as_wanted(order, numbers):
+    keys = [LinkKey(mac(number)) for number in range(8)]
+    current = dict(zip(keys, order))
+    wanted = {key: f"eth{number}" for key, number in zip(keys, numbers)}
+    now = dict(current)
+    for step in rename_steps(current, wanted):
+        assert now[step.key] == step.old
+        assert step.new not in now.values()
+        now[step.key] = step.new
+    assert now == wanted
+
+
+@pytest.mark.parametrize("length", [2, 3, 7, 40])
+def test_a_cycle_of_names_costs_one_step_more_than_it_has_names(length):
+    keys = [LinkKey(mac(number)) for number in range(length)]
+    current = {key: f"eth{number}" for number, key in enumerate(keys)}
+    wanted = {key: f"eth{(number + 1) % length}" for number, key in enumerate(keys)}
+    assert len(rename_steps(current, wanted)) == length + 1
+
+
+names = st.text(min_size=1, max_size=15)
+link_keys = st.builds(LinkKey, st.integers(1, 255).map(mac), st.one_of(st.none(), st.integers(1, 4094)))
+values = st.dictionaries(st.sampled_from(SYSCTLS), names, max_size=2)
+numbers = st.one_of(st.none(), st.integers(0, 1 << 31))
+owned = st.builds(
+    Owned, st.frozensets(st.tuples(link_keys, st.sampled_from([one for one in map(str, ADDRESSES)]).map(
+        lambda text: parse(f"[interface {mac(1)}]\naddresses = {text}\n").links[0].addresses[0])), max_size=4),
+    st.frozensets(link_keys, max_size=4))
+records = st.builds(
+    Record, names, st.dictionaries(st.integers(1, 255).map(mac), st.builds(
+        NicRecord, names, st.sampled_from(("", "dataplane", "management")), st.booleans(), names, names), max_size=3),
+    owned, st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values), max_size=3), values, names)
+
+
+@LAWS
+@given(records)
+def test_a_record_comes_back_as_it_was_written(record):
+    with tempfile.TemporaryDirectory() as directory:
+        save_record(Path(directory), record)
+        assert load_record(Path(directory)) == record

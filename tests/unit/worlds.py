@@ -1,0 +1,275 @@
+"""Builders of worlds, requests and documents, an agent that makes passes over the model kernel, and strategies for them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
+
+from kernel import Kernel, default_route
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from neuca_tools import marking, memory
+from neuca_tools.apply import apply
+from neuca_tools.backends.netlink import PROTOCOL
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.documents import parse
+from neuca_tools.errors import ApplyError
+from neuca_tools.model import Device, LinkKey, Record, Route, World
+from neuca_tools.observe import found
+from neuca_tools.plan import plan
+from neuca_tools.reconcile import Survey
+from neuca_tools.roles import Policy
+
+PLACES = marking.Places(Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15)
+LAWS = settings(max_examples=120, deadline=None, derandomize=True, database=None)
+
+
+def mac(number):
+    return f"02:00:00:00:00:{number:02x}"
+
+
+def bare(number):
+    return mac(number).replace(":", "")
+
+
+def nic(index, name="", **more):
+    """A hardware NIC, down, with a queue of 1000 and the limits of virtio."""
+    usual = {"mac": mac(index), "permanent_mac": mac(index), "hardware": True, "mtu": 1500, "min_mtu": 68, "max_mtu": 65535,
+             "txqueuelen": 1000}
+    return Device(index, name or f"eth{index}", **{**usual, **more})
+
+
+def vlan(index, lower, vlan_id, name="", **more):
+    usual = {"mac": mac(lower), "mtu": 1500, "max_mtu": 65535, "txqueuelen": 1000}
+    return Device(index, name or f"eth{lower}.{vlan_id}", "vlan", lower=lower, vlan_id=vlan_id, **{**usual, **more})
+
+
+def route(to, index, via=None, metric=0, protocol=4):
+    return Route(ip_network(to), index, via and ip_address(via), metric, protocol)
+
+
+def world(*devices, addresses=None, routes=(), metadata=0, **more):
+    """A World; `addresses` maps an index to a string of addresses."""
+    parsed = {index: tuple(map(ip_interface, text.split())) for index, text in (addresses or {}).items()}
+    return World({device.index: device for device in devices}, parsed, tuple(routes), metadata, more.pop("boot_id", "boot-1"),
+                 **more)
+
+
+def key(number, vlan_id=None):
+    return LinkKey(mac(number), vlan_id)
+
+
+def document(text):
+    return parse(text)
+
+
+def machine(*devices, mgmt=None):
+    """A model kernel with these devices; `mgmt` (an index) is up, has 192.0.2.10/24 and the default route."""
+    kernel = Kernel(world(*devices))
+    if mgmt:
+        kernel.set_up(mgmt, True)
+        kernel.add_address(mgmt, ip_interface("192.0.2.10/24"))
+        default_route(kernel, mgmt, ip_address("192.0.2.1"))
+    return kernel
+
+
+class Agent:
+    """What `reconcile.Pass` does, over the model: the same calls in the same order, without files, managers and waiting."""
+
+    def __init__(self, kernel, text="", policy=Policy(), record=Record(), **more):
+        self.kernel, self.record = kernel, record
+        self.settings = Settings(policy, **more)
+        self.ask(text)
+
+    def ask(self, text):
+        self.document = parse(text) if text else None
+
+    def survey(self, record=None):
+        seen = self.kernel.world()
+        record = memory.after_boot(self.record if record is None else record, seen.boot_id)
+        resolution = resolve(self.document, self.settings, seen, record)
+        marks = marking.wanted(resolution, record, PLACES, [Path(path).name for path in self.kernel.files])
+        resolution = replace(resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell))
+        have = found(resolution, seen, record, PROTOCOL, (), {}, self.kernel.read_sysctl)
+        have = replace(have, files={path: self.kernel.files.get(path) for path in marks.files})
+        return Survey(seen, record, resolution, have, resolution.want, {}, {})
+
+    def plan(self, scope=None):
+        return self.survey().plan(scope)
+
+    def run(self, start=True):
+        """One pass; returns (operations, result, what it undid)."""
+        survey = self.survey()
+        survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
+        scope = None if start else survey.changed()
+        operations = survey.plan(scope)
+        result, done = self.carry_out(survey, operations), memory.intend(survey.record, operations)
+        after, result = self._second_rounds(self.survey(memory.intend(done, result.done)), scope, result)
+        undone = None
+        if result.lost_nics:
+            owned = replace(after.record.owned, routes=True)
+            back = plan(after.have, replace(survey.have, files={}, sysctls={}), owned, scope=result.lost_nics,
+                        rename_while_up=after.world.rename_while_up)
+            undone = self.carry_out(after, [one for one in back if one.domain])
+            after = self.survey(memory.intend(survey.record, result.done))
+        record = memory.settle(memory.intend(after.record, result.done), after.resolution, after.have)
+        self.record = memory.applied(memory.meet(record, after.resolution), after.resolution, after.world, scope,
+                                     result.lost_nics)
+        return operations, result, undone
+
+    def _second_rounds(self, after, scope, result):
+        """What is left, and was not done yet, is done now: side effects of the kernel (`Pass._verify`)."""
+        for _ in range(3):
+            done = {(one.kind, one.target, one.change[1]) for one in result.done}
+            again = [one for one in after.plan(scope) if not one.domains & result.lost_nics and one.kind != "write-file"
+                     and (one.kind, one.target, one.change[1]) not in done]
+            if not again:
+                break
+            result += self.carry_out(after, again)
+            after = self.survey(memory.intend(after.record, result.done))
+        return after, result
+
+    def carry_out(self, survey, operations):
+        self.kernel.allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
+        try:
+            return apply(operations, self.kernel)
+        finally:
+            self.kernel.allowed = None
+
+    def reboot(self):
+        """NICs with their own settings again, and nothing on them; the management NIC comes up as DHCP has it."""
+        default = [(one.index, one.via) for one in self.kernel.routes if one.to.prefixlen == 0]
+        old = self.kernel
+        plain = [replace(device, mtu=1500, txqueuelen=1000, up=False, carrier=False) for device in old.devices.values()
+                 if not device.lower]
+        self.kernel = Kernel(world(*plain, boot_id=old.boot_id + "+"))
+        self.kernel.files = old.files
+        for index, via in default:
+            self.kernel.set_up(index, True)
+            self.kernel.add_address(index, ip_interface("192.0.2.10/24"))
+            default_route(self.kernel, index, via)
+
+
+def texts(operations):
+    return [operation.text for operation in operations if operation.kind != "write-file"]
+
+
+# --- strategies -----------------------------------------------------------------------------------------------------
+
+NICS = 4  # numbered from 2; 1 is the management NIC
+ADDRESSES = ("10.0.0.1/24", "10.0.0.2/24", "10.0.1.1/24", "10.0.1.1/16", "10.2.0.1/32", "10.3.0.0/31", "fd00:1::1/64",
+             "fd00:1::2/64", "fd00:2::1/64", "fd00:3::1/128", "192.0.2.77/24", "192.0.2.78/32", "169.254.0.5/16",
+             "169.254.169.254/32", "2001:db8::1/32", "::ffff:10.9.9.9/120", "fe80::77/64", "fd00:ec2::1/64")
+PREFIXES = ("10.20.0.0/16", "10.20.0.0/24", "10.0.0.0/24", "0.0.0.0/0", "128.0.0.0/1", "192.0.2.0/25", "192.0.2.0/24",
+            "169.254.0.0/16", "169.254.169.254/32", "2001:db8:20::/48", "::/0", "fd00:1::/64", "192.0.0.0/16", "10.0.0.1/32")
+VIAS = ("10.0.0.254", "10.0.1.254", "10.0.0.1", "fd00:1::fe", "fd00:2::fe", "192.0.2.1", "fe80::1", "10.3.0.1", "10.9.9.9")
+NAMES = tuple(f"eth{number}" for number in range(1, 8)) + ("eth2.7", "data", "neuca-tmp0")
+MTUS = (68, 1000, 1279, 1280, 1400, 1500, 8000, 9000, 9001, 65535)
+SYSCTLS = ("net.ipv4.conf.{interface}.rp_filter", "net.ipv6.conf.{interface}.accept_ra", "net.ipv4.conf.all.rp_filter",
+           "net.core.rmem_max", "net.ipv4.neigh.default.gc_thresh1")
+
+
+@st.composite
+def settings_lines(draw):
+    """Lines for the section of one link."""
+    lines = []
+    if draw(st.booleans()):
+        lines.append("state = " + draw(st.sampled_from(("up", "up", "up", "down", "user", "bogus"))))
+    if draw(st.booleans()):
+        lines.append("addresses = " + ", ".join(draw(st.lists(st.sampled_from(ADDRESSES), max_size=3))))
+    if draw(st.booleans()):
+        lines.append(f"mtu = {draw(st.sampled_from(MTUS))}")
+    if draw(st.integers(0, 3)) == 0:
+        lines.append(f"txqueuelen = {draw(st.sampled_from((500, 1000, 10000)))}")
+    if draw(st.integers(0, 3)) == 0:
+        lines.append(f"sysctl.{draw(st.sampled_from(SYSCTLS))} = {draw(st.integers(0, 2))}")
+    if draw(st.integers(0, 2)) == 0:
+        lines.append(f"name = {draw(st.sampled_from(NAMES))}")
+    return lines
+
+
+@st.composite
+def document_texts(draw, faulty=True):
+    """The text of a document about NICs 1 to 6, management and absent ones included."""
+    lines = ["[global]", "host_name = Node0", "[interfaces]"]
+    for number in draw(st.lists(st.integers(1, NICS + 2), unique=True)):
+        family, cidr = draw(st.sampled_from([("", "")] + [("ipv6" if ":" in one else "ipv4", one) for one in ADDRESSES]))
+        lines.append(f"{bare(number)} = {draw(st.sampled_from(('up', 'up', 'down', 'user')))}" + (f":{family}:{cidr}" if cidr else ""))
+    for number in draw(st.lists(st.integers(1, NICS + 2), unique=True, max_size=3)):
+        lines += [f"[interface {bare(number)}]", *draw(settings_lines())]
+    for number, vlan_id in draw(st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)):
+        lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines())]
+    lines.append("[routes]")
+    for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
+        lines.append(f"{to} = {draw(st.sampled_from((*VIAS, *VIAS, 'down', 'user')))}")
+    if faulty and draw(st.integers(0, 3)) == 0:
+        lines.append(draw(st.sampled_from(("nonsense = 1", f"[interface {bare(3)}]\nmtu = 12", "[vlan bogus.1]"))))
+    return "\n".join(lines) + "\n"
+
+
+def _attempt(action, *arguments):
+    """What the kernel refuses to an administrator, he does not have."""
+    try:
+        action(*arguments)
+    except ApplyError:
+        return
+
+
+@st.composite
+def kernels(draw, rename_while_up=None):
+    """A host that administrators and other programs have been at: links, stacks, addresses and routes of theirs."""
+    kernel = Kernel(World(rename_while_up=draw(st.booleans()) if rename_while_up is None else rename_while_up))
+    for number in range(1, NICS + 2):
+        if number == 1 or draw(st.integers(0, 6)):
+            kind = draw(st.sampled_from(("", "", "veth")))
+            kernel.devices[number] = nic(number, kind=kind, hardware=not kind, permanent_mac="" if kind else mac(number),
+                                         max_mtu=draw(st.sampled_from((65535, 9000, 1500))))
+    if draw(st.integers(0, 5)):
+        kernel.set_up(1, True)
+        kernel.add_address(1, ip_interface("192.0.2.10/24"))
+        default_route(kernel, 1, ip_address("192.0.2.1"))
+    for _ in range(draw(st.integers(0, 12))):
+        _meddle(draw, kernel)
+    return kernel
+
+
+def _meddle(draw, kernel):
+    """One thing that an administrator does to any device."""
+    index = draw(st.sampled_from(sorted(kernel.devices)))
+    what = draw(st.sampled_from(("up", "up", "down", "address", "address", "route", "vlan", "mtu", "stack", "master", "twin")))
+    if what in ("up", "down"):
+        _attempt(kernel.set_up, index, what == "up")
+    elif what == "address":
+        _attempt(kernel.add_address, index, ip_interface(draw(st.sampled_from(ADDRESSES))))
+    elif what == "route":
+        to, via = ip_network(draw(st.sampled_from(PREFIXES))), ip_address(draw(st.sampled_from(VIAS)))
+        if to.version == via.version:
+            _attempt(kernel.replace_route, index, to, via, draw(st.sampled_from((0, 20, 1024))), draw(st.sampled_from((3, 4))))
+    elif what == "vlan":
+        vlan_id = draw(st.integers(5, 7))
+        _attempt(kernel.create_vlan, index, vlan_id, draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))), None)
+    elif what == "mtu":
+        _attempt(kernel.set_mtu, index, draw(st.sampled_from(MTUS)))
+    else:
+        _stack(draw, kernel, what, index)
+
+
+def _stack(draw, kernel, what, index):
+    new, below = max(kernel.devices) + 1, kernel.devices[index]
+    if what == "stack":
+        kernel.devices[new] = Device(new, f"macv{new}", "macvlan", below.mac, lower=index, mtu=below.mtu, max_mtu=65535)
+    elif what == "master":
+        kernel.devices[new] = Device(new, f"br{new}", "bridge", below.mac, mtu=1500, max_mtu=65535)
+        kernel.devices[index] = replace(below, master=new, slave=draw(st.booleans()))
+    elif draw(st.integers(0, 3)) == 0:
+        kernel.devices[new] = nic(new, permanent_mac=below.mac, mac=below.mac)
+
+
+def policies():
+    """The administrator's word on NICs 1 to 5."""
+    macs = st.frozensets(st.integers(1, NICS + 1).map(mac), max_size=2)
+    return st.builds(Policy, macs, st.one_of(st.just(frozenset()), macs))
