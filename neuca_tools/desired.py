@@ -7,22 +7,15 @@ Only links with the role `dataplane` that are present, free and unprotected get 
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from .documents.links import combine, with_parents
-from .documents.values import UnusableError
-from .documents.values import mac as mac_of
 from .guard import OWN, Fence, fence, sysctl_reason
 from .model import (
-    Address,
     Device,
     Document,
-    Fault,
     Host,
     Link,
     LinkKey,
@@ -34,12 +27,12 @@ from .model import (
     Problem,
     Record,
     Router,
-    RouteRequest,
     World,
 )
 from .names import nic_names, vlan_name
+from .requests import digests, merge, trusted
 from .roles import Policy, Roles, assign
-from .routing import resolve_routes, through
+from .routing import resolve_routes
 
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
@@ -77,16 +70,6 @@ class Resolution:
     loose: frozenset[str] = frozenset()
 
 
-def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
-    """One request for each link; the local configuration wins, setting by setting. A VLAN that should be up needs its NIC up."""
-    merged = {request.key: request for request in with_parents(combine(document, local))}
-    for request in list(merged.values()):
-        parent = merged[request.key.nic]
-        if request.state == "up" and parent.state is None:
-            merged[request.key.nic] = replace(parent, state="up")
-    return merged
-
-
 def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
     """Find out what should be. Without a document, or with an incomplete one, nothing is taken away."""
     requests = merge(document.links if document else (), settings.links)
@@ -94,8 +77,8 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     names, problems = nic_names(requests, world, roles, record)
     limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route)
     complete = document is not None and document.complete
-    trusted = _trusted(document, requests) if document else frozenset()
-    work = _Work(requests, world, roles, record, limits, names, None if complete else trusted)
+    sure = trusted(document, requests) if document else frozenset()
+    work = _Work(requests, world, roles, record, limits, names, None if complete else sure)
     links = work.links()
     before = record.original_sysctls if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
@@ -103,8 +86,8 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, {**before, **work.sysctls})
     problems = [*roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
-        want, _removable(record.owned, complete, trusted), roles, requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), _digests(requests, asked, document.routes if document else ()),
+        want, _removable(record.owned, complete, sure), roles, requests, {**names, **work.vlan_names},
+        tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
         hops.loose)
@@ -288,23 +271,11 @@ class _Work:
             yield replace(link, name=request.name if request else None) if key.vlan_id is None else link
 
 
-def _trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document whose own lines are all good: what they no longer ask for may go."""
-    doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
-    return frozenset(key for key in requests if key.mac not in doubtful)
-
-
-def _macs_of(fault: Fault) -> Iterable[str]:
-    for word in (fault.key, *fault.section.split()):
-        with suppress(UnusableError):
-            yield mac_of(word.rpartition(".")[0] or word)
-
-
-def _removable(owned: Owned, complete: bool, trusted: Collection[LinkKey]) -> Owned:
+def _removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
     """All that is ours if the document is complete; else only addresses of links that it has, and is sure of."""
     if complete:
         return replace(owned, routes=True)
-    return Owned(frozenset((key, address) for key, address in owned.addresses if key in trusted))
+    return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
@@ -319,19 +290,3 @@ def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
 
 def _subject(key: LinkKey) -> str:
     return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
-
-
-def _digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],
-             routes: Iterable[RouteRequest]) -> dict[str, str]:
-    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
-
-    It depends on the texts alone, not on what is found: a NIC that comes or goes changes no other NIC's request.
-    """
-    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
-    for key, request in sorted(requests.items()):
-        parts[key.mac].append(repr(replace(request, origins=())))
-        parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
-    for route in routes:
-        link = through(route.via, asked)
-        parts[link.mac if link else ""].append(repr(replace(route, where="")))
-    return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}

@@ -1,0 +1,55 @@
+"""What the texts ask, link by link, before anything is looked at: one request each, its digest, and how sure it is."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from .documents.links import combine, with_parents
+from .documents.values import UnusableError
+from .documents.values import mac as mac_of
+from .guard import OWN
+from .model import Address, Document, Fault, LinkKey, LinkRequest, RouteRequest
+from .routing import through
+
+
+def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
+    """One request for each link; the local configuration wins, setting by setting. A VLAN that should be up needs its NIC up."""
+    merged = {request.key: request for request in with_parents(combine(document, local))}
+    for request in list(merged.values()):
+        parent = merged[request.key.nic]
+        if request.state == "up" and parent.state is None:
+            merged[request.key.nic] = replace(parent, state="up")
+    return merged
+
+
+def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
+    """The links of an incomplete document whose own lines are all good: what they no longer ask for may go."""
+    doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
+    return frozenset(key for key in requests if key.mac not in doubtful)
+
+
+def _macs_of(fault: Fault) -> Iterable[str]:
+    for word in (fault.key, *fault.section.split()):
+        with suppress(UnusableError):
+            yield mac_of(word.rpartition(".")[0] or word)
+
+
+def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],
+             routes: Iterable[RouteRequest]) -> dict[str, str]:
+    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
+
+    It depends on the texts alone, not on what is found: a NIC that comes or goes changes no other NIC's request.
+    """
+    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
+    for key, request in sorted(requests.items()):
+        parts[key.mac].append(repr(replace(request, origins=())))
+        parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+    for route in routes:
+        link = through(route.via, asked)
+        parts[link.mac if link else ""].append(repr(replace(route, where="")))
+    return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}
