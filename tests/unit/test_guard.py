@@ -1,0 +1,159 @@
+"""What a document may not ask for, each with its exact reason: prefixes, addresses and sysctls."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_interface, ip_network
+
+import pytest
+from worlds import mac, nic, route, vlan, world
+
+from neuca_tools.guard import fence, sysctl_reason
+from neuca_tools.model import NicRecord, Record
+from neuca_tools.roles import Policy, assign
+
+TOO_SHORT = "a prefix of length 0 or 1 would take the default route's place"
+INSIDE = "it lies inside the management network 192.0.2.0/24"
+INSIDE6 = "it lies inside the management network 2001:db8:1::/64"
+
+
+def took(host):
+    return f"it would take over {host}, which is reached through the management NIC"
+
+
+def survey(named=(2,), routes=(), allow=False, record=Record(), metadata_hosts=()):
+    """A fence round management NIC 1: 192.0.2.10/24 and 2001:db8:1::10/64, gateway 192.0.2.1."""
+    seen = world(nic(1), nic(2), nic(3), vlan(9, 2, 7), addresses={1: "192.0.2.10/24 2001:db8:1::10/64 fe80::1/64", 2: "10.0.0.1/24 fe80::2/64"},
+                 routes=[route("0.0.0.0/0", 1, "192.0.2.1", 100), route("192.0.2.0/24", 1), *routes])
+    roles = assign(seen, {mac(number) for number in named}, Policy(), record)
+    return fence(seen, roles, map(ip_address, metadata_hosts), allow)
+
+
+@pytest.mark.parametrize(("to", "reason"), [
+    ("0.0.0.0/0", TOO_SHORT),
+    ("::/0", TOO_SHORT),
+    ("0.0.0.0/1", TOO_SHORT),
+    ("128.0.0.0/1", TOO_SHORT),
+    ("8000::/1", TOO_SHORT),
+    ("192.0.2.0/24", "it is the management network 192.0.2.0/24"),
+    ("192.0.2.128/25", INSIDE),
+    ("192.0.2.10/32", INSIDE),
+    ("192.0.2.1/32", INSIDE),
+    ("2001:db8:1::/64", "it is the management network 2001:db8:1::/64"),
+    ("2001:db8:1::10/128", INSIDE6),
+    ("192.0.0.0/16", None),
+    ("192.0.2.0/23", None),
+    ("169.254.0.0/16", took("169.254.169.254")),
+    ("169.254.169.254/32", took("169.254.169.254")),
+    ("128.0.0.0/2", took("169.254.169.254")),
+    ("fd00:ec2::254/128", took("fd00:ec2::254")),
+    ("fd00:ec2::/32", took("fd00:ec2::254")),
+    ("fd00::/8", took("fd00:ec2::254")),
+    ("64.0.0.0/2", None),
+    ("10.20.0.0/16", None),
+    ("2001:db8:20::/48", None),
+    ("fe80::/64", None),
+])  # fmt: skip
+def test_a_route_is_refused_for_this_reason(to, reason):
+    assert survey().route(ip_network(to)) == reason
+
+
+def test_a_prefix_wider_than_the_management_network_is_no_closer_than_that_is_now():
+    assert survey().route(ip_network("192.0.0.0/22")) is None
+
+
+def test_a_gateway_that_is_only_reached_through_the_default_route_is_not_taken_over():
+    outside = survey(routes=[route("::/0", 1, "2001:db8:ffff::1", 1024)])
+    assert outside.route(ip_network("2001:db8:ffff::/48")) == took("2001:db8:ffff::1")
+
+
+def test_a_metadata_service_of_the_configuration_is_guarded_too():
+    assert survey(metadata_hosts=["203.0.113.5"]).route(ip_network("203.0.113.0/24")) == took("203.0.113.5")
+
+
+def test_a_metadata_service_on_the_loopback_needs_no_guard():
+    assert survey(metadata_hosts=["127.0.0.1"]).route(ip_network("126.0.0.0/7")) is None
+
+
+def test_a_metadata_route_that_is_there_lets_only_shorter_prefixes_through():
+    there = survey(routes=[route("169.254.169.254/32", 1, "192.0.2.1")])
+    assert there.route(ip_network("169.254.0.0/16")) is None
+    assert there.route(ip_network("169.254.169.254/32")) == took("169.254.169.254")
+
+
+def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
+    ours = survey(routes=[route("169.254.0.0/16", 2, "10.0.0.254", 20, 110)])
+    assert ours.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
+
+
+@pytest.mark.parametrize(("address", "reason"), [
+    ("192.0.2.77/24", INSIDE),
+    ("192.0.2.77/32", INSIDE),
+    ("192.0.2.77/8", INSIDE),
+    ("2001:db8:1::77/128", INSIDE6),
+    ("169.254.169.254/32", took("169.254.169.254")),
+    ("169.254.7.7/16", took("169.254.169.254")),
+    ("fd00:ec2::1/64", took("fd00:ec2::254")),
+    ("10.0.0.1/1", TOO_SHORT),
+    ("192.0.3.1/23", None),
+    ("10.0.0.1/24", None),
+    ("fe80::77/64", None),
+    ("::ffff:192.0.2.77/120", None),
+])  # fmt: skip
+def test_an_address_is_refused_for_this_reason(address, reason):
+    assert survey().address(ip_interface(address)) == reason
+
+
+# --- default routes, where the configuration allows them ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("to", "reason"), [
+    ("0.0.0.0/0", "this host has a default route already"),
+    ("::/0", None),
+    ("0.0.0.0/1", TOO_SHORT),
+])
+def test_a_default_route_is_allowed_where_the_configuration_says_so_and_there_is_none(to, reason):
+    assert survey(allow=True).route(ip_network(to)) == reason
+
+
+def test_a_default_route_of_ours_does_not_stand_in_its_own_way():
+    seen = world(nic(2), addresses={2: "10.0.0.1/24"}, routes=[route("0.0.0.0/0", 2, "10.0.0.254", 20, 110)])
+    roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(2): NicRecord(role="dataplane")}))
+    assert fence(seen, roles, (), True).route(ip_network("0.0.0.0/0")) is None
+
+
+def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
+    seen = world(nic(2), nic(3), routes=[route("0.0.0.0/0", 3, "10.9.9.9")])
+    roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(3): NicRecord(role="dataplane")}))
+    assert roles.role(mac(3)) == "unlisted"
+    assert fence(seen, roles, (), True).route(ip_network("0.0.0.0/0")) == "this host has a default route already"
+
+
+# --- sysctls --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "reason"), [
+    ("net/ipv4/conf/{interface}/rp_filter", None),
+    ("net/ipv6/conf/{interface}/accept_ra", None),
+    ("net/ipv4/neigh/{interface}/gc_stale_time", None),
+    ("net/ipv6/neigh/{interface}/mcast_solicit", None),
+    ("net/mpls/conf/{interface}/input", None),
+    ("net/core/rmem_max", None),
+    ("net/ipv4/tcp_rmem", None),
+    ("net/ipv4/neigh/default/gc_thresh3", None),
+    ("net/ipv4/conf/all/rp_filter", 'it would change "all", not this interface alone'),
+    ("net/ipv4/conf/default/rp_filter", 'it would change "default", not this interface alone'),
+    ("net/ipv6/conf/default/accept_ra", 'it would change "default", not this interface alone'),
+    ("net/ipv4/conf/eth0/rp_filter", 'it would change "eth0", not this interface alone'),
+    ("net/ipv4/conf/eth1.7/rp_filter", 'it would change "eth1.7", not this interface alone'),
+    ("net/ipv4/neigh/eth0/gc_stale_time", 'it would change "eth0", not this interface alone'),
+    ("net/ipv4/conf/{interface}", 'it would change "{interface}", not this interface alone'),
+    ("net/ipv4/conf", 'it would change "", not this interface alone'),
+    ("net/ipv4/ip_forward", "it changes every interface; ask with router in [global]"),
+    ("net/ipv4/route/flush", "it is an order, not a setting"),
+    ("net/core/{interface}", "{interface} does not belong in it"),
+    ("net/ipv4/conf/x{interface}/rp_filter", 'it would change "x{interface}", not this interface alone'),
+])  # fmt: skip
+def test_a_sysctl_is_refused_for_this_reason(path, reason):
+    assert sysctl_reason(path) == reason
