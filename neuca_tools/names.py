@@ -8,7 +8,7 @@ never taken: that is a problem with its reason, and the link keeps the name it h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Optional
 
 from .model import LinkKey, LinkRequest, Problem, Record, World
@@ -49,7 +49,15 @@ def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Role
                 {roles.nics[mac].index for mac in movable}}
     names, problems = _settle({key: wish for key, wish in wishes.items() if wish}, current, reserved,
                               {key for key in wishes if key in requests and requests[key].name})
-    return {**current, **names}, problems
+    return {**current, **names}, [*problems, *_astray(roles, record, movable)]
+
+
+def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[Problem]:
+    """NICs that a pass may not rename, and that are not called what they were."""
+    for mac, device in roles.nics.items():
+        pinned = record.nics[mac].name if mac in record.nics else ""
+        if pinned not in ("", device.name) and mac not in movable and roles.role(mac) != "ignored":
+            yield Problem("name", f'"{device.name}" should be "{pinned}": it gets that name back at a boot', LinkKey(mac))
 
 
 def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record) -> Optional[str]:
@@ -78,6 +86,39 @@ def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], reser
         if clash is None or clash.link is None:
             return names, list(refused.values())
         refused[clash.link] = clash
+
+
+def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
+    """The name that every free NIC should have before the network starts, management NICs and strangers included.
+
+    An ignored NIC keeps what it has, and so does whatever is no NIC: their names are given to nobody. A NIC that nobody
+    knows moves to a free name if the one it has belongs to another NIC, absent ones included.
+    """
+    ignored = {device.name for mac, device in roles.nics.items() if roles.role(mac) == "ignored"}
+    nics = {LinkKey(mac): device.name for mac, device in roles.nics.items() if device.name not in ignored}
+    fixed = {device.name for device in world.devices.values()} - set(nics.values())
+    wishes = {key: wish for key in {*nics, *(LinkKey(mac) for mac in record.nics)} for wish in [_wish(key, requests, record)]
+              if wish and roles.role(key.mac) != "ignored"}
+    granted: dict[LinkKey, str] = {}
+    for key in sorted(wishes, key=lambda key: (not _is_asked(key, requests), key)):
+        if wishes[key] not in fixed and wishes[key] not in granted.values():
+            granted[key] = wishes[key]
+    taken = {*fixed, *granted.values()}
+    for key in sorted(nics):
+        if key not in granted:
+            granted[key] = nics[key] if nics[key] not in taken else _free_name(nics[key], {*taken, *nics.values()})
+            taken.add(granted[key])
+    return {key: name for key, name in granted.items() if key in nics}
+
+
+def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:
+    return key in requests and bool(requests[key].name)
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """The same stem with the next number that nobody has."""
+    stem = name.rstrip("0123456789")[:LONGEST_NAME - 4] or "eth"
+    return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 
 
 def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) -> list[Step]:

@@ -128,8 +128,11 @@ class Netlink:
     def rename(self, index: int, name: str) -> None:
         """Rename, after dropping an alternative name of the same device that is in the way: both share one space."""
         with suppress(ApplyError):  # most devices have no such name
-            self._run("link", "property_del", index=index, altname=name)
+            self.drop_altname(index, name)
         self._run("link", "set", index=index, ifname=name)
+
+    def drop_altname(self, index: int, name: str) -> None:
+        self._run("link", "property_del", index=index, altname=name)
 
     def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None:
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}

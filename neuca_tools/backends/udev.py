@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import select
+import shutil
 import socket
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -95,6 +99,38 @@ def initialised(index: int) -> bool:
         return False
     same = device.properties.get("IFINDEX") == str(index)
     return same and bool(device.is_initialized) and device.properties.get("ID_RENAMING") != "1"
+
+
+def settle(seconds: float) -> None:
+    """Wait until udevd's queue is empty, at most so long: drivers that coldplug loads bring NICs late.
+
+    libudev has no public call for it, and no descriptor to wait on, so this runs udevadm(8).
+    """
+    program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    if program:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run([program, "settle", f"--timeout={int(seconds)}"], check=False, timeout=seconds + 1,
+                           stdin=subprocess.DEVNULL)
+
+
+def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
+    """Have udevd process these interfaces (index to name) as if they had just come, and wait for it, at most so long.
+
+    After a rename that failed a NIC is never initialised, and NetworkManager and networkd wait for it for ever. Returns the
+    indexes that udevd did not report in time. Raises ObserveError.
+    """
+    monitor = open_monitor()
+    waiting = set(interfaces)
+    for name in interfaces.values():
+        try:
+            (_SYSFS / name / "uevent").write_text("add", encoding="ascii")
+        except OSError as error:
+            raise ObserveError(f'announced "{name}" to udev: {error.strerror}') from error
+    deadline = time.monotonic() + seconds
+    while waiting and select.select([monitor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        waiting -= {event.ifindex for event in monitor.drain() if event.action == "add"}
+    monitor.close()
+    return frozenset(waiting)
 
 
 def here(ours: Mapping[str, int]) -> bool:

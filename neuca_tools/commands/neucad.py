@@ -16,7 +16,7 @@ from .. import __version__
 from ..config import Config
 from ..errors import ApplyError, NeucaError
 from ..fileio import locked
-from ..status import EXIT_OK
+from ..status import EXIT_FAILED, EXIT_OK
 from .context import configuration, guarded, is_root
 from .logs import to_journal
 
@@ -29,6 +29,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="neucad", description="Keeps the dataplane NICs of this host as its document asks.")
     parser.add_argument("--once", action="store_true", help="make one pass and exit, with the exit code of neuca status")
+    parser.add_argument("--names", action="store_true", help="give every NIC its own name back and exit: for the boot, before"
+                        " the network")
     parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
     parser.add_argument("--config", metavar="FILE", default="/etc/neuca/config", help="the configuration (%(default)s)")
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
@@ -40,6 +42,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if not is_root():
         raise NeucaError("neucad: only root may run it")
     _configure_log(config)
+    if arguments.names:
+        from ..pinning import pin_names
+
+        return EXIT_OK if pin_names(config) else EXIT_FAILED
     if arguments.once:
         from .change import apply_once
 

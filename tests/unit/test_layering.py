@@ -23,7 +23,7 @@ LEVELS = [
     {"record", "report", "managers"},
     {"intake", "observe", "apply", "verify"},
     {"reconcile"},
-    {"handback", "worker"},
+    {"handback", "pinning", "worker"},
     {"daemon"},
     {"commands"},
 ]

@@ -1,0 +1,126 @@
+"""The step before the network: every NIC gets its own name back, before NetworkManager, networkd or ifupdown sees any.
+
+Udev's rules alone cannot do it: udevd does not park names, so two NICs that have to swap both keep the wrong one (systemd
+#29073). This is the one place that writes to the management NIC, and all it may do there is to rename it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from .backends import udev
+from .backends.linkwatch import interfaces
+from .backends.netlink import Netlink, Watch
+from .config import Config
+from .errors import ApplyError, ObserveError
+from .intake import last_good
+from .model import Device, LinkKey, World
+from .names import Step, boot_names, rename_steps
+from .record import load_record
+from .requests import merge
+from .roles import Policy, assign
+
+log = logging.getLogger("neuca")
+SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
+ANNOUNCE = 10.0  # seconds that udev gets to take in what moved
+TRIES = 40  # systemd 252 adds an alternative name some milliseconds after a rename, which can be in the way of the next
+BETWEEN_TRIES = 0.02  # seconds
+
+
+def pin_names(config: Config) -> bool:
+    """Rename what has to be. True if every NIC then has its name. Raises ObserveError, RecordError."""
+    document = last_good(config.state_directory).document
+    requests = merge(document.links if document else (), config.links)
+    record = load_record(config.state_directory)
+    if not record.nics and not requests:
+        return True  # the first boot of an image: no name is anybody's yet
+    here = config.managers == "auto" and udev.here(interfaces())
+    if here:
+        udev.settle(SETTLE)
+    with Netlink() as netlink, Watch(addresses=False) as watch:
+        world = netlink.look(())
+        roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
+        current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
+        wanted = boot_names(world, roles, requests, record)
+        nics = {mac: device for mac, device in roles.nics.items() if roles.role(mac) != "ignored"}
+        moved = _rename(rename_steps(current, wanted), nics, world, netlink, watch)
+        after = netlink.look(())
+    if here:
+        _announce({**moved, **_not_ready(after)})
+    names = {index: device.name for index, device in after.devices.items()}
+    return _complain(wanted, {LinkKey(mac): names.get(device.index, "") for mac, device in roles.nics.items()})
+
+
+def _rename(steps: Iterable[Step], nics: Mapping[str, Device], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
+    """Carry the steps out; the NICs that moved, by index. One that cannot move costs only the NICs that want its name."""
+    moved: dict[int, str] = {}
+    for step in steps:
+        device = nics[step.key.mac]
+        try:
+            _one(device, step.new, [nic.index for nic in nics.values()], world, netlink, watch)
+        except ApplyError as error:
+            log.error('rename "%s" to "%s": %s', step.old, step.new, error.text)
+            continue
+        log.info("rename %s to %s", step.old, step.new)
+        moved[device.index] = step.new
+    return moved
+
+
+def _one(device: Device, name: str, ours: Collection[int], world: World, netlink: Netlink, watch: Watch) -> None:
+    """Rename one NIC; an alternative name of one of `ours` that is in the way goes.
+
+    Before kernel 6.2 it has to be down for that; one with addresses on it is then left alone.
+    """
+    bounce = device.up and not world.rename_while_up
+    if bounce and any(not address.is_link_local for address in world.addresses.get(device.index, ())):
+        raise ApplyError("it is in use already, and this kernel renames no device that is up")
+    if bounce:
+        netlink.set_up(device.index, False)
+    try:
+        _insist(device.index, name, ours, netlink, watch)
+    finally:
+        if bounce:
+            netlink.set_up(device.index, True)
+
+
+def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch) -> None:
+    for left in reversed(range(TRIES)):
+        for device in netlink.look(()).devices.values():
+            if device.index in ours and name in device.altnames:
+                netlink.drop_altname(device.index, name)
+        try:
+            netlink.rename(index, name)
+        except ApplyError as error:
+            if error.errno != errno.EEXIST or not left:
+                raise
+            watch.wait(BETWEEN_TRIES)
+        else:
+            return
+
+
+def _not_ready(world: World) -> dict[int, str]:
+    """Hardware that udev has not finished with: a rename of its own that failed leaves a NIC so for ever."""
+    return {index: device.name for index, device in world.devices.items() if device.hardware and not udev.initialised(index)}
+
+
+def _announce(moved: Mapping[int, str]) -> None:
+    if not moved:
+        return
+    try:
+        late = udev.announce(moved, ANNOUNCE)
+    except ObserveError as error:
+        log.error("%s", error.text)
+        return
+    for index in sorted(late):
+        log.error('udev has not taken in "%s" within %g s', moved[index], ANNOUNCE)
+
+
+def _complain(wanted: Mapping[LinkKey, str], names: Mapping[LinkKey, str]) -> bool:
+    wrong = [key for key, name in sorted(wanted.items()) if names.get(key) != name]
+    for key in wrong:
+        log.error('%s is "%s", and should be "%s"', key, names.get(key, ""), wanted[key])
+    return not wrong
