@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import pytest
-from lab import Lab
+
+pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running")
+
+from lab import Lab  # noqa: E402 - once its assertions are readable
 
 PASSED = pytest.StashKey[bool]()
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 
 VOLATILE = ("/nf_conntrack_count:", "/nf_conntrack_tcp_", "/ipv4/tcp_fastopen_key:")
-LINK = ("ifname", "address", "mtu", "txqlen", "master", "ifalias", "altnames", "linkinfo", "qdisc")
+LINK = ("ifname", "address", "mtu", "txqlen", "master", "ifalias", "altnames", "qdisc")
 ADDRESS = ("family", "local", "prefixlen", "scope", "label", "broadcast")
+ROUTE = ("type", "dst", "gateway", "dev", "table", "protocol", "scope", "metric", "prefsrc")
 
 
 class Foreign:
@@ -35,29 +36,34 @@ class Foreign:
         taken = self._before is not None
         self.check()
         yield
-        self._before = self._picture() if taken else None
+        self._before = None
+        if taken:
+            self.remember()
 
     def remember(self):
         if self._before is None:
+            self._lab.settle()
             self._before = self._picture()
 
     def check(self):
         if self._before is not None:
-            assert self._picture() == self._before
+            now = self._picture()
+            assert {"gone": sorted(self._before - now), "new": sorted(now - self._before)} == {"gone": [], "new": []}
 
     def _picture(self):
+        """Every fact as a line of text."""
         links = self._lab.look("link")
         ours = {one["ifname"] for one in links if one["ifindex"] in self._ours or self._is_our_vlan(one, links)}
-        routes = self._lab.look("-4 route show table all") + self._lab.look("-6 route show table all")
-        return {
-            "links": {one["ifindex"]: {**{key: one[key] for key in LINK if key in one}, "up": "UP" in one["flags"]}
-                      for one in links if one["ifname"] not in ours},
-            "addresses": {one["ifname"]: [{key: each.get(key) for key in ADDRESS} for each in one["addr_info"]]
-                          for one in self._lab.look("address") if one.get("ifname") not in ours and one.get("addr_info")},
-            "routes": sorted(str(sorted((key, str(value)) for key, value in one.items() if key not in ("flags", "cache")))
-                             for one in routes if one.get("dev") not in ours),
-            "rules": [self._lab.look("-4 rule"), self._lab.look("-6 rule")],
-            "sysctls": self._settings(ours)}
+        facts = [f"link {one['ifindex']} {_part(one, LINK)} {one['flags'].count('UP')} {one.get('linkinfo', {}).get('info_kind')}"
+                 for one in links if one["ifname"] not in ours]
+        for one in self._lab.look("address"):
+            if one.get("ifname") not in ours:
+                facts += [f"address {one['ifname']} {_part(each, ADDRESS)}" for each in one.get("addr_info", ())]
+        for family in (4, 6):
+            facts += [f"route {_part(one, ROUTE)}" for one in self._lab.look(f"-{family} route show table all")
+                      if one.get("dev") not in ours]
+            facts += [f"rule {one}" for one in self._lab.look(f"-{family} rule")]
+        return {*facts, *self._settings(ours)}
 
     def _is_our_vlan(self, link, links):
         lower = next((one["ifindex"] for one in links if one["ifname"] == link.get("link")), link.get("link_index"))
@@ -66,4 +72,8 @@ class Foreign:
     def _settings(self, ours):
         lines = self._lab.run("grep", "-rs", "", "/proc/sys/net", check=False).out.splitlines()
         skipped = (*VOLATILE, *self._sysctls, *(f"/{name}/" for name in ours))
-        return sorted(line for line in lines if not any(part in line for part in skipped))
+        return [line for line in lines if not any(part in line for part in skipped)]
+
+
+def _part(facts, keys):
+    return " ".join(str(facts.get(key, "-")) for key in keys)

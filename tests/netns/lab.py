@@ -76,7 +76,7 @@ class Lab:
         self.outside = Namespace(OUTSIDE, self.guest.enter if os.geteuid() else ())
         self.foreign = Foreign(self)
         self.metadata = self.daemon = None
-        self.applied = False
+        self.applied, self.peers = False, 0
         self.config_file, self.document_file = folder / "config", folder / "user-data"
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         self.configure()
@@ -132,7 +132,10 @@ class Lab:
 
     def veth(self, name, number=0, up=False, address="", foreign=False):
         """A NIC with its other end outside, which is up. `foreign`: nothing may change it."""
-        words = f"ip link add name {name} address {address or mac(number)} type veth peer name {name} netns {self.outside.pid}"
+        # With one index on both sides the kernel takes a veth for no pair, and reports its carrier up to a second late.
+        self.peers += 1
+        words = f"ip link add name {name} address {address or mac(number)} type veth"
+        words += f" peer index {1000 + self.peers} name {name} netns {self.outside.pid}"
         with self.foreign.changing():
             self.run(*words.split())
             self.run("ip", "link", "set", name, "up", where=self.outside)
@@ -245,6 +248,7 @@ class Lab:
     @contextlib.contextmanager
     def monitored(self):
         """`ip monitor` while the block runs: its lines are what the kernel saw being changed."""
+        self.settle()
         monitor = Monitor(self.guest.enter)
         try:
             yield monitor
@@ -254,12 +258,26 @@ class Lab:
     def wait(self, what, condition, seconds=PATIENCE):
         """Until the condition holds; it is asked again whenever the kernel reports a change, and a few times a second."""
         deadline = time.monotonic() + seconds
-        with self.monitored() as monitor:
+        if condition():
+            return
+        monitor = Monitor(self.guest.enter)
+        try:
             while not condition():
                 left = deadline - time.monotonic()
                 log = self.daemon.log() if self.daemon else ""
                 assert left > 0, f"{what}: not within {seconds:g} s\n{log}"
                 monitor.stir(min(left, 0.2))
+        finally:
+            monitor.close()
+
+    def settle(self):
+        """Until the kernel has done what follows from the changes so far."""
+        self.wait("all NICs have settled", self._settled)
+
+    def _settled(self):
+        """The kernel notes a carrier, and makes link-local addresses, a moment after a NIC has come up."""
+        return all(one["operstate"] == "UP" for one in self.look("link") if {"UP", "LOWER_UP"} <= set(one["flags"])
+                   and one.get("linkinfo", {}).get("info_kind") in ("veth", "bridge", "macvlan"))
 
     # --- the laws ---
 

@@ -1,0 +1,124 @@
+"""The files: rules for udev, marks for other managers, sysctls for new links; whole, and only those that there should be."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from lab import mac
+
+ADDRESSED = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n{mac(2)} = user\n"
+DATA, MANAGED = "10-neuca-persistent-020000000101.rules", "15-neuca-persistent-020000000099.rules"
+NIC = 'DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="%s", ENV{DEVTYPE}!="?*", TEST!="master"'
+MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
+
+
+def names(lab, folder):
+    return sorted(path.name for path in (lab.folder / folder).glob("*"))
+
+
+def lines(lab, path):
+    return [line for line in (lab.folder / path).read_text().splitlines() if line and not line.startswith("#")]
+
+
+def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.once(ADDRESSED)
+    assert names(lab, "udev") == [DATA, DATA.replace("0101", "0102"), MANAGED]
+    own = NIC % mac(1)
+    assert lines(lab, f"udev/{DATA}") == [
+        f'SUBSYSTEM=="net", ACTION=="add|change|move", {own}, {MARKS}',
+        f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME="dp1"']
+    assert lines(lab, f"udev/{MANAGED}") == [
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME="mgmt0"']
+
+
+def test_other_managers_are_kept_off_dataplane_nics_alone(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.once(ADDRESSED)
+    devices = f"mac:{mac(1)};mac:{mac(2)};interface-name:dp1.*;interface-name:dp2.*"
+    assert lines(lab, "nm/neuca.conf") == [
+        "[keyfile]", f"unmanaged-devices+={devices}", "[device-neuca]", f"match-device={devices}", "managed=0"]
+    assert lines(lab, "networkd/05-neuca-nics.network") == [
+        "[Match]", f"PermanentMACAddress={mac(1)}", f"PermanentMACAddress={mac(2)}", "[Link]", "Unmanaged=yes"]
+    assert lines(lab, "networkd/05-neuca-vlans.network") == [
+        "[Match]", "Type=vlan", "Name=dp1.*", "Name=dp2.*", "[Link]", "Unmanaged=yes"]
+
+
+def test_per_interface_sysctls_are_kept_for_new_links_while_they_are_asked_for(lab):
+    lab.veth("dp1", 1)
+    setting = f"[interface {mac(1)}]\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    lab.once(ADDRESSED + setting)
+    assert lines(lab, "sysctl/neuca.conf") == ["-net/ipv4/conf/dp1/rp_filter = 2"]
+    lab.once(ADDRESSED)
+    assert names(lab, "sysctl") == []
+
+
+def test_a_nic_that_a_complete_document_loses_loses_its_marks_and_keeps_its_name(lab):
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.once(ADDRESSED)
+    assert lab.once(f"[interfaces]\n{mac(2)} = user\n").code == 0
+    assert names(lab, "udev") == [DATA.replace("0101", "0102"), DATA.replace("10-", "15-", 1)]
+    assert lines(lab, f"udev/{DATA.replace('10-', '15-', 1)}") == [
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % mac(1)}, NAME="dp1"']
+    assert mac(1) not in (lab.folder / "nm" / "neuca.conf").read_text()
+    assert mac(1) not in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+
+
+def test_when_no_nic_is_left_the_marks_are_gone(lab):
+    lab.veth("dp1", 1)
+    lab.once(ADDRESSED)
+    assert lab.once("[global]\nhost_name = x\n").code == 0
+    assert (names(lab, "nm"), names(lab, "networkd")) == ([], [])
+
+
+def test_stale_rules_of_ours_go_and_other_peoples_stay(lab):
+    lab.veth("dp1", 1)
+    (lab.folder / "udev").mkdir()
+    for name in (DATA.replace("10-", "15-", 1), "10-neuca-persistent-0200000001ff.rules", "70-persistent-net.rules",
+                 "10-neuca-persistent-mine.rules"):  # fmt: skip
+        (lab.folder / "udev" / name).write_text("# theirs\n")
+    lab.once(ADDRESSED)
+    assert names(lab, "udev") == [DATA, "10-neuca-persistent-mine.rules", "70-persistent-net.rules"]
+
+
+def test_directory_substring_and_priorities_are_configurable(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.configure("[linux]\nudev-substring = my-nics\ndata-udev-priority = 7\nmgmt-udev-priority = 60")
+    lab.once(ADDRESSED)
+    assert names(lab, "udev") == ["07-my-nics-020000000101.rules", "60-my-nics-020000000099.rules"]
+
+
+def test_a_file_that_was_edited_by_hand_is_drift_and_is_put_right(lab):
+    lab.veth("dp1", 1)
+    lab.once(ADDRESSED)
+    rule = lab.folder / "udev" / DATA
+    rule.write_text("# mine\n")
+    assert lab.status()[0] == 4
+    assert lab.problems() == [("drift", f'"{rule}" is not as it should be')]
+    lab.once()
+    assert len(lines(lab, f"udev/{DATA}")) == 2
+
+
+def test_a_directory_that_cannot_be_written_costs_no_nic_its_settings(lab):
+    lab.veth("dp1", 1)
+    (lab.folder / "nm").write_text("a file where a directory should be")
+    done = lab.once(ADDRESSED.replace(f"{mac(2)} = user\n", ""))
+    assert done.code == 1
+    assert lab.addresses("dp1") == {"172.16.0.1/24"}
+    assert f'write "{lab.folder}/nm/neuca.conf"' in done.err
+    (lab.folder / "nm").unlink()
+    assert lab.once().code == 0
+
+
+def test_the_document_is_for_root_alone_and_its_copy_has_no_secrets(lab):
+    lab.veth("dp1", 1)
+    lab.once(ADDRESSED + "[storage]\ndev1 = iscsi:10.0.0.1:3260:1:user:topsecret:yes\n")
+    stored, copy = (lab.folder / folder / "document.json" for folder in ("state", "run"))
+    assert ("topsecret" in stored.read_text(), stored.stat().st_mode & 0o777) == (True, 0o600)
+    assert ("topsecret" in copy.read_text(), copy.stat().st_mode & 0o777) == (False, 0o644)
