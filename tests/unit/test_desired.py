@@ -1,0 +1,338 @@
+"""What a document comes to on a host: what is wanted of each link, and each refusal with its exact reason."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface, ip_network
+
+import pytest
+from worlds import document, key, mac, nic, route, vlan, world
+
+from neuca_tools.desired import Settings, merge, resolve
+from neuca_tools.model import Device, Fault, LinkKey, LinkRequest, NicRecord, Original, Owned, Problem, Record
+from neuca_tools.roles import Policy
+
+NIC2, NIC3 = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
+VLAN7 = f"[vlan {mac(2)}.7]\n"
+
+
+def asked(text, *devices, settings=Settings(), record=Record(), **more):
+    """A resolution; management NIC 1 has 192.0.2.10/24 and the default route, NICs 2 and 3 are there."""
+    devices = {one.index: one for one in (nic(1, up=True), nic(2), nic(3), *devices)}.values()
+    addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
+    routes = [route("0.0.0.0/0", 1, "192.0.2.1"), *more.pop("routes", ())]
+    return resolve(document(text) if text else None, settings, world(*devices, addresses=addresses, routes=routes, **more), record)
+
+
+def problems(text, *devices, **more):
+    return [(str(one.link) if one.link else None, one.code, one.text) for one in asked(text, *devices, **more).problems]
+
+
+# --- what is asked --------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_of_a_nic_gets_into_what_is_wanted():
+    text = NIC2 + "addresses = 10.0.0.1/24, fd00::1/64\nmtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    link = asked(text).want.links[key(2)]
+    assert (link.kind, link.role, link.name, link.index, link.state) == ("physical", "dataplane", "eth2", 2, "up")
+    assert (link.mtu, link.txqueuelen) == (9000, 5000)
+    assert list(map(str, link.addresses)) == ["10.0.0.1/24", "fd00::1/64"]
+    assert link.sysctls == {"net/ipv4/conf/{interface}/rp_filter": "2"}
+    assert link.managers == {"networkmanager": "unmanaged"}
+
+
+def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
+    link = asked(f"[interfaces]\n{mac(2)} = user\n{NIC2}mtu = 9000\naddresses = 10.0.0.1/24\n").want.links[key(2)]
+    assert (link.name, link.state, link.mtu, link.txqueuelen, link.addresses, dict(link.sysctls)) == ("eth2", "user", None, None, (), {})
+
+
+def test_no_document_asks_for_nothing():
+    resolution = asked("")
+    assert (resolution.want.links, resolution.requests, resolution.complete, resolution.hostname) == ({}, {}, False, None)
+    assert resolution.removable == Owned()
+
+
+def test_what_belongs_to_the_whole_host_is_told():
+    resolution = asked("[global]\nhost_name = Node0\nrouter = true\n[routes]\n10.1.0.0/16 = user\n10.2.0.0/16 = down\n")
+    assert (resolution.hostname, resolution.router, resolution.complete) == ("Node0", "true", True)
+    assert resolution.left_alone == (ip_network("10.1.0.0/16"),)
+    assert resolution.want.banned == (ip_network("10.2.0.0/16"),)
+
+
+def test_a_vlan_alone_wants_its_nic_up():
+    links = asked(VLAN7).want.links
+    assert {one: link.state for one, link in links.items()} == {key(2): "up", key(2, 7): "up"}
+    assert (links[key(2, 7)].name, links[key(2, 7)].index) == ("eth2.7", 0)
+
+
+def test_a_vlan_that_should_be_down_does_not_want_its_nic_up():
+    assert asked(VLAN7 + "state = down\n").want.links[key(2)].state is None
+
+
+def test_the_local_configuration_wins_setting_by_setting():
+    local = LinkRequest(key(2), mtu=9000, addresses=(ip_interface("10.9.0.1/24"),))
+    link = asked(NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n", settings=Settings(links=(local,))).want.links[key(2)]
+    assert (link.mtu, link.txqueuelen, list(map(str, link.addresses))) == (9000, 77, ["10.9.0.1/24"])
+
+
+def test_a_nic_that_the_configuration_alone_names_is_dataplane():
+    assert asked("", settings=Settings(links=(LinkRequest(key(2), state="up"),))).roles.role(mac(2)) == "dataplane"
+
+
+def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
+    requests = merge(document(NIC2 + "state = down\n").links, [LinkRequest(key(2, 7), state="up")])
+    assert {one: request.state for one, request in requests.items()} == {key(2): "down", key(2, 7): "up"}
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "code", "reason"), [
+    (NIC2 + "mtu = 9001\n", "mtu", 'MTU 9001 asked, but "eth2" takes at most 9000'),
+    (NIC2 + "mtu = 99\n", "mtu", 'MTU 99 asked, but "eth2" takes at least 100'),
+    (NIC2 + "addresses = 192.0.2.5/24\n", "refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24"),
+    (NIC2 + "addresses = 169.254.169.254/32\n", "refused", "address 169.254.169.254/32: it would take over 169.254.169.254, which is "
+     "reached through the management NIC"),
+    (NIC2 + "name = eth1\n", "name", '"eth2" should be "eth1", but another interface has that name'),
+    (NIC2 + "sysctl.net.ipv4.conf.all.rp_filter = 1\n", "refused",
+     'sysctl net/ipv4/conf/all/rp_filter: it would change "all", not this interface alone'),
+    (NIC2 + "sysctl.net.ipv4.ip_forward = 1\n", "refused",
+     "sysctl net/ipv4/ip_forward: it changes every interface; ask with router in [global]"),
+])
+def test_a_setting_that_is_refused_costs_only_itself(text, code, reason):
+    resolution = asked(f"{text}txqueuelen = 5000\n", nic(2, min_mtu=100, max_mtu=9000))
+    assert resolution.problems == (Problem(code, reason, key(2)),)
+    link = resolution.want.links[key(2)]
+    assert (link.state, link.txqueuelen, link.mtu, link.addresses, dict(link.sysctls)) == ("up", 5000, None, (), {})
+
+
+def test_a_device_that_names_no_maximum_takes_any_mtu():
+    assert asked(NIC2 + "mtu = 65535\n", nic(2, max_mtu=0)).want.links[key(2)].mtu == 65535
+
+
+def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
+    text = NIC2 + "sysctl.net.core.rmem_max = 1\n" + NIC3 + "sysctl.net.core.rmem_max = 2\n"
+    resolution = asked(text)
+    assert resolution.problems == (Problem("refused", 'sysctl net/core/rmem_max: another link asks for "1"', key(3)),)
+    assert resolution.want.sysctls == {"net/core/rmem_max": "1"}
+
+
+@pytest.mark.parametrize(("foreign", "reason"), [
+    (vlan(9, 2, 5, mtu=1500), 'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'),
+    (Device(9, "macv0", "macvlan", mac(2), lower=2, mtu=1500), 'MTU 1400 asked, but "macv0" on "eth2" is not ours and has MTU 1500'),
+])
+def test_a_nic_is_not_lowered_below_a_link_on_it_that_is_not_ours(foreign, reason):
+    assert problems(NIC2 + "mtu = 1400\n", foreign) == [(mac(2), "refused", reason)]
+
+
+def test_a_nic_may_be_lowered_with_a_vlan_of_ours_on_it():
+    text = NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1300\n"
+    assert problems(text, vlan(9, 2, 7, mtu=1500)) == []
+    assert problems(NIC2 + "mtu = 1400\n", vlan(9, 2, 7, mtu=1500), record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+
+
+def test_a_vlan_above_the_mtu_that_its_nic_will_have_is_refused():
+    assert problems(NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1500\n") == [(f"{mac(2)}.7", "mtu", 'MTU 1500 asked, but its NIC "eth2" has 1400')]
+    assert problems(VLAN7 + "mtu = 1501\n") == [(f"{mac(2)}.7", "mtu", 'MTU 1501 asked, but its NIC "eth2" has 1500')]
+    assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n") == []
+
+
+def test_a_vlan_whose_nic_was_refused_its_mtu_is_held_against_what_the_nic_has():
+    assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n", nic(2, max_mtu=2000)) == [
+        (mac(2), "mtu", 'MTU 9000 asked, but "eth2" takes at most 2000'),
+        (f"{mac(2)}.7", "mtu", 'MTU 9000 asked, but its NIC "eth2" has 1500')]
+
+
+@pytest.mark.parametrize(("state", "up", "refused"), [("down", False, True), ("down", True, True), ("user", False, True), ("user", True, False)])
+def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refused):
+    text = f"[interfaces]\n{mac(2)} = {state}\n{VLAN7}"
+    wanted = [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is asked to be {state}")] if refused else []
+    resolution = asked(text, nic(2, up=up))
+    assert problems(text, nic(2, up=up)) == wanted
+    assert resolution.want.links[key(2, 7)].state == (None if refused else "up")
+
+
+@pytest.mark.parametrize("text", [NIC2, VLAN7])
+def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
+    """The kernel answers EINVAL, which would cost the NIC all its other settings (appliers.md, 2.1)."""
+    resolution = asked(text + "addresses = fd00::1/64, 10.0.0.1/24\n", nic(2, mtu=1000))
+    assert [one.text for one in resolution.problems] == ["address fd00::1/64: IPv6 needs an MTU of at least 1280"]
+
+
+def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
+    text = NIC2 + "mtu = 1000\nsysctl.net.ipv6.conf.{interface}.accept_ra = 0\n"
+    assert [one.text for one in asked(text).problems] == [
+        "sysctl net/ipv6/conf/{interface}/accept_ra: IPv6 needs an MTU of at least 1280"]
+
+
+def test_the_mtu_that_is_asked_makes_room_for_ipv6():
+    assert problems(NIC2 + "mtu = 1280\naddresses = fd00::1/64\n", nic(2, mtu=1000)) == []
+
+
+@pytest.mark.parametrize(("policy", "texts"), [
+    (Policy(management=frozenset({mac(2)})), ["it is on the management NIC: [network] management-macs names it",
+                                              "VLAN 7 is on the management NIC: [network] management-macs names it"]),
+    (Policy(ignored=frozenset({mac(2)})), ["it is on the list of NICs to ignore, or was released"]),
+])
+def test_a_document_that_names_a_nic_which_is_not_to_be_touched(policy, texts):
+    resolution = asked(NIC2 + VLAN7, settings=Settings(policy))
+    assert [one.text for one in resolution.problems] == texts
+    assert resolution.want.links == {}
+
+
+def test_a_nic_below_something_protected_is_tied_to_it():
+    """A bond of an ignored NIC: the other member is held by the master, a VLAN with an ignored MAC ties the NIC below."""
+    resolution = asked(NIC2, nic(2, lower=3), settings=Settings(Policy(ignored=frozenset({mac(3)}))))
+    assert resolution.problems == (Problem("refused", "it is tied to a management or ignored NIC", key(2)),)
+
+
+def test_an_absent_nic_costs_its_vlans_and_nobody_else():
+    resolution = asked(f"[interfaces]\n{mac(9)} = up\n[vlan {mac(9)}.5]\n" + NIC2)
+    assert [(one.code, one.text) for one in resolution.problems] == [("absent", 'no NIC has the MAC "02:00:00:00:00:09"')]
+    assert set(resolution.want.links) == {key(2)}
+
+
+# --- names of VLANs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [
+    f"{VLAN7}name = data\n[vlan {mac(2)}.8]\n[interface {mac(3)}]\nname = data\n",
+    f"[vlan {mac(2)}.8]\nname = eth2.7\n{VLAN7}",
+    f"{VLAN7}name = eth3.7\n[vlan {mac(3)}.7]\n",
+    f"{VLAN7}\n[interface {mac(3)}]\nname = eth2.7\n",
+])
+def test_one_name_is_given_to_one_link_alone(text):
+    names = [link.name for link in asked(text).want.links.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_a_vlan_whose_name_somebody_has_is_not_made():
+    resolution = asked(VLAN7 + "name = br0\n", nic(9, "br0", kind="bridge", hardware=False))
+    assert resolution.problems == (Problem("name", 'VLAN 7 should be "br0", but another interface has that name', key(2, 7)),)
+    assert key(2, 7) not in resolution.want.links
+
+
+def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
+    assert asked(VLAN7, vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "mine"
+    assert asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "yours"
+
+
+def test_a_vlan_of_ours_follows_the_name_of_its_nic():
+    record = Record(owned=Owned(vlans=frozenset({key(2, 7)})))
+    assert asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record).want.links[key(2, 7)].name == "data.7"
+
+
+def test_a_vlan_in_state_user_is_never_made():
+    assert key(2, 7) not in asked(VLAN7 + "state = user\n").want.links
+    assert asked(VLAN7 + "state = user\n", vlan(9, 2, 7)).want.links[key(2, 7)].state == "user"
+
+
+# --- what goes back, and what may be taken away ---------------------------------------------------------------------
+
+BEFORE = {key(2): Original(1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})}
+
+
+@pytest.mark.parametrize("text", [NIC2, f"[interfaces]\n{mac(2)} = user\n", f"[interfaces]\n{mac(2)} = down\n", "[interfaces]\n"])
+def test_what_is_no_longer_asked_for_goes_back(text):
+    link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
+    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})
+
+
+def test_what_is_still_asked_for_does_not_go_back():
+    text = NIC2 + "mtu = 9000\ntxqueuelen = 77\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
+    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (9000, 77, {"net/ipv4/conf/{interface}/rp_filter": "2"})
+
+
+@pytest.mark.parametrize("text", ["", "[interfaces]\nnonsense = 1\n", NIC2 + "mtu = much\n", NIC2 + "[vlan bogus]\n" + f"[interface {mac(2)}]\nmtu = 12\n"])
+def test_without_a_document_that_is_sure_nothing_goes_back(text):
+    resolution = asked(text, record=Record(originals=BEFORE, original_sysctls={"net/core/rmem_max": "1"}))
+    link = resolution.want.links.get(key(2))
+    assert link is None or (link.mtu, link.txqueuelen, dict(link.sysctls)) == (None, None, {})
+    assert resolution.want.sysctls == {}
+
+
+def test_a_nic_that_is_management_or_ignored_by_now_does_not_go_back():
+    for policy in (Policy(ignored=frozenset({mac(2)})), Policy(management=frozenset({mac(2)}))):
+        assert asked("[interfaces]\n", settings=Settings(policy), record=Record(originals=BEFORE)).want.links == {}
+
+
+def test_a_nic_does_not_go_back_below_a_foreign_vlan():
+    resolution = asked("[interfaces]\n", vlan(9, 2, 5, mtu=1500), record=Record(originals=BEFORE))
+    assert resolution.want.links[key(2)].mtu is None
+    assert [one.text for one in resolution.problems] == ['MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500']
+
+
+OWNED = Owned(frozenset({(key(2), ip_interface("10.0.0.1/24")), (key(3), ip_interface("10.0.1.1/24"))}), frozenset({key(2, 7)}))
+
+
+@pytest.mark.parametrize(("text", "macs", "vlans", "routes"), [
+    ("[interfaces]\n", {mac(2), mac(3)}, {key(2, 7)}, True),
+    ("", set(), set(), False),
+    ("[interfaces]\nnonsense = 1\n", set(), set(), False),
+    (NIC2 + NIC3 + "mtu = 12\n", {mac(2)}, set(), False),
+    (NIC2 + f"[interface {mac(3)}]\nbogus = 1\n", {mac(2)}, set(), False),
+    (f"[interfaces]\n{mac(2)} = up\n{mac(3)} = bogus\n", {mac(2)}, set(), False),
+    (NIC2 + NIC3 + f"[vlan {mac(3)}.5]\nmtu = 12\n", {mac(2)}, set(), False),
+    (NIC2 + "[interface 0200.0000.0003]\naddresses = 10.0.1.1/33\n", {mac(2)}, set(), False),
+    (NIC2 + NIC3 + "[bogus]\nx = 1\n", {mac(2), mac(3)}, {key(2, 7)}, True),
+])  # fmt: skip
+def test_what_may_be_taken_away_by_how_sure_the_document_is(text, macs, vlans, routes):
+    removable = asked(text, record=Record(owned=OWNED)).removable
+    assert {one.mac for one, _ in removable.addresses} == macs
+    assert (removable.vlans, removable.routes) == (vlans, routes)
+
+
+@pytest.mark.parametrize("fault", [Fault(3, f"interface {mac(2)}", "mtu", "12", "x"), Fault(3, "interfaces", "0200.0000.0002", "up", "x"),
+                                   Fault(3, "interfaces", "020000000002", "up", "x"), Fault(3, f"vlan {mac(2)}.9", "", "", "x")])
+def test_a_fault_casts_doubt_on_the_nic_that_it_names_in_any_notation(fault):
+    doubtful = replace(document(NIC2 + NIC3), faults=(fault,))
+    resolution = resolve(doubtful, Settings(), world(nic(2), nic(3)), Record(owned=OWNED))
+    assert {one.mac for one, _ in resolution.removable.addresses} == {mac(3)}
+
+
+# --- what people are shown ------------------------------------------------------------------------------------------
+
+
+def test_every_nic_is_shown_with_its_role_and_only_ours_with_settings():
+    text = f"{NIC2}mtu = 1400\n{VLAN7}[interface {mac(9)}]\nmtu = 9000\naddresses = 10.9.0.1/24\n"
+    shown = {one.key: one for one in asked(text, record=Record(nics={mac(8): NicRecord(role="management")})).shown}
+    assert {str(one): link.role for one, link in shown.items()} == {
+        mac(1): "management", mac(2): "dataplane", mac(3): "unlisted", mac(8): "management", mac(9): "dataplane", f"{mac(2)}.7": "dataplane"}
+    assert (shown[key(2)].name, shown[key(2)].mtu, shown[key(2, 7)].name) == (None, 1400, "eth2.7")
+    assert (shown[key(9)].mtu, list(map(str, shown[key(9)].addresses))) == (9000, ["10.9.0.1/24"])
+    assert (shown[key(1)].state, shown[key(3)].mtu) == (None, None)
+
+
+def test_the_digest_does_not_depend_on_what_is_found():
+    text = f"{NIC2}addresses = 10.0.0.1/24\n{VLAN7}[routes]\n10.5.0.0/16 = 10.0.0.254\n"
+    here, gone = asked(text), resolve(document(text), Settings(), world(), Record())
+    assert here.digests == gone.digests
+    assert set(here.digests) == {"", mac(2)}
+
+
+@pytest.mark.parametrize(("first", "second", "differ"), [
+    (NIC2, "# a comment\n\n" + NIC2, set()),
+    (NIC2 + NIC3, NIC3 + NIC2, set()),
+    (NIC2, NIC2 + "mtu = 1400\n", {mac(2)}),
+    (NIC2 + NIC3, NIC2 + NIC3 + "name = data\n", {mac(3)}),
+    (NIC2, NIC2 + VLAN7, {mac(2)}),
+    (NIC2, f"[interfaces]\n{mac(2)} = up\n", set()),
+    (NIC2 + "[routes]\n", NIC2 + "[routes]\n10.5.0.0/16 = 10.0.0.1\n", {""}),
+    (NIC2 + "addresses = 10.0.0.1/24\n[routes]\n", NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n", {mac(2)}),
+    (NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n",
+     "\n\n" + NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n", set()),
+    (NIC2 + "[routes]\n10.5.0.0/16 = down\n", NIC2 + "[routes]\n10.5.0.0/16 = user\n", {""}),
+    (NIC2 + "sysctl.net.core.rmem_max = 1\n", NIC2 + "sysctl.net.core.rmem_max = 2\n", {mac(2), ""}),
+    (NIC2 + "[global]\nhost_name = a\n", NIC2 + "[global]\nhost_name = b\n", set()),
+])  # fmt: skip
+def test_the_digest_of_a_nic_changes_with_its_own_request_alone(first, second, differ):
+    before, after = asked(first).digests, asked(second).digests
+    assert {one for one in before if before[one] != after[one]} == differ
+
+
+def test_find_links_keys_a_vlan_by_its_nic():
+    assert LinkKey(mac(2), 7) in asked(VLAN7, vlan(9, 2, 7)).want.links
+    assert asked(VLAN7, vlan(9, 2, 7)).want.links[key(2, 7)].index == 9
