@@ -125,6 +125,7 @@ class Agent:
         """What is left, and was not done yet, is done now: side effects of the kernel (`Pass._verify`)."""
         for _ in range(3):
             done = {(one.kind, one.target, one.change[1]) for one in result.done}
+            done |= {(one.operation.kind, one.operation.target, one.operation.change[1]) for one in result.failures}
             again = [one for one in after.plan(scope) if not one.domains & result.lost_nics and one.kind != "write-file"
                      and (one.kind, one.target, one.change[1]) not in done]
             if not again:

@@ -1,0 +1,357 @@
+"""What a pass remembers: who is who, what is ours, what was before us, and what may change now; over passes and boots."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+from worlds import Agent, key, mac, machine, nic, texts, vlan
+
+from neuca_tools import memory
+from neuca_tools.model import NicRecord, Original, Owned, Record
+from neuca_tools.operation import Target
+from neuca_tools.operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.roles import Policy
+
+TEN = ip_interface("10.0.0.1/24")
+TWO, THREE = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
+RP = "net/ipv4/conf/{interface}/rp_filter"
+BIG = TWO + "mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\naddresses = 10.0.0.1/24\n"
+
+
+def small(text="", *devices, **more):
+    return Agent(machine(nic(1), nic(2), nic(3), *devices, mgmt=1), text, **more)
+
+
+def poll(agent):
+    """A pass that is no start; what it did."""
+    operations, result, _ = agent.run(start=False)
+    assert result.failures == ()
+    return texts(operations)
+
+
+# --- intend ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_operations_will_make_ours_is_known_before_they_run():
+    target, child = Target(key(2), "eth2", 2), Target(key(2, 7), "eth2.7")
+    operations = [CreateVlan(child, target), SetMtu(child, 1500, 1400), SetMtu(target, 1500, 9000), SetMtu(target, 9000, 8000),
+                  SetTxQueueLen(target, 1000, 5), AddAddress(target, TEN), WriteSysctl("net/ipv4/conf/eth2/rp_filter", "0", "1", target),
+                  WriteSysctl("net/core/rmem_max", "7", "8"), WriteSysctl("net/core/wmem_max", None, "8")]
+    record = memory.intend(Record(), operations)
+    assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
+    assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
+    assert record.original_sysctls == {"net/core/rmem_max": "7"}
+
+
+def test_the_first_original_is_kept():
+    target = Target(key(2), "eth2", 2)
+    once = memory.intend(Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")])
+    again = memory.intend(once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")])
+    assert (again.originals, again.original_sysctls) == (once.originals, once.original_sysctls)
+
+
+def test_the_original_of_a_sysctl_survives_a_name_with_dots():
+    target = Target(key(2, 7), "eth2.7", 9)
+    record = memory.intend(Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)])
+    assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
+
+
+# --- over passes ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_longer_asked_for_goes_back_to_what_it_was():
+    agent = small(BIG)
+    agent.kernel.set_mtu(2, 1400)
+    agent.run()
+    assert agent.record.originals == {key(2): Original(1400, 1000, {RP: "0"})}
+    agent.ask(TWO)
+    assert poll(agent) == ["set the MTU of eth2 from 9000 to 1400", "set the transmit queue length of eth2 from 5000 to 1000",
+                           'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"', "delete the address 10.0.0.1/24 from eth2"]
+    assert (agent.record.originals, agent.record.owned) == ({}, Owned())
+    assert texts(agent.plan()) == []
+
+
+def test_a_nic_that_is_no_longer_named_gives_all_back_but_stays_up():
+    agent = small(BIG + f"[vlan {mac(2)}.7]\n")
+    agent.run()
+    agent.ask("[interfaces]\n")
+    assert poll(agent) == ["delete the VLAN eth2.7", "set the MTU of eth2 from 9000 to 1500",
+                           "set the transmit queue length of eth2 from 5000 to 1000",
+                           'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"', "delete the address 10.0.0.1/24 from eth2"]
+    assert agent.kernel.devices[2].up
+    assert agent.record.nics[mac(2)] == NicRecord(name="eth2")
+
+
+def test_an_original_that_is_asked_for_is_kept_for_later():
+    agent = small(TWO + "mtu = 9000\n")
+    agent.run()
+    agent.ask(TWO + "mtu = 1500\n")
+    agent.run(start=False)
+    agent.kernel.set_mtu(2, 1400)
+    agent.ask(TWO)
+    assert poll(agent) == ["set the MTU of eth2 from 1400 to 1500"]
+
+
+def test_a_global_sysctl_goes_back_with_the_last_link_that_asks_for_it():
+    agent = small(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE + "sysctl.net.core.rmem_max = 7\n")
+    agent.run()
+    assert agent.record.original_sysctls == {"net/core/rmem_max": "0"}
+    agent.ask(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE)
+    assert poll(agent) == []
+    agent.ask(TWO + THREE)
+    assert poll(agent) == ['set the sysctl net/core/rmem_max from "7" to "0"']
+    assert agent.record.original_sysctls == {}
+
+
+def test_an_incomplete_document_keeps_all_of_the_nic_that_it_is_not_sure_of():
+    agent = small(BIG)
+    agent.run()
+    agent.ask(TWO + "addresses = 10.0.0.1/33\nmtu = bogus\n")
+    assert poll(agent) == []
+    agent.ask("[interfaces]\nnonsense = 1\n")
+    assert poll(agent) == []
+    agent.ask("")
+    assert poll(agent) == []
+
+
+def test_an_address_that_the_user_had_before_is_not_ours():
+    agent = small(TWO + "addresses = 10.0.0.1/24\n")
+    agent.kernel.add_address(2, TEN)
+    agent.run()
+    agent.ask(TWO)
+    assert poll(agent) == []
+
+
+def test_an_address_that_moves_from_one_nic_to_another():
+    agent = small(TWO + "addresses = 10.0.0.1/24\n" + THREE)
+    agent.run()
+    agent.ask(TWO + THREE + "addresses = 10.0.0.1/24\n")
+    assert poll(agent) == ["add the address 10.0.0.1/24 to eth3", "delete the address 10.0.0.1/24 from eth2"]
+    assert agent.record.owned.addresses == {(key(3), TEN)}
+
+
+def test_an_address_that_somebody_deleted_and_added_again_is_the_agents_until_it_was_missed():
+    agent = small(TWO + "addresses = 10.0.0.1/24\n")
+    agent.run()
+    agent.kernel.delete_address(2, TEN)
+    assert poll(agent) == []
+    assert agent.record.owned.addresses == frozenset()
+
+
+def test_a_vlan_that_the_user_made_is_never_deleted():
+    agent = small(f"[vlan {mac(2)}.7]\naddresses = 10.0.0.1/24\n", vlan(9, 2, 7))
+    agent.run()
+    agent.ask("[interfaces]\n")
+    assert poll(agent) == ["delete the address 10.0.0.1/24 from eth2.7"]
+    assert 9 in agent.kernel.devices
+
+
+# --- drift ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_user_changed_by_hand_stays_until_a_start():
+    agent = small(BIG)
+    agent.run()
+    agent.kernel.set_mtu(2, 1500)
+    agent.kernel.delete_address(2, TEN)
+    assert poll(agent) == []
+    assert agent.survey().changed() == frozenset()
+    operations, _, _ = agent.run(start=True)
+    assert texts(operations) == ["set the MTU of eth2 from 1500 to 9000", "add the address 10.0.0.1/24 to eth2"]
+
+
+def test_only_the_nic_whose_request_changed_is_set_right():
+    agent = small(BIG + THREE + "mtu = 9000\n")
+    agent.run()
+    for index in (2, 3):
+        agent.kernel.set_mtu(index, 1500)
+    agent.ask(BIG + THREE + "mtu = 8000\n")
+    assert agent.survey().changed() == {mac(3)}
+    assert poll(agent) == ["set the MTU of eth3 from 1500 to 8000"]
+
+
+def test_a_nic_that_comes_back_is_set_up_again_with_its_vlans_and_no_other():
+    agent = small(BIG + f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\n" + THREE + "mtu = 9000\n")
+    agent.run()
+    agent.kernel.delete_link(2)
+    agent.kernel.set_mtu(3, 1500)
+    assert poll(agent) == []
+    agent.kernel.devices[22] = nic(22, "eth2", mac=mac(2), permanent_mac=mac(2))
+    assert agent.survey().changed() == {mac(2)}
+    assert poll(agent) == [
+        "set the MTU of eth2 from 1500 to 9000", "set the transmit queue length of eth2 from 1000 to 5000",
+        "create VLAN 7 on eth2 as eth2.7", 'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"', "bring eth2 up", "bring eth2.7 up",
+        "add the address 10.0.0.1/24 to eth2", "add the address 10.0.7.1/24 to eth2.7"]
+    assert agent.kernel.devices[3].mtu == 1500
+
+
+def test_the_originals_of_a_nic_that_was_unplugged_are_those_it_has_when_it_comes_back():
+    agent = small(TWO + "mtu = 9000\n")
+    agent.run()
+    agent.kernel.delete_link(2)
+    agent.run(start=False)
+    agent.kernel.devices[22] = nic(22, "eth2", mac=mac(2), permanent_mac=mac(2), mtu=1400)
+    agent.run(start=False)
+    agent.ask(TWO)
+    assert poll(agent) == ["set the MTU of eth2 from 9000 to 1400"]
+
+
+def test_a_nic_that_failed_is_tried_again_at_the_next_look():
+    from kernel import refuse
+
+    agent = small(BIG)
+    set_mtu = agent.kernel.set_mtu
+    agent.kernel.set_mtu = lambda index, mtu: refuse(22, "Invalid argument") if mtu == 9000 else set_mtu(index, mtu)
+    agent.run()
+    assert agent.survey().changed() == {mac(2)}
+    agent.kernel.set_mtu = set_mtu
+    assert "set the MTU of eth2 from 1500 to 9000" in poll(agent)
+    assert agent.survey().changed() == frozenset()
+
+
+def test_a_nic_that_is_no_longer_named_is_left_once_and_then_not_looked_at():
+    agent = small(BIG)
+    agent.run()
+    agent.ask("[interfaces]\n")
+    assert agent.survey().changed() == {mac(2)}
+    agent.run(start=False)
+    assert agent.survey().changed() == frozenset()
+
+
+def test_an_absent_nic_is_not_changed_for_ever():
+    agent = small(f"[interface {mac(9)}]\nmtu = 9000\n")
+    agent.run()
+    assert agent.survey().changed() == frozenset()
+
+
+def test_an_ignored_or_management_nic_that_a_document_names_is_not_changed_for_ever():
+    agent = small(f"[interface {mac(1)}]\n[interface {mac(2)}]\n", policy=Policy(frozenset({mac(2)})))
+    agent.run()
+    assert agent.survey().changed() == frozenset()
+
+
+def test_routes_through_the_users_addresses_are_set_when_they_change():
+    text = f"[interfaces]\n{mac(2)} = up\n{mac(3)} = up\n[routes]\n"
+    agent = small(text)
+    agent.run()
+    agent.kernel.add_address(3, ip_interface("10.7.0.1/24"))
+    agent.ask(text + "10.20.0.0/16 = 10.7.0.9\n")
+    assert poll(agent) == ["route 10.20.0.0/16 via 10.7.0.9 on eth3"]
+    agent.ask(text)
+    assert poll(agent) == ["delete the route to 10.20.0.0/16 via 10.7.0.9 on eth3"]
+
+
+def test_a_route_that_is_banned_from_now_on_goes_at_once():
+    text = f"[interfaces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n[routes]\n10.20.0.0/16 = "
+    agent = small(text + "10.0.0.9\n")
+    agent.run()
+    agent.ask(text + "down\n")
+    assert poll(agent) == ["delete the route to 10.20.0.0/16 via 10.0.0.9 on eth2"]
+
+
+# --- boots ----------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
+    agent = small(BIG + f"[vlan {mac(2)}.7]\n")
+    agent.run()
+    agent.reboot()
+    record = memory.after_boot(agent.record, agent.kernel.boot_id)
+    assert (record.owned, record.originals) == (Owned(), {key(2): Original(sysctls={RP: "0"})})
+    assert agent.survey().changed() == {mac(2)}
+    first = poll(agent)
+    assert first[:1] + first[-1:] == ["set the MTU of eth2 from 1500 to 9000", "add the address 10.0.0.1/24 to eth2"]
+    assert texts(agent.plan()) == []
+
+
+def test_a_document_that_changed_while_the_host_was_off_takes_back_only_what_is_there():
+    agent = small(BIG)
+    agent.run()
+    agent.reboot()
+    agent.ask("[interfaces]\n")
+    assert poll(agent) == []
+    assert agent.record.originals == {}
+
+
+def test_an_address_that_the_user_adds_after_a_boot_is_his_even_if_it_was_ours_before():
+    agent = small(BIG)
+    agent.run()
+    agent.reboot()
+    agent.kernel.add_address(2, TEN)
+    agent.ask(TWO)
+    assert "delete the address 10.0.0.1/24 from eth2" not in poll(agent)
+
+
+def test_roles_stick_over_a_boot_and_a_default_route_on_a_dataplane_nic():
+    agent = small(BIG)
+    agent.run()
+    agent.kernel.routes = [replace(one, index=2) if one.to.prefixlen == 0 else one for one in agent.kernel.routes]
+    assert agent.survey().resolution.roles.by_mac == {mac(1): "management", mac(2): "dataplane", mac(3): "unlisted"}
+    assert poll(agent) == []
+
+
+def test_the_same_boot_changes_nothing():
+    record = Record("b", owned=Owned(vlans=frozenset({key(2, 7)})), originals={key(2): Original(1)})
+    assert memory.after_boot(record, "b") is record
+
+
+# --- who is who -----------------------------------------------------------------------------------------------------
+
+
+def test_each_nic_is_remembered_by_its_first_name_and_its_role():
+    agent = small(TWO)
+    agent.run()
+    assert {one[-2:]: (nic_record.name, nic_record.role) for one, nic_record in agent.record.nics.items()} == {
+        "01": ("eth1", "management"), "02": ("eth2", "dataplane"), "03": ("eth3", "")}
+    agent.kernel.set_up(2, False)
+    agent.kernel.rename(2, "byhand")
+    assert poll(agent) == []
+    operations, _, _ = agent.run(start=True)
+    assert texts(operations) == ["rename byhand to eth2", "bring eth2 up"]
+
+
+def test_a_name_that_was_refused_is_not_remembered():
+    agent = small(TWO + "name = eth1\n")
+    agent.run()
+    assert agent.record.nics[mac(2)].name == "eth2"
+
+
+def test_an_ignored_nic_is_not_remembered():
+    agent = small(TWO, policy=Policy(frozenset({mac(2)})))
+    agent.run()
+    assert mac(2) not in agent.record.nics
+
+
+def test_a_released_nic_is_forgotten_but_for_its_release():
+    agent = small(BIG + f"[vlan {mac(2)}.7]\n" + THREE)
+    agent.run()
+    record = memory.forget(agent.record, [mac(2)])
+    assert record.nics[mac(2)] == NicRecord(released=True)
+    assert (record.owned, record.originals) == (Owned(), {})
+    agent.record = record
+    assert texts(agent.plan()) == []
+    agent.run()
+    assert agent.record.nics[mac(2)] == NicRecord(released=True)
+
+
+@pytest.mark.parametrize(("text", "role"), [(TWO, "dataplane"), ("", "dataplane"), ("[interfaces]\nnonsense = 1\n", "dataplane"),
+                                            ("[interfaces]\n", "")])
+def test_a_nic_is_dataplane_until_a_complete_document_no_longer_has_it(text, role):
+    agent = small(TWO)
+    agent.run()
+    agent.ask(text)
+    agent.run(start=False)
+    assert agent.record.nics[mac(2)].role == role
+
+
+def test_settle_forgets_what_somebody_else_took_away():
+    agent = small(BIG + f"[vlan {mac(2)}.7]\n")
+    agent.run()
+    agent.kernel.delete_link(agent.kernel.named("eth2.7").index)
+    agent.kernel.delete_address(2, TEN)
+    agent.run(start=False)
+    assert agent.record.owned == Owned()
