@@ -1,0 +1,266 @@
+"""The documentation against the product: every option, command and code is documented, every example is what it says."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from configparser import ConfigParser
+from dataclasses import fields
+from ipaddress import ip_interface, ip_network
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from neuca_tools import marking, operations, render, status
+from neuca_tools.backends.netlink import PROTOCOL
+from neuca_tools.commands import neuca, neucad
+from neuca_tools.config import Config, load
+from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.documents import parse
+from neuca_tools.documents.links import _READERS
+from neuca_tools.documents.secrecy import LINK_KINDS, SECTIONS
+from neuca_tools.documents.values import UnusableError
+from neuca_tools.model import Device, ProblemCode, Record, Route, World
+from neuca_tools.observe import found
+from neuca_tools.operation import Operation
+from neuca_tools.plan import plan
+from neuca_tools.routing import ROUTE_METRIC
+
+ROOT = Path(__file__).parents[2]
+MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").iterdir())}
+README = (ROOT / "README.md").read_text()
+HACKING = (ROOT / "docs" / "HACKING.md").read_text()
+WITHOUT_A_COMMAND = {"neuca-run-scripts", "neuca-selftest"}  # installed, and for a later version to fill
+
+
+def words(roff: str) -> str:
+    """The text of a piece of a manual page, without its macros."""
+    lines = [line.partition(" ")[2] if line.startswith(".") else line for line in roff.splitlines()]
+    return " ".join(" ".join(lines).replace("\\&", "").replace("\\-", "-").split())
+
+
+def parts(page: str, macro: str) -> dict[str, str]:
+    """What follows each `.Ss` or `.Sh` of a page, up to the next one, by its title."""
+    pieces = re.split(rf"^\.{macro} (.*)\n", MAN[page], flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2]))
+
+
+def items(roff: str) -> dict[str, str]:
+    """The items of the lists in a piece of a page: what follows each `.It Cm NAME`, its other words first."""
+    pieces = re.split(r"^\.It Cm (\S+)", roff, flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2]))
+
+
+# --- The configuration ----------------------------------------------------------------------------------------------
+
+DOCUMENTED = {(title.strip("[]"), name): text for title, part in parts("neuca-config.5", "Ss").items() if title[0] == "["
+              for name, text in items(part).items()}
+OTHER_NAMES = {("logging", "log-file-size")}
+FIELDS = {**{where: name for where, (name, _) in OPTIONS.items()}, **MAC_LISTS}
+
+
+def test_every_option_is_documented_in_its_section_and_no_other_is():
+    assert set(DOCUMENTED) == set(FIELDS)
+
+
+def test_every_section_of_the_configuration_is_documented():
+    titles = " ".join(parts("neuca-config.5", "Ss"))
+    assert {section for section, _ in FIELDS} | set(RAW_SECTIONS) == set(re.findall(r"\[(\w+)\]", titles))
+
+
+@pytest.mark.parametrize("option", [option for _, option in WITHOUT_EFFECT])
+def test_an_option_of_1_7_that_has_no_effect_is_documented(option):
+    assert f".Cm {option}\n" in MAN["neuca-config.5"]
+
+
+def default(name: str) -> str:
+    value = getattr(Config(), name)
+    if isinstance(value, (tuple, frozenset)):
+        return ", ".join(value) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, (bool, str)) else str(value)
+
+
+@pytest.mark.parametrize("where", [where for where in FIELDS if where not in OTHER_NAMES], ids=" ".join)
+def test_the_documented_default_is_the_default(where):
+    assert re.search(r"Default: (?:Pa |Cm |Ql )?(.*?) ?\.(?: |$)", words(DOCUMENTED[where]))[1] == default(FIELDS[where])
+
+
+BOUNDS = {where: bounds for where, text in DOCUMENTED.items() for bounds in re.findall(r"^\.Bq (\S+) to (\S+)", text, re.MULTILINE)}
+
+
+def test_the_bounds_of_all_numbers_are_documented():
+    numbers = {field.name for field in fields(Config) if type(field.default) in (int, float)}
+    assert {where for where, name in FIELDS.items() if name in numbers} - OTHER_NAMES == set(BOUNDS)
+
+
+@pytest.mark.parametrize("where", BOUNDS, ids=" ".join)
+def test_the_documented_bounds_are_the_bounds(where):
+    read = OPTIONS[where][1]
+    low, high = BOUNDS[where]
+    assert [read(low), read(high)] == [float(low), float(high)]
+    for beyond in (f"{float(low) - 0.05:g}" if "." in low else str(int(low) - 1), str(int(high) + 1)):
+        with pytest.raises(UnusableError):
+            read(beyond)
+
+
+def test_the_sample_configuration_has_every_option_with_its_default(tmp_path):
+    text = (ROOT / "examples" / "config").read_text()
+    (tmp_path / "config").write_text(re.sub(r"^;(?!\[|mtu|txq|addr)", "", text, flags=re.MULTILINE))
+    assert load(ROOT / "examples" / "config") == Config()
+    assert load(tmp_path / "config") == Config()
+    shown = set(re.findall(r"^;(\S+) =", text, re.MULTILINE))
+    assert {option for _, option in FIELDS} - shown == {option for _, option in OTHER_NAMES}
+
+
+def test_the_sections_of_links_in_the_sample_configuration_can_be_used(tmp_path):
+    text = (ROOT / "examples" / "config").read_text()
+    (tmp_path / "config").write_text(re.sub(r"^;(?=\[|mtu|txq|addr)", "", text, flags=re.MULTILINE))
+    config = load(tmp_path / "config")
+    assert (config.faults, len([link for link in config.links if link.origins])) == ((), 2)
+
+
+# --- Commands -------------------------------------------------------------------------------------------------------
+
+COMMANDS = {name: text for part in parts("neuca.1", "Ss").values() for name, text in items(part).items()
+            if name in {command.name for command in neuca.COMMANDS}}
+
+
+def test_every_command_is_documented():
+    assert set(COMMANDS) == {command.name for command in neuca.COMMANDS}
+
+
+def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    rows = dict(re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._parser().format_help(), re.MULTILINE))
+    sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
+    assert sentences == {name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()}
+
+
+@pytest.mark.parametrize("command", neuca.COMMANDS, ids=lambda command: command.name)
+def test_every_option_of_a_command_is_in_its_synopsis(command):
+    assert re.findall(r"Fl -(\w+)", COMMANDS[command.name].split("\n")[0]) == command.options.split()
+
+
+def test_every_installed_name_is_a_name_of_the_manual_page():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    installed = set(re.findall(r"^(\S+) =", setup["options.entry_points"]["console_scripts"], re.MULTILINE))
+    names = re.findall(r"^\.Nm (\S+)", parts("neuca.1", "Sh")["NAME"], re.MULTILINE)
+    assert set(names) == installed - WITHOUT_A_COMMAND - {"neucad"}
+    assert all(name in MAN["neuca.1"] for name in WITHOUT_A_COMMAND)
+
+
+def test_every_option_of_neucad_is_documented():
+    options = {option[1:] for action in neucad._parser()._actions for option in action.option_strings}
+    documented = {word for line in re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE) for word in re.split(r"[ ,]+", line)}
+    assert options <= documented
+    assert {word for word in documented if word.startswith("-")} <= options
+
+
+# --- Codes ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_problem_code_is_documented():
+    assert set(items(parts("neuca-status.7", "Ss")["Problem codes"])) == set(get_args(ProblemCode))
+
+
+def test_every_exit_code_is_documented():
+    codes = {value for name, value in vars(status).items() if name.startswith("EXIT_")}
+    assert set(map(int, re.findall(r"^\.It (\d+)", MAN["neuca-status.7"], re.MULTILINE))) == codes
+    assert set(map(int, re.findall(r"^\| (\d+) \|", README, re.MULTILINE))) == codes
+
+
+def test_every_kind_of_operation_is_documented():
+    kinds = {one.kind for one in vars(operations).values()
+             if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)}
+    text = words(parts("neuca-status.7", "Ss")["neuca plan \\-\\-json"]).partition("one of")[2].partition(" .")[0]
+    assert set(text.replace("Cm ", "").replace(",", "").split()) == kinds
+
+
+# --- The format of user-data ----------------------------------------------------------------------------------------
+
+
+def test_every_section_of_user_data_is_documented():
+    titles = " ".join(parts("neuca-user-data.5", "Ss"))
+    assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS}
+
+
+def test_every_key_of_a_link_is_documented():
+    assert set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"])) == {*_READERS, "addresses", "sysctl."}
+
+
+def test_the_example_of_the_manual_page_has_no_fault():
+    text = re.search(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed", MAN["neuca-user-data.5"], re.MULTILINE | re.DOTALL)[1]
+    assert parse(text).faults == ()
+
+
+# --- README ---------------------------------------------------------------------------------------------------------
+
+
+def block(beginning: str) -> str:
+    """The first fenced block of the README that begins so."""
+    return next(text for text in re.findall(r"^```\w*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if text.startswith(beginning))
+
+
+def test_the_example_document_is_the_sample_and_has_no_fault():
+    text = block("[global]")
+    assert text == (ROOT / "examples" / "user-data.ini").read_text()
+    assert parse(text).faults == ()
+
+
+def readme_world() -> World:
+    """The guest of the README: a management NIC with a default route, four other NICs, all of them veth devices."""
+    macs = [f"fe:16:3e:00:6d:{last}" for last in ("ae", "af", "b0", "b1", "b2")]
+    nics = {number + 1: Device(number + 1, f"eth{number}", "veth", mac, up=not number, mtu=1500, min_mtu=68, max_mtu=65535,
+                               txqueuelen=1000) for number, mac in enumerate(macs)}
+    management = ip_interface("10.0.0.2/24")
+    default_route = Route(ip_network("0.0.0.0/0"), 1, ip_interface("10.0.0.1/24").ip)
+    return World(nics, {1: (management,)}, (Route(management.network, 1), default_route), 1, "boot")
+
+
+def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
+    config, world, record = Config(), readme_world(), Record(boot_id="boot")
+    directories = [tmp_path / str(path)[1:] for path in (config.udev_directory, config.networkmanager_directory,
+                                                         config.networkd_directory, config.sysctl_directory)]
+    places = marking.Places(*directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority)
+    resolution = resolve(parse(block("[global]")), Settings(), world, record)
+    files = marking.wanted(resolution, record, places, []).files
+    have = found(resolution, world, record, PROTOCOL, files, {}, lambda path: "0" if "/eth1/" in path else None)
+    want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
+    text = render.plan(plan(have, want), resolution.problems)
+    assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
+
+
+def test_the_route_marks_that_the_readme_names_are_those_in_use():
+    assert f"protocol {PROTOCOL} and metric {ROUTE_METRIC}" in README
+
+
+# --- All of it ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [README, HACKING], ids=["README", "HACKING"])
+def test_every_file_that_is_named_is_there(text):
+    links = [target for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)]
+    named = re.findall(r"`((?:neuca_tools|tests|examples|docs)(?:/[\w.-]+)*)`", text)
+    home = ROOT / "docs" if text is HACKING else ROOT
+    assert [path for path in links if not (home / path).exists()] == []
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_manual_page_that_is_referred_to_is_there():
+    text = "".join([*MAN.values(), README, HACKING])
+    named = re.findall(r"^\.Xr (neuca\S*) (\d)", text, re.MULTILINE) + re.findall(r"(neuca[\w-]*)\((\d)\)", text)
+    assert {f"{name}.{section}" for name, section in named} == set(MAN)
+
+
+@pytest.mark.parametrize("page", MAN)
+def test_a_manual_page_has_no_warnings(page):
+    if not shutil.which("mandoc"):
+        pytest.skip("mandoc is not installed")
+    command = ["mandoc", "-T", "lint", "-W", "warning", ROOT / "docs" / "man" / page]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
