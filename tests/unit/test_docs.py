@@ -1,4 +1,4 @@
-"""The documentation against the product: every option, command and code is documented, every example is what it says."""
+"""The documentation against the product: options, commands and codes are all documented, examples are what they say."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+
 from neuca_tools import marking, operations, render, status
 from neuca_tools.backends.netlink import PROTOCOL
 from neuca_tools.commands import neuca, neucad
@@ -57,8 +58,8 @@ def items(roff: str) -> dict[str, str]:
 
 # --- The configuration ----------------------------------------------------------------------------------------------
 
-DOCUMENTED = {(title.strip("[]"), name): text for title, part in parts("neuca-config.5", "Ss").items() if title[0] == "["
-              for name, text in items(part).items()}
+DOCUMENTED = {(title.strip("[]"), name): text for title, part in parts("neuca-config.5", "Ss").items()
+              if title[0] == "[" for name, text in items(part).items()}
 OTHER_NAMES = {("logging", "log-file-size")}
 FIELDS = {**{where: name for where, (name, _) in OPTIONS.items()}, **MAC_LISTS}
 
@@ -81,7 +82,9 @@ def default(name: str) -> str:
     value = getattr(Config(), name)
     if isinstance(value, (tuple, frozenset)):
         return ", ".join(value) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, (bool, str)) else str(value)
+    if isinstance(value, (bool, str)):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @pytest.mark.parametrize("where", [where for where in FIELDS if where not in OTHER_NAMES], ids=" ".join)
@@ -89,7 +92,8 @@ def test_the_documented_default_is_the_default(where):
     assert re.search(r"Default: (?:Pa |Cm |Ql )?(.*?) ?\.(?: |$)", words(DOCUMENTED[where]))[1] == default(FIELDS[where])
 
 
-BOUNDS = {where: bounds for where, text in DOCUMENTED.items() for bounds in re.findall(r"^\.Bq (\S+) to (\S+)", text, re.MULTILINE)}
+BOUNDS = {where: bounds for where, text in DOCUMENTED.items()
+          for bounds in re.findall(r"^\.Bq (\S+) to (\S+)", text, re.MULTILINE)}
 
 
 def test_the_bounds_of_all_numbers_are_documented():
@@ -156,7 +160,8 @@ def test_every_installed_name_is_a_name_of_the_manual_page():
 
 def test_every_option_of_neucad_is_documented():
     options = {option[1:] for action in neucad._parser()._actions for option in action.option_strings}
-    documented = {word for line in re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE) for word in re.split(r"[ ,]+", line)}
+    lines = re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE)
+    documented = {word for line in lines for word in re.split(r"[ ,]+", line)}
     assert options <= documented
     assert {word for word in documented if word.startswith("-")} <= options
 
@@ -203,7 +208,8 @@ def test_the_example_of_the_manual_page_has_no_fault():
 
 def block(beginning: str) -> str:
     """The first fenced block of the README that begins so."""
-    return next(text for text in re.findall(r"^```\w*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if text.startswith(beginning))
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return next(text for text in blocks if text.startswith(beginning))
 
 
 def test_the_example_document_is_the_sample_and_has_no_fault():
@@ -215,8 +221,8 @@ def test_the_example_document_is_the_sample_and_has_no_fault():
 def readme_world() -> World:
     """The guest of the README: a management NIC with a default route, four other NICs, all of them veth devices."""
     macs = [f"fe:16:3e:00:6d:{last}" for last in ("ae", "af", "b0", "b1", "b2")]
-    nics = {number + 1: Device(number + 1, f"eth{number}", "veth", mac, up=not number, mtu=1500, min_mtu=68, max_mtu=65535,
-                               txqueuelen=1000) for number, mac in enumerate(macs)}
+    nics = {index: Device(index, f"eth{index - 1}", "veth", mac, up=index == 1, mtu=1500, min_mtu=68, max_mtu=65535,
+                          txqueuelen=1000) for index, mac in enumerate(macs, 1)}
     management = ip_interface("10.0.0.2/24")
     default_route = Route(ip_network("0.0.0.0/0"), 1, ip_interface("10.0.0.1/24").ip)
     return World(nics, {1: (management,)}, (Route(management.network, 1), default_route), 1, "boot")
@@ -244,7 +250,7 @@ def test_the_route_marks_that_the_readme_names_are_those_in_use():
 
 @pytest.mark.parametrize("text", [README, HACKING], ids=["README", "HACKING"])
 def test_every_file_that_is_named_is_there(text):
-    links = [target for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)]
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
     named = re.findall(r"`((?:neuca_tools|tests|examples|docs)(?:/[\w.-]+)*)`", text)
     home = ROOT / "docs" if text is HACKING else ROOT
     assert [path for path in links if not (home / path).exists()] == []
