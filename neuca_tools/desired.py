@@ -34,6 +34,7 @@ from .requests import digests, merge, trusted
 from .roles import Policy, Roles, assign
 from .routing import resolve_routes
 
+IPV6 = "net/ipv6/"
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
@@ -103,6 +104,7 @@ class _Work:
         self.problems: list[Problem] = []
         self.sysctls: dict[str, str] = {}
         self.vlan_names: dict[LinkKey, str] = {}
+        self.given = {name: key for key, name in names.items()}
         self.found_keys = find_links(world, roles)
         self.by_name = {device.name: device for device in world.devices.values()}
         self.children: dict[int, list[Device]] = defaultdict(list)
@@ -141,8 +143,9 @@ class _Work:
         name = self.names[request.key]
         if request.state == "user":
             return self._hands_off(request.key, Link(request.key, "physical", "dataplane", name, device.index), device)
-        link = self._common(request, Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED))
-        return replace(link, mtu=self._nic_mtu(request.key, link.mtu, device))
+        mtu = self._nic_mtu(request.key, request.mtu or self._before(request.key).mtu, device)
+        link = Link(request.key, "physical", "dataplane", name, device.index, mtu=mtu, managers=UNMANAGED)
+        return self._common(request, link, mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
         """State `user`: nothing but what puts back our own earlier changes."""
@@ -181,53 +184,58 @@ class _Work:
         if name is None:
             return None
         self.vlan_names[key] = name
-        link = Link(key, "vlan", "dataplane", name, found.index if found else 0,
-                    managers=UNMANAGED)
+        link = Link(key, "vlan", "dataplane", name, found.index if found else 0, managers=UNMANAGED)
         if request.state == "user":
             return self._hands_off(key, link, found) if found else None
-        link = self._common(request, link)
-        if link.state == "up" and parent.state != "up" and not self.roles.nics[key.mac].up:
+        most = parent.mtu or self.roles.nics[key.mac].mtu
+        mtu = self._vlan_mtu(key, request.mtu or self._before(key).mtu, parent, most)
+        link = self._common(request, replace(link, mtu=mtu), mtu or min(found.mtu if found else most, most))
+        lies_down = parent.state == "down" or (parent.state != "up" and not self.roles.nics[key.mac].up)
+        if link.state == "up" and lies_down:
             self.refuse(key, f"{_subject(key)} cannot be up: its NIC is asked to be {parent.state}")
             link = replace(link, state=None)
-        return replace(link, mtu=self._vlan_mtu(key, link.mtu, parent))
+        return link
 
     def _vlan_name(self, request: LinkRequest, parent: str, found: Optional[Device]) -> Optional[str]:
         ours = request.key in self.record.owned.vlans
         default = found.name if found and not ours else vlan_name(parent, request.key)
         name = request.name or default
         holder = self.by_name.get(name)
-        if holder is None or (found and holder.index == found.index):
+        free = holder is None or (found is not None and holder.index == found.index)
+        if free and self.given.setdefault(name, request.key) == request.key:
             return name
         self.refuse(request.key, f'{_subject(request.key)} should be "{name}", but another interface has that name', "name")
-        return found.name if found else None
+        return found.name if found and self.given.setdefault(found.name, request.key) == request.key else None
 
-    def _vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link) -> Optional[int]:
-        most = parent.mtu or self.roles.nics[key.mac].mtu
+    def _vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
         if mtu is not None and mtu > most:
             self.refuse(key, f'MTU {mtu} asked, but its NIC "{parent.name}" has {most}', "mtu")
             return None
         return mtu
 
-    def _common(self, request: LinkRequest, link: Link) -> Link:
-        """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back."""
+    def _common(self, request: LinkRequest, link: Link, room: int) -> Link:
+        """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back.
+
+        `room` is the MTU that the link will have: below 1280 the kernel takes IPv6 off it altogether.
+        """
+        small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
         addresses = []
         for address in request.addresses:
-            reason = self.limits.address(address)
-            if reason is None and address.version == 6 and request.mtu is not None and request.mtu < LEAST_IPV6_MTU:
-                reason = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"
+            reason = self.limits.address(address) or (small if address.version == 6 else None)
             if reason is None:
                 addresses.append(address)
             else:
                 self.refuse(request.key, f"address {address}: {reason}")
         before = self._before(request.key)
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
-        return replace(link, state=request.state, mtu=request.mtu or before.mtu, txqueuelen=queue, addresses=tuple(addresses),
-                       sysctls={**before.sysctls, **self._sysctls(request)})
+        sysctls = {template: value for template, value in before.sysctls.items() if not (small and template.startswith(IPV6))}
+        return replace(link, state=request.state, txqueuelen=queue, addresses=tuple(addresses),
+                       sysctls={**sysctls, **self._sysctls(request, small)})
 
-    def _sysctls(self, request: LinkRequest) -> dict[str, str]:
+    def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = sysctl_reason(template)
+            reason = sysctl_reason(template) or (small if template.startswith(IPV6) and OWN in template else None)
             if reason is None and OWN not in template and self.sysctls.get(template, value) != value:
                 reason = f'another link asks for "{self.sysctls[template]}"'
             if reason is not None:

@@ -61,7 +61,7 @@ def intend(record: Record, operations: Iterable[Operation]) -> Record:
     for operation in operations:
         link = operation.link
         if isinstance(operation, AddAddress):
-            addresses.add((operation.on.key, operation.address))
+            addresses |= {(operation.on.key, operation.address)} if operation.ours else set()
         elif isinstance(operation, CreateVlan):
             vlans.add(operation.on.key)
         elif link is None and isinstance(operation, WriteSysctl) and operation.before is not None:

@@ -44,11 +44,14 @@ def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Role
     movable = {mac for mac, device in roles.nics.items()
                if roles.role(mac) == "dataplane" and device.index not in roles.protected}
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    wishes = {LinkKey(mac): _wish(LinkKey(mac), requests, record) for mac in movable}
-    reserved = {device.name: device.name for device in world.devices.values() if device.index not in
-                {roles.nics[mac].index for mac in movable}}
-    names, problems = _settle({key: wish for key, wish in wishes.items() if wish}, current, reserved,
-                              {key for key in wishes if key in requests and requests[key].name})
+    wishes = {key: wish for key in map(LinkKey, movable) for wish in [_wish(key, requests, record)] if wish}
+    taken: dict[str, Optional[LinkKey]] = {device.name: None for device in world.devices.values()}
+    for device in world.devices.values():  # alternative names share the space of names
+        taken.update(dict.fromkeys(device.altnames))
+    for mac in movable:
+        own = (roles.nics[mac].name, *roles.nics[mac].altnames)
+        taken.update(dict.fromkeys(own, LinkKey(mac)))
+    names, problems = _settle(wishes, current, taken, {key for key in wishes if _is_asked(key, requests)})
     return {**current, **names}, [*problems, *_astray(roles, record, movable)]
 
 
@@ -66,26 +69,29 @@ def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record)
     return asked or (nic.name if nic and nic.name else None)
 
 
-def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], reserved: Mapping[str, str],
-            asked: Iterable[LinkKey]) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """Grant wishes until nothing changes: a refused NIC keeps its name, which may cost another NIC its wish."""
-    first = set(asked)
-    order = sorted(wishes, key=lambda key: (key not in first, key))
+def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], owners: Mapping[str, Optional[LinkKey]],
+            asked: Container[LinkKey]) -> tuple[dict[LinkKey, str], list[Problem]]:
+    """Grant wishes until nothing changes: a refused NIC keeps its name, which may cost another NIC its wish.
+
+    `owners` tells whose each name is now, None: nobody's who could give it up. A name that a NIC has kept from before goes
+    before one that is asked for another NIC.
+    """
+    order = sorted(wishes, key=lambda key: (key in asked, key))
     refused: dict[LinkKey, Problem] = {}
     while True:
-        taken = {**reserved, **{current[key]: current[key] for key in current if key not in wishes or key in refused}}
+        stays = {current[key]: key for key in current if key not in wishes or key in refused}
         names: dict[LinkKey, str] = {}
-        clash = None
+        given: dict[str, LinkKey] = dict(stays)
         for key in (key for key in order if key not in refused):
             wish = wishes[key]
-            if wish in taken and wish != current[key]:
-                clash = Problem("name", f'"{current[key]}" should be "{wish}", but another interface has that name', key)
+            theirs = owners.get(wish, key) is None and current[key] != wish
+            if theirs or given.setdefault(wish, key) != key:
+                text = f'"{current[key]}" should be "{wish}", but another interface has that name'
+                refused[key] = Problem("name", text, key)
                 break
-            taken[wish] = wish
             names[key] = wish
-        if clash is None or clash.link is None:
+        else:
             return names, list(refused.values())
-        refused[clash.link] = clash
 
 
 def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
@@ -100,10 +106,13 @@ def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkReques
     wishes = {key: wish for key in {*nics, *(LinkKey(mac) for mac in record.nics)} for wish in [_wish(key, requests, record)]
               if wish and roles.role(key.mac) != "ignored"}
     granted: dict[LinkKey, str] = {}
-    for key in sorted(wishes, key=lambda key: (not _is_asked(key, requests), key)):
-        if wishes[key] not in fixed and wishes[key] not in granted.values():
-            granted[key] = wishes[key]
-    taken = {*fixed, *granted.values()}
+    taken = set(fixed)
+    for key in sorted(wishes, key=lambda key: (_is_asked(key, requests), key)):
+        before = record.nics[key.mac].name if key.mac in record.nics else ""
+        name = next((name for name in (wishes[key], before) if name and name not in taken), None)
+        if name is not None:
+            granted[key] = name
+            taken.add(name)
     for key in sorted(nics):
         if key not in granted:
             granted[key] = nics[key] if nics[key] not in taken else _free_name(nics[key], {*taken, *nics.values()})
@@ -131,12 +140,12 @@ def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) 
     waiting = _possible(current, wanted)
     now = dict(current)
     steps: list[Step] = []
-    spare = 0
     while waiting:
         in_use = set(now.values())
         key = next((key for key, name in waiting.items() if name not in in_use), None)
         if key is None:
-            key, target, spare = next(iter(waiting)), f"{TEMPORARY}{spare}", spare + 1
+            key = next(iter(waiting))
+            target = next(name for name in (f"{TEMPORARY}{number}" for number in range(len(now) + 1)) if name not in in_use)
         else:
             target = waiting.pop(key)
         steps.append(Step(key, now[key], target))

@@ -137,9 +137,12 @@ class DeleteVlan(LinkOperation):
 
 @dataclass(frozen=True)
 class AddAddress(LinkOperation):
+    """`ours`: it may be taken away again; not so the user's own that the kernel drops when this pass takes the link down."""
+
     kind = "add-address"
     phase = Phase.ADDRESS
     address: Address
+    ours: bool = True
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -200,7 +200,7 @@ def _addresses(sides: _Sides) -> Iterator[Operation]:
         kept = {address for address in found.addresses if not (lost and address.version == 6)} if found else set()
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                yield AddAddress(sides.target(key), address)
+                yield AddAddress(sides.target(key), address, address in wanted.addresses)
 
 
 def _asked(key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool) -> tuple[Address, ...]:

@@ -21,7 +21,7 @@ from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
 from .backends.bus import Bus
 from .backends.linkwatch import interfaces
-from .backends.netlink import PROTOCOL, Netlink, Watch
+from .backends.netlink import Netlink, Watch
 from .config import Config
 from .desired import Resolution, Settings, resolve
 from .fileio import locked
@@ -35,6 +35,7 @@ from .operations import Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
+from .routing import ROUTE_PROTOCOL
 from .status import DocumentStatus, Report, Status, judge
 
 log = logging.getLogger("neuca")
@@ -85,7 +86,7 @@ class Host:
         resolution = replace(resolution, want=want)
         managers = self.managers()
         words = managers.ask([device.name for device in world.devices.values()])
-        have = found(resolution, world, record, PROTOCOL, marks.files, words)
+        have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
     def managers(self) -> Managers:

@@ -34,9 +34,11 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
+    """Every MAC that a faulty line may be about, in any notation; `[vlan MAC.ID]` has one before its last dot."""
     for word in (fault.key, *fault.section.split()):
-        with suppress(UnusableError):
-            yield mac_of(word.rpartition(".")[0] or word)
+        for part in (word, word.rpartition(".")[0]):
+            with suppress(UnusableError):
+                yield mac_of(part)
 
 
 def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],

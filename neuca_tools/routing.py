@@ -14,6 +14,7 @@ from .model import Address, Device, Hop, Host, Link, LinkKey, Network, Problem, 
 # A metric of our own, so that a route of somebody else with the same prefix is never replaced (the key that the kernel replaces
 # by is prefix, TOS and metric); low enough to beat the kernel's default for IPv6, 1024 (IP6_RT_PRIO_USER).
 ROUTE_METRIC = 20
+ROUTE_PROTOCOL = 110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
             key = asked or through(route.via, found_networks)
             nowhere = None if key else through(route.via, asked_of)
             reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
+            reason = reason or (key and _down_reason(route, key, usable, found)) or _clash(route, world)
             if reason is None and key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
                 loose |= set() if asked else {key.mac}
@@ -81,9 +83,26 @@ def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[Link
         return f"the next hop {route.via} is on {key}, which cannot be used"
     if route.via in own:
         return f"the next hop {route.via} is this host itself"
-    if links[key].state == "down":
-        return f'the next hop {route.via} is on "{links[key].name}", which is asked to be down'
     return None
+
+
+def _down_reason(route: RouteRequest, key: LinkKey, links: Mapping[LinkKey, Link], found: Mapping[LinkKey, Device],
+                 ) -> Optional[str]:
+    """A link that is down, or whose NIC is, has no routes (the kernel answers ENETDOWN)."""
+    for part in (key.nic, key):
+        link = links.get(part)
+        if link is not None and link.state == "down":
+            return f'the next hop {route.via} is on "{links[key].name}", which is asked to be down'
+        if (link is None or link.state != "up") and not (part in found and found[part].up):
+            return f'the next hop {route.via} is on "{links[key].name}", which is down'
+    return None
+
+
+def _clash(route: RouteRequest, world: World) -> Optional[str]:
+    """Somebody's route that the kernel would replace by ours: its key is prefix and metric, whatever the device."""
+    same = any(other.to == route.to and other.metric == ROUTE_METRIC and other.protocol != ROUTE_PROTOCOL
+               for other in world.routes)
+    return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})" if same else None
 
 
 def _all_addresses(links: Mapping[LinkKey, Link], world: World) -> Iterator[Address]:

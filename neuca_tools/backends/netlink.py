@@ -21,8 +21,8 @@ from typing import Any, Callable, Optional
 
 from ..errors import ApplyError, ObserveError
 from ..model import Address, Device, Host, Network, Route, World
+from ..routing import ROUTE_PROTOCOL
 
-PROTOCOL = 110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
 MAIN_TABLE = 254  # RT_TABLE_MAIN
 UNICAST = 1  # RTN_UNICAST
 DUMP_TRIES = 5  # a dump that was interrupted by a change is asked for again (appliers: NLM_F_DUMP_INTR)
@@ -154,7 +154,7 @@ class Netlink:
                   family=_family(address), gone=(errno.EADDRNOTAVAIL, errno.ENODEV))
 
     def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run("route", "replace", **_route_words(index, to, via, metric), proto=PROTOCOL)
+        self._run("route", "replace", **_route_words(index, to, via, metric), proto=ROUTE_PROTOCOL)
 
     def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
         self._run("route", "del", **_route_words(index, to, via, metric), gone=(errno.ESRCH, errno.ENODEV))

@@ -13,10 +13,11 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
-from neuca_tools.backends.netlink import PROTOCOL
+from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import Device, Route, World
+from neuca_tools.routing import ROUTE_PROTOCOL
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
@@ -184,7 +185,7 @@ class Kernel:
             self.routes = [route for route in self.routes
                            if (route.to, route.index, route.protocol) != (address.network, index, KERNEL_PROTOCOL)]
 
-    def replace_route(self, index, to, via, metric, protocol=PROTOCOL):
+    def replace_route(self, index, to, via, metric, protocol=ROUTE_PROTOCOL):
         if not self._device(index).up:
             refuse(errno.ENETDOWN, "Network is down (Nexthop device is not up)")
         own = [address for address in self.addresses.get(index, []) if via is not None and address.version == via.version]

@@ -14,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from neuca_tools import marking, memory
 from neuca_tools.apply import apply
-from neuca_tools.backends.netlink import PROTOCOL
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
@@ -23,6 +22,7 @@ from neuca_tools.observe import found
 from neuca_tools.plan import plan
 from neuca_tools.reconcile import Survey
 from neuca_tools.roles import Policy
+from neuca_tools.routing import ROUTE_PROTOCOL
 
 PLACES = marking.Places(Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15)
 LAWS = settings(max_examples=120, deadline=None, derandomize=True, database=None)
@@ -94,7 +94,7 @@ class Agent:
         resolution = resolve(self.document, self.settings, seen, record)
         marks = marking.wanted(resolution, record, PLACES, [Path(path).name for path in self.kernel.files])
         resolution = replace(resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell))
-        have = found(resolution, seen, record, PROTOCOL, (), {}, self.kernel.read_sysctl)
+        have = found(resolution, seen, record, ROUTE_PROTOCOL, (), {}, self.kernel.read_sysctl)
         have = replace(have, files={path: self.kernel.files.get(path) for path in marks.files})
         return Survey(seen, record, resolution, have, resolution.want, {}, {})
 
