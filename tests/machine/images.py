@@ -1,0 +1,237 @@
+"""The guests' disks: Debian's packages, the lab's agent, and our own package installed by dpkg; cached by their content.
+
+Built in two stages, each under a name that is the digest of what goes in: a base root of the distribution (a minute), and
+the disk image with our package in it (seconds), which is all that a change of the product builds anew.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuca-guest-tools" / "images"
+BUILD_DEB = Path(os.environ.get("NEUCA_BUILD_DEB", ROOT / "packaging" / "build-deb"))
+PACKAGED = ("neuca_tools", "systemd", "sysvinit", "packaging", "docs", "examples", "setup.cfg", "pyproject.toml", "README.md",
+            "LICENSE", "CHANGELOG.md")
+BASE_PATIENCE, IMAGE_PATIENCE = 1800, 600  # seconds
+KEEP = 3600  # seconds that whatever was used stays in the cache
+SPARE = 3  # of each kind that stay longer
+
+COMMON = """udev kmod dbus iproute2 iputils-ping procps ethtool linux-image-cloud-amd64 initramfs-tools netbase python3 python3-pyroute2
+python3-pyudev python3-dbus python3-systemd python3-pytest python3-hypothesis python3-dbusmock""".split()
+AGENT_UNIT = """[Unit]
+Description=The lab's agent
+DefaultDependencies=no
+After=systemd-remount-fs.service systemd-tmpfiles-setup-dev.service
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/local/lib/lab/agent
+Restart=always
+KillMode=process
+OOMScoreAdjust=-1000
+
+[Install]
+WantedBy=sysinit.target
+"""
+NETWORKD_MANAGEMENT = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
+INTERFACES = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n"
+ENABLE = "systemctl enable lab-agent.service; systemctl mask apt-daily.timer apt-daily-upgrade.timer getty@tty1.service"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One kind of guest. `files` are written and `commands` run in its root before our package comes."""
+
+    name: str
+    suite: str
+    packages: tuple[str, ...]
+    files: tuple[tuple[str, str], ...] = ()
+    commands: str = "true"
+    arguments: str = ""
+
+    def base_digest(self) -> str:
+        agent = (HERE / "inside" / "agent.py").read_text()
+        words = [self.suite, *COMMON, *self.packages, repr(self.files), self.commands, agent]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+_SYSTEMD = (("etc/systemd/system/lab-agent.service", AGENT_UNIT),)
+_SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/local/lib/lab/agent' >> /etc/inittab"
+RECIPES = {recipe.name: recipe for recipe in (
+    Recipe("A", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE, "net.ifnames=0"),
+    Recipe("B", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE),
+    Recipe("C", "trixie", ("systemd-sysv",), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
+           f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
+    Recipe("D", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client"), (("etc/network/interfaces", INTERFACES),), _SERIAL,
+           "net.ifnames=0"),
+)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Image:
+    """A disk that is never written to, with the kernel and the initial RAM disk that boot it."""
+
+    recipe: Recipe
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk.img"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd"
+
+
+def image(name: str, packaged: bool = True) -> Image:
+    """The image of this recipe, built if the cache has none; `packaged` False: without our package."""
+    recipe = RECIPES[name]
+    with _alone():
+        base = _base(recipe)
+        deb = package() if packaged else None
+        key = hashlib.sha256(f"{base.name} {deb.parent.name if deb else ''}".encode()).hexdigest()[:16]
+        folder = CACHE / f"image-{name}-{key}"
+        if not folder.exists():
+            _build_image(base, deb, folder)
+        os.utime(folder)
+        _forget_old()
+    return Image(recipe, folder)
+
+
+def package() -> Path:
+    """Our package, built from the files of this checkout."""
+    folder = CACHE / f"package-{_sources_digest()}"
+    if not folder.exists():
+        with _making(folder) as making:
+            _run(BUILD_DEB, making, timeout=IMAGE_PATIENCE, cwd=ROOT)
+    os.utime(folder)
+    (deb,) = folder.glob("neuca-guest-tools_*.deb")
+    return deb
+
+
+def newer(deb: Path, folder: Path) -> Path:
+    """The same package again with a higher version, for an upgrade."""
+    tree = folder / "newer"
+    _run("dpkg-deb", "--raw-extract", deb, tree)
+    control = tree / "DEBIAN" / "control"
+    lines = [f"{line}+lab1" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
+    control.write_text("\n".join(lines) + "\n")
+    _run("dpkg-deb", "--root-owner-group", "--build", tree, folder / "newer.deb")
+    return folder / "newer.deb"
+
+
+def _base(recipe: Recipe) -> Path:
+    """The root of the distribution, as a tar file."""
+    path = CACHE / f"base-{recipe.base_digest()}"
+    if not path.exists():
+        with _making(path) as making:
+            extra = making / "extra"
+            for name, text in recipe.files:
+                (extra / name).parent.mkdir(parents=True, exist_ok=True)
+                (extra / name).write_text(text)
+            (extra / "usr/local/lib/lab").mkdir(parents=True)
+            shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent")
+            (extra / "usr/local/lib/lab/agent").chmod(0o755)
+            packages = ",".join([*COMMON, *recipe.packages])
+            _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=sync-in {extra} /",
+                 f'--customize-hook=chroot "$1" sh -ec {_quoted(recipe.commands)}',
+                 '--customize-hook=chroot "$1" passwd --quiet --delete root', '--customize-hook=echo lab > "$1/etc/hostname"',
+                 recipe.suite, making / "root.tar", timeout=BASE_PATIENCE)  # fmt: skip
+            shutil.rmtree(extra)
+    os.utime(path)
+    return path
+
+
+# The package is installed by dpkg, which also holds that the image has all that it depends on. Services do not start here.
+_INSTALL = """set -e
+tar --extract --numeric-owner --file "$1/root.tar" --directory root
+if [ -n "$2" ]; then
+    printf '#!/bin/sh\\nexit 101\\n' > root/usr/sbin/policy-rc.d; chmod +x root/usr/sbin/policy-rc.d
+    cp "$2" root/tmp/package.deb
+    DEBIAN_FRONTEND=noninteractive chroot root dpkg --install /tmp/package.deb
+    rm root/tmp/package.deb root/usr/sbin/policy-rc.d
+fi
+cp root/boot/vmlinuz-* vmlinuz; cp root/boot/initrd.img-* initrd
+: > root/etc/machine-id
+mke2fs -q -t ext4 -E lazy_itable_init=1 -d root disk.img 3G
+rm -rf root
+chmod 0444 disk.img vmlinuz initrd"""
+
+
+def _build_image(base: Path, deb: Path | None, folder: Path) -> None:
+    rootless = ["unshare", "--map-auto", "--map-root-user", "--mount"] if os.geteuid() else []
+    with _making(folder) as making:
+        (making / "root").mkdir()
+        _run(*rootless, "sh", "-c", _INSTALL, "install", base, deb or "", timeout=IMAGE_PATIENCE, cwd=making)
+
+
+def _sources_digest() -> str:
+    """Of every file that goes into the package, and of what builds it."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z", *PACKAGED],
+                            check=True, capture_output=True, text=True).stdout.split("\0")  # fmt: skip
+    digest = hashlib.sha256(BUILD_DEB.read_bytes())
+    for name in sorted(name for name in listed if name and (ROOT / name).is_file()):
+        digest.update(f"{name}\0{os.access(ROOT / name, os.X_OK)}\0".encode() + (ROOT / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One builder at a time for each cache."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when it is whole."""
+    making = Path(tempfile.mkdtemp(prefix="making-", dir=CACHE))
+    try:
+        making.chmod(0o755)
+        yield making
+        making.rename(folder)
+    finally:
+        if making.exists():
+            shutil.rmtree(making)
+
+
+def _forget_old() -> None:
+    """What has not been used for a while goes, but for the latest of each kind."""
+    kinds: dict[str, list[Path]] = {}
+    for path in sorted(CACHE.glob("*-*/"), key=lambda path: path.stat().st_mtime, reverse=True):
+        kinds.setdefault(path.name.rpartition("-")[0], []).append(path)
+    for paths in kinds.values():
+        for path in paths[SPARE:]:
+            if time.time() - path.stat().st_mtime > KEEP:
+                shutil.rmtree(path)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _run(*command: object, timeout: float = 60, cwd: Path | None = None) -> None:
+    done = subprocess.run(list(map(str, command)), cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}")

@@ -1,0 +1,177 @@
+"""One QEMU process: its command line, its control channel (QMP) and its end. No root, no bridge, no privileged port."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import select
+import shlex
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import images
+
+RELAY = Path(__file__).with_name("relay.py")
+PROGRAM = "qemu-system-x86_64"
+PROBE_PATIENCE = 10.0  # seconds to the kernel's first lines: a fraction of one where the processor helps
+PATIENCE = 60.0  # seconds for a word over QMP, or for a killed process to end
+SERVICE_NET = "net=169.254.169.0/24,host=169.254.169.2,dns=169.254.169.3,dhcpstart=169.254.169.16"
+
+
+class GuestError(Exception):
+    """A guest did not do what it was told, in its time."""
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One virtio NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus."""
+
+    mac: str
+    slot: int
+    management: bool = False
+    link: socket.socket | None = None
+    host_mtu: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"nic{self.mac.replace(':', '')}"
+
+    def netdev(self) -> str:
+        if self.link:
+            return f"dgram,id={self.id},local.type=fd,local.str={self.link.fileno()}"
+        return f"hubport,id={self.id},hubid={int(self.mac.replace(':', '')[-4:], 16) + 1}"
+
+    def device(self) -> dict[str, object]:
+        words = {"driver": "virtio-net-pci", "id": f"dev-{self.id}", "netdev": self.id, "mac": self.mac, "addr": hex(self.slot)}
+        return {**words, "romfile": "", **({"host_mtu": self.host_mtu} if self.host_mtu else {})}
+
+
+def link() -> tuple[socket.socket, socket.socket]:
+    """A cable for two guests: Ethernet frames as datagrams, so that a guest that dies in the middle of one harms no other."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    return ends
+
+
+def acceleration(image: images.Image) -> str:
+    """Hardware acceleration where a guest's kernel speaks within its time, for /dev/kvm may be there and hang; else TCG."""
+    answer = images.CACHE / f"acceleration-{os.uname().release}"
+    if not answer.exists():
+        answer.write_text("kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) and _speaks(image) else "tcg,thread=multi")
+    return answer.read_text()
+
+
+def _speaks(image: images.Image) -> bool:
+    command = [PROGRAM, "-accel", "kvm", "-cpu", "host", "-m", "256", "-display", "none", "-monitor", "none", "-nic", "none",
+               "-serial", "stdio", "-kernel", image.kernel, "-append", "console=ttyS0"]  # fmt: skip
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        said, deadline = b"", time.monotonic() + PROBE_PATIENCE
+        while b"Linux version" not in said and time.monotonic() < deadline:
+            if select.select([process.stdout], [], [], deadline - time.monotonic())[0]:
+                piece = os.read(process.stdout.fileno(), 4096)
+                said += piece
+                if not piece:
+                    break
+        process.kill()
+    return b"Linux version" in said
+
+
+class Machine:
+    """A running QEMU. `port`: of this machine's loopback, that reaches TCP port 7777 of the guest's management address."""
+
+    def __init__(self, image: images.Image, disk: Path, nics: list[Nic], console: Path, service_port: int, processors: int,
+                 memory: int) -> None:  # fmt: skip
+        self._qmp, control = socket.socketpair()
+        self.agent, agent = socket.socketpair()
+        self._events: list[dict] = []
+        accel = acceleration(image)
+        command = [PROGRAM, "-nodefaults", "-display", "none", "-accel", accel, "-cpu", "host" if accel == "kvm" else "max,svm=off",
+                   "-smp", processors, "-m", memory, "-kernel", image.kernel, "-initrd", image.initrd,
+                   "-append", f"root=/dev/vda rw console=ttyS0 systemd.show_status=1 {image.recipe.arguments}",
+                   "-drive", f"file={disk},if=none,id=disk,format=qcow2,discard=unmap",
+                   "-device", "virtio-blk-pci,drive=disk,addr=0x4", "-device", "virtio-rng-pci,addr=0x5",
+                   "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
+                   "-device", "virtio-serial-pci,addr=0x6", "-chardev", f"socket,id=agent,fd={agent.fileno()}",
+                   "-device", "virtserialport,chardev=agent,name=neuca.lab",
+                   "-chardev", f"socket,id=qmp,fd={control.fileno()}", "-mon", "chardev=qmp,mode=control"]  # fmt: skip
+        for nic in nics:
+            netdev = _user_network(nic, service_port) if nic.management else nic.netdev()
+            device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace("driver=", "", 1)
+            command += ["-netdev", netdev, "-device", device]
+        inherited = [control.fileno(), agent.fileno(), *(nic.link.fileno() for nic in nics if nic.link)]
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self._said,
+                                         stderr=subprocess.STDOUT, pass_fds=inherited, start_new_session=True)  # fmt: skip
+        control.close()
+        agent.close()
+        self._qmp.settimeout(PATIENCE)
+        self._answers = self._qmp.makefile("rb")
+        self._message()
+        self.execute("qmp_capabilities")
+
+    @functools.cached_property
+    def port(self) -> int:
+        table = self.execute("human-monitor-command", **{"command-line": "info usernet"})
+        return next(int(line.split()[3]) for line in table.splitlines() if "HOST_FORWARD" in line)
+
+    def execute(self, command: str, **arguments: object) -> object:
+        """A QMP command's answer; events that come in between are kept for `wait_for`."""
+        self._qmp.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        while True:
+            message = self._message()
+            if "error" in message:
+                raise GuestError(f"{command}: {message['error']['desc']}")
+            if "return" in message:
+                return message["return"]
+            self._events.append(message)
+
+    def wait_for(self, event: str, **data: object) -> None:
+        """Until this event, with at least these data, has come."""
+        def fits(message: dict) -> bool:
+            return message.get("event") == event and data.items() <= message.get("data", {}).items()
+
+        while not any(map(fits, self._events)):
+            self._events.append(self._message())
+        self._events = [message for message in self._events if not fits(message)]
+
+    def _message(self) -> dict:
+        try:
+            line = self._answers.readline()
+        except ConnectionResetError:
+            line = b""
+        if not line:
+            raise GuestError(f"QEMU has gone: {self.words()}")
+        return json.loads(line)
+
+    def words(self) -> str:
+        """What QEMU itself has said."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")[-2000:]
+
+    def wait(self, patience: float) -> None:
+        """Until the process has ended by itself."""
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise GuestError(f"the guest did not switch itself off in {patience:g} s") from None
+        self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        for end in (self._answers, self._qmp, self.agent, self._said):
+            end.close()
+
+
+def _user_network(nic: Nic, service_port: int) -> str:
+    relay = f"{shlex.quote(os.sys.executable)} -ISE {shlex.quote(str(RELAY))} {service_port}".replace(",", ",,")
+    return (f"user,id={nic.id},ipv6=off,{SERVICE_NET},guestfwd=tcp:169.254.169.254:80-cmd:{relay},"
+            "hostfwd=tcp:127.0.0.1:0-:7777")
