@@ -90,7 +90,7 @@ class Agent:
 
     def survey(self, record=None):
         seen = self.kernel.world()
-        record = memory.after_boot(self.record if record is None else record, seen.boot_id)
+        record = memory.fresh(self.record if record is None else record, seen)
         resolution = resolve(self.document, self.settings, seen, record)
         marks = marking.wanted(resolution, record, PLACES, [Path(path).name for path in self.kernel.files])
         resolution = replace(resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell))

@@ -1,0 +1,252 @@
+"""Files that are whole or untouched: crashes, planted links, refused directories; and the lock between processes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.errors import ApplyError
+from neuca_tools.fileio import FEW, NEW, locked, read_bytes, write_files
+
+ROOT = Path(__file__).parents[2]
+
+
+def listing(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def test_an_absent_file_is_none_and_an_error_is_not(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    assert read_bytes(tmp_path / "file") == b"x"
+    assert read_bytes(tmp_path / "absent") is None
+    assert read_bytes(tmp_path / "file" / "below") is None
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        read_bytes(tmp_path / "loop")
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 40])
+def test_files_are_written_whole_and_nothing_is_left_beside_them(tmp_path, count):
+    files = {tmp_path / "sub" / f"{number}": b"%d" % number for number in range(count)}
+    write_files(files)
+    assert {path: path.read_bytes() for path in files} == files
+    assert len(listing(tmp_path / "sub")) == count
+
+
+def test_files_are_removed_and_an_absent_one_is_no_error(tmp_path):
+    (tmp_path / "old").write_bytes(b"x")
+    write_files({tmp_path / "old": None, tmp_path / "never": None, tmp_path / "no" / "directory": None, tmp_path / "new": b"y"})
+    assert listing(tmp_path) == ["new"]
+    write_files({})
+
+
+@pytest.mark.parametrize(("mode", "umask"), [(0o644, 0o077), (0o600, 0o000), (0o644, 0o000)])
+def test_the_mode_does_not_depend_on_the_umask(tmp_path, mode, umask):
+    before = os.umask(umask)
+    try:
+        write_files({tmp_path / "file": b"x"}, mode)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_a_link_planted_at_the_temporary_name_is_not_written_through(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / f"file{NEW}").symlink_to(victim)
+    write_files({tmp_path / "file": b"new"})
+    assert (victim.read_bytes(), (tmp_path / "file").read_bytes()) == (b"precious", b"new")
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_hard_link_planted_at_the_temporary_name_is_not_written_through(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    victim.chmod(0o600)
+    os.link(victim, tmp_path / f"file{NEW}")
+    write_files({tmp_path / "file": b"new"})
+    assert (victim.read_bytes(), victim.stat().st_mode & 0o777) == (b"precious", 0o600)
+
+
+def test_a_link_at_the_name_itself_is_replaced_and_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "file").symlink_to(victim)
+    write_files({tmp_path / "file": b"new"})
+    assert (victim.read_bytes(), (tmp_path / "file").is_symlink()) == (b"precious", False)
+
+
+def test_another_name_of_the_old_file_keeps_the_old_content(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    os.link(tmp_path / "file", tmp_path / "backup")
+    write_files({tmp_path / "file": b"new"})
+    assert (tmp_path / "backup").read_bytes() == b"old"
+
+
+def test_what_a_crash_left_behind_is_written_over(tmp_path):
+    (tmp_path / f"file{NEW}").write_bytes(b"half a li")
+    write_files({tmp_path / "file": b"new"})
+    assert listing(tmp_path) == ["file"]
+
+
+def test_a_fifo_at_the_temporary_name_hangs_nobody(tmp_path):
+    os.mkfifo(tmp_path / f"file{NEW}")
+    write_files({tmp_path / "file": b"new"})
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("count", [1, FEW + 1])
+def test_nothing_is_replaced_before_everything_is_on_disk(tmp_path, count):
+    """One that cannot be written beside the others: none of them has changed."""
+    for number in range(count):
+        (tmp_path / f"{number}").write_bytes(b"old")
+    (tmp_path / f"z{NEW}").mkdir()
+    with pytest.raises(ApplyError):
+        write_files({**{tmp_path / f"{number}": b"new" for number in range(count)}, tmp_path / "z": b"x"})
+    assert {(tmp_path / f"{number}").read_bytes() for number in range(count)} == {b"old"}
+
+
+def test_after_a_failure_no_half_written_file_is_left(tmp_path):
+    (tmp_path / f"z{NEW}").mkdir()
+    with pytest.raises(ApplyError):
+        write_files({tmp_path / "a": b"new", tmp_path / "z": b"x"})
+    assert listing(tmp_path) == [f"z{NEW}"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_bytes(b"in the way")
+    with pytest.raises(ApplyError) as caught:
+        write_files({tmp_path / "file" / "below": b"x"})
+    assert caught.value.text == f'write "{tmp_path}/file/below": File exists'
+    assert caught.value.errno == errno.EEXIST
+
+
+def test_a_directory_in_the_way_is_named(tmp_path):
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(ApplyError) as caught:
+        write_files({tmp_path / "dir": b"x"})
+    assert caught.value.text == f'write "{tmp_path}/dir": Is a directory'
+    with pytest.raises(ApplyError) as caught:
+        write_files({tmp_path / "dir": None})
+    assert caught.value.text == f'remove "{tmp_path}/dir": Is a directory'
+
+
+def test_a_read_only_place_is_named_and_left_as_it_was():
+    with pytest.raises(ApplyError) as caught:
+        write_files({Path("/proc/sys/net/nothing"): b"x"})
+    assert caught.value.text.startswith('write "/proc/sys/net/nothing": ')
+
+
+def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
+    path, sizes = tmp_path / "file", set()
+    write_files({path: b"a" * 100000})
+    child = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], cwd=ROOT)
+    while child.poll() is None:
+        content = read_bytes(path)
+        sizes.add((len(content), content[:1] == content[-1:]))
+    assert child.returncode == 0
+    assert sizes <= {(100000, True), (200000, True)}
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from neuca_tools.fileio import write_files
+for number in range(60):
+    write_files({Path(sys.argv[1]): (b"a" * 100000 if number % 2 else b"b" * 200000)})
+"""
+
+
+@pytest.mark.parametrize("suffix", [".rules", ".conf", ".network"])
+def test_nobody_reads_the_temporary_file(suffix):
+    assert not f"10-x{suffix}{NEW}".endswith((".rules", ".conf", ".network", ".link"))
+
+
+# --- the lock -------------------------------------------------------------------------------------------------------
+
+_HOLDER = """
+import sys
+from pathlib import Path
+from neuca_tools.fileio import locked
+with locked(Path(sys.argv[1]), 5):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock until its standard input closes."""
+    child = subprocess.Popen([sys.executable, "-c", _HOLDER, str(tmp_path / "run" / "lock")], cwd=ROOT, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == "held\n"
+    yield child
+    child.kill()
+    child.wait(10)
+    child.stdout.close()
+
+
+def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(tmp_path, holder):
+    began = time.monotonic()
+    with pytest.raises(ApplyError) as caught, locked(tmp_path / "run" / "lock", 0.2):
+        pytest.fail("both hold it")
+    assert caught.value.text == f'lock "{tmp_path}/run/lock": another pass has held it for 0.2 s'
+    assert 0.15 < time.monotonic() - began < 5
+    assert holder.poll() is None
+
+
+def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path, holder):
+    holder.stdin.close()
+    with locked(tmp_path / "run" / "lock", 10):
+        assert True
+
+
+def test_a_lock_goes_with_a_process_that_is_killed(tmp_path, holder):
+    holder.kill()
+    with locked(tmp_path / "run" / "lock", 10):
+        assert holder.wait(10) == -signal.SIGKILL
+
+
+def test_a_lock_can_be_taken_again_after_an_error_inside(tmp_path):
+    with pytest.raises(RuntimeError), locked(tmp_path / "lock", 1):
+        raise RuntimeError
+    with locked(tmp_path / "lock", 1):
+        assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_within_one_process_a_lock_excludes_too(tmp_path):
+    with locked(tmp_path / "lock", 1), pytest.raises(ApplyError), locked(tmp_path / "lock", 0.05):
+        pytest.fail("both hold it")
+
+
+def test_the_timer_and_the_handler_of_before_come_back(tmp_path):
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        with locked(tmp_path / "lock", 1):
+            assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+            assert signal.getsignal(signal.SIGALRM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_lock_in_a_place_that_cannot_be_written_is_named():
+    with pytest.raises(ApplyError) as caught, locked(Path("/proc/nothing/lock"), 1):
+        pytest.fail("held")
+    assert caught.value.text == 'lock "/proc/nothing/lock": No such file or directory'

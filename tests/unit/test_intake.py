@@ -1,0 +1,198 @@
+"""The document in force: what a source says now, or the last good one, and what users other than root see of it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import gzip
+import os
+
+import pytest
+
+from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
+from neuca_tools.model import StoredDocument
+from neuca_tools.record import load_document, save_document
+from neuca_tools.sources import Session, parse_source
+
+TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
+OTHER = "[global]\nhost_name = Node1\n"
+
+
+class Place:
+    """A file as a source, a state directory and a run directory."""
+
+    def __init__(self, base):
+        self.file, self.state, self.run = base / "document", base / "state", base / "run"
+
+    def ask(self, content=None):
+        """One look; `content` None: the file is as it was."""
+        if content is not None:
+            self.file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return fetch([parse_source(f"file:{self.file}")], 5.0, Session(), self.state)
+
+    def take(self, content=None):
+        intake = self.ask(content)
+        keep(intake, self.state, self.run)
+        return intake
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def said(intake):
+    return intake.stale, intake.none_for_us, intake.reason, intake.refused
+
+
+def test_a_good_document_is_fresh(place):
+    intake = place.take(TEXT)
+    assert said(intake) == (False, False, "", "")
+    assert (intake.document.hostname, intake.stored.source, intake.stored.text) == ("Node0", f"file:{place.file}", TEXT)
+    assert intake.sha256 == intake.stored.sha256 != ""
+
+
+def test_the_time_is_that_of_the_first_look_at_it(place):
+    before = StoredDocument(f"file:{place.file}", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT)
+    save_document(place.state, before)
+    assert place.take().stored == before
+    assert place.take(OTHER).stored.fetched != before.fetched
+
+
+def test_the_same_text_from_another_source_is_another_document(place):
+    save_document(place.state, StoredDocument("ec2", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT))
+    assert place.take().stored.source == f"file:{place.file}"
+
+
+def test_without_an_answer_the_last_good_document_stays_and_is_stale(place):
+    place.take(TEXT)
+    place.file.unlink()
+    intake = place.ask()
+    assert (intake.document.hostname, intake.stale, intake.sha256) == ("Node0", True, "")
+    assert intake.reason == f"file:{place.file} cannot be read: No such file or directory"
+
+
+def test_without_an_answer_and_without_a_last_good_document_there_is_none(place):
+    intake = place.ask()
+    assert (intake.document, intake.stored, intake.stale, intake.none_for_us) == (None, None, False, False)
+    assert intake.reason
+
+
+@pytest.mark.parametrize("content", ["#cloud-config\n", "#!/bin/sh\n", "", "   \n"])
+def test_a_source_that_has_no_document_for_us_is_no_error_and_takes_nothing_away(place, content):
+    intake = place.ask(content)
+    assert (intake.document, intake.none_for_us, intake.stale) == (None, True, False)
+    place.take(TEXT)
+    kept = place.ask(content)
+    assert (kept.document.hostname, kept.none_for_us, kept.stale) == ("Node0", True, True)
+    assert kept.reason == f"file:{place.file} has no NEuca document now"
+
+
+@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"no section at all", b"\xff\xfe[global]", b"\x1f\x8bbroken"])
+def test_rubbish_is_refused_and_the_last_good_document_stays(place, content):
+    place.take(TEXT)
+    intake = place.take(content)
+    assert (intake.document.hostname, intake.stale, intake.sha256) == ("Node0", True, "")
+    assert intake.refused.startswith(f"document of file:{place.file}: cannot read the document: ")
+    assert load_document(place.state).text == TEXT
+
+
+def test_a_document_with_a_bad_line_is_taken_for_what_it_is_worth(place):
+    intake = place.take("[global]\nhost_name = Node2\n[interfaces]\nnonsense = 1\n")
+    assert (intake.document.hostname, intake.document.complete, said(intake)) == ("Node2", False, (False, False, "", ""))
+
+
+def test_a_packed_document_is_taken(place):
+    assert place.take(gzip.compress(TEXT.encode())).stored.text == TEXT
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def test_only_root_can_read_the_document_and_others_a_copy_without_secrets(place):
+    place.take(TEXT)
+    assert (place.state / "document.json").stat().st_mode & 0o777 == 0o600
+    assert (place.run / "document.json").stat().st_mode & 0o777 == 0o644
+    assert "hush" in (place.state / "document.json").read_text()
+    copy = (place.run / "document.json").read_text()
+    assert "hush" not in copy
+    assert "AAAA" not in copy
+    assert "Node0" in copy
+
+
+def test_an_unchanged_document_costs_no_write(place):
+    place.take(TEXT)
+    paths = [place.state / "document.json", place.run / "document.json", place.run / "last-look.json"]
+    before = [os.stat(path).st_ino for path in paths]
+    place.take()
+    assert [os.stat(path).st_ino for path in paths] == before
+
+
+def test_nothing_to_keep_is_no_document(place):
+    keep(Intake(reason="no answer"), place.state, place.run)
+    assert load_document(place.state) is None
+    assert confirmed(place.state, place.run).reason == "no answer"
+
+
+# --- after the look -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_confirmed_is_known_to_the_commands(place):
+    place.take(TEXT)
+    intake = confirmed(place.state, place.run)
+    assert (intake.document.hostname, said(intake)) == ("Node0", (False, False, "", ""))
+
+
+def test_before_the_first_look_after_a_boot_the_document_is_stale(place):
+    place.take(TEXT)
+    (place.run / "last-look.json").unlink()
+    intake = confirmed(place.state, place.run)
+    assert (intake.stale, intake.reason) == (True, "no source has answered since the boot")
+    assert last_good(place.state, "because").stale
+
+
+def test_a_look_without_an_answer_is_known_to_the_commands(place):
+    place.take(TEXT)
+    place.file.unlink()
+    place.take()
+    assert confirmed(place.state, place.run).stale
+    place.take(b"rubbish")
+    assert confirmed(place.state, place.run).refused.startswith("document of ")
+    place.take("#cloud-config\n")
+    assert confirmed(place.state, place.run).none_for_us
+    place.take(TEXT)
+    assert said(confirmed(place.state, place.run)) == (False, False, "", "")
+
+
+def test_users_other_than_root_get_the_copy(place):
+    place.take(TEXT)
+    (place.state / "document.json").unlink()
+    intake = confirmed(place.state, place.run)
+    assert (intake.document.hostname, intake.stored.sha256, intake.stale) == ("Node0", place.ask().sha256, False)
+    assert intake.document.storage == ()
+
+
+@pytest.mark.parametrize("content", ["{", '{"version": 1}', '{"version": 9}', '{"version": 1, "source": "", "sha256": "", "fetched": "", "text": "x"}'])
+def test_a_damaged_copy_counts_as_none_and_says_so(place, content):
+    place.state.mkdir()
+    (place.state / "document.json").write_text(content)
+    intake = last_good(place.state, "no answer")
+    assert (intake.document, intake.stored) == (None, None)
+    assert intake.reason.startswith("no answer; ")
+
+
+def test_a_damaged_copy_is_replaced_by_the_next_good_document(place):
+    place.state.mkdir()
+    (place.state / "document.json").write_text("{")
+    assert place.take(TEXT).document.hostname == "Node0"
+    assert load_document(place.state).text == TEXT
+
+
+@pytest.mark.parametrize(("sources", "hosts"), [
+    (["auto"], []),
+    (["ec2=http://203.0.113.5:8080"], ["203.0.113.5"]),
+    (["ec2=http://[fd00::5]", "file:/x", "bogus", "ec2"], ["fd00::5"]),
+    (["ec2=http://metadata.example"], []),
+])
+def test_metadata_services_of_the_configuration_are_known_by_address(sources, hosts):
+    assert list(map(str, metadata_hosts(sources))) == hosts

@@ -1,0 +1,174 @@
+"""The state files: what comes back, what is refused with which words, and what is not written twice."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from ipaddress import ip_address, ip_interface, ip_network
+
+import pytest
+from worlds import Agent, key, mac, machine, nic
+
+from neuca_tools.errors import RecordError
+from neuca_tools.model import Hop, Link, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
+from neuca_tools.record import (
+    load_document,
+    load_journal,
+    load_look,
+    load_record,
+    remove_journal,
+    save_document,
+    save_journal,
+    save_look,
+    save_record,
+)
+
+TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
+FULL = Record("boot", {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True)},
+              Owned(frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}), frozenset({key(2, 7), key(3, 4094)})),
+              {key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}), key(2, 7): Original(None, 1000)},
+              {"net/core/rmem_max": "7"}, "d0")
+STORED = StoredDocument("ec2", "00", "2026-11-20T19:00:00Z", "[global]\nhost_name = ü\n")
+HINT = "move it away, and restart neucad: it starts afresh without {}"
+
+
+def test_a_record_comes_back(tmp_path):
+    save_record(tmp_path, FULL)
+    assert load_record(tmp_path) == FULL
+
+
+def test_no_record_is_an_empty_one(tmp_path):
+    assert load_record(tmp_path) == Record()
+    assert load_record(tmp_path / "not" / "there") == Record()
+
+
+def test_the_record_of_a_real_pass_comes_back(tmp_path):
+    text = f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24, ::ffff:10.0.0.9/128\nsysctl.net.core.rmem_max = 3\n[vlan {mac(2)}.7]\n"
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
+    agent.run()
+    save_record(tmp_path, agent.record)
+    assert load_record(tmp_path) == agent.record
+    agent.record = load_record(tmp_path)
+    assert agent.plan() == ()
+
+
+def test_an_unchanged_record_is_not_written_again(tmp_path):
+    save_record(tmp_path, FULL)
+    before = os.stat(tmp_path / "record.json")
+    shuffled = replace(FULL, nics=dict(reversed(FULL.nics.items())), originals=dict(reversed(FULL.originals.items())))
+    save_record(tmp_path, shuffled)
+    assert os.stat(tmp_path / "record.json").st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(("content", "why"), [
+    (b"{", "it is no JSON: "),
+    (b"\xff\xfe", "it is no JSON: "),
+    (b"", "it is no JSON: "),
+    (b"[]", "it is not of version 1"),
+    (b"{}", "it is not of version 1"),
+    (b'{"version": 2}', "it is not of version 1"),
+    (b'{"version": 1}', "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": 3}', "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [["x", "nonsense"]], "vlans": []}, "boot_id": "", "nics": {}}', "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": {"new": 1}}}', "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": 3}}', "it is not what neucad wrote: "),
+])  # fmt: skip
+def test_a_record_that_cannot_be_used_is_named_with_what_to_do(tmp_path, content, why):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(RecordError) as caught:
+        load_record(tmp_path)
+    assert caught.value.text.startswith(f'read "{path}": {why}')
+    assert caught.value.hint == HINT.format("record.json")
+
+
+@pytest.mark.parametrize("content", [b"null", b"false", b"0"])
+def test_a_record_that_is_json_and_no_record_is_refused_too(tmp_path, content):
+    (tmp_path / "record.json").write_bytes(content)
+    if content == b"null":
+        assert load_record(tmp_path) == Record()
+        return
+    with pytest.raises(RecordError):
+        load_record(tmp_path)
+
+
+def test_a_record_that_cannot_be_read_is_no_empty_record(tmp_path):
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(RecordError) as caught:
+        load_record(tmp_path)
+    assert caught.value.text == f'read "{tmp_path}/record.json": Is a directory'
+
+
+# --- the journal ----------------------------------------------------------------------------------------------------
+
+BEFORE = NetworkState(
+    {key(2): Link(key(2), "physical", "dataplane", "eth2", 2, "up", 1500, 1000, (TEN, SIX), {"net/ipv4/conf/{interface}/x": "1"}),
+     key(2, 7): Link(key(2, 7), "vlan", "dataplane", "eth2.7", 9, "down", 1500, 1000)},
+    (Hop(ip_network("10.20.0.0/16"), key(2), ip_address("10.0.0.9"), 20), Hop(ip_network("fd00:1::/48"), key(2, 7), None, 20)))
+
+
+def test_a_journal_comes_back_in_the_same_boot_alone(tmp_path):
+    save_journal(tmp_path, BEFORE, "boot")
+    assert load_journal(tmp_path, "boot") == BEFORE
+    assert load_journal(tmp_path, "another") is None
+    remove_journal(tmp_path)
+    assert load_journal(tmp_path, "boot") is None
+    remove_journal(tmp_path)
+
+
+def test_a_journal_remembers_neither_managers_nor_foreign_routes(tmp_path):
+    links = {key(2): replace(BEFORE.links[key(2)], managers={"networkmanager": "managed"})}
+    save_journal(tmp_path, NetworkState(links, (*BEFORE.hops, Hop(ip_network("10.9.0.0/16"), key(2), None, 5, ours=False))), "boot")
+    found = load_journal(tmp_path, "boot")
+    assert (found.links[key(2)], found.hops) == (BEFORE.links[key(2)], BEFORE.hops)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1}', b'{"version": 1, "boot_id": "boot"}',
+                                     b'{"version": 1, "boot_id": "boot", "links": [{}], "hops": [], "sysctls": {}}'])
+def test_a_journal_that_was_never_finished_is_none(tmp_path, content):
+    (tmp_path / "journal.json").write_bytes(content)
+    assert load_journal(tmp_path, "boot") is None
+
+
+# --- the document ---------------------------------------------------------------------------------------------------
+
+
+def test_the_last_good_document_comes_back_and_only_its_owner_reads_it(tmp_path):
+    save_document(tmp_path, STORED)
+    assert load_document(tmp_path) == STORED
+    assert (tmp_path / "document.json").stat().st_mode & 0o777 == 0o600
+    assert load_document(tmp_path / "nowhere") is None
+
+
+def test_a_document_that_others_could_read_is_closed_again(tmp_path):
+    save_document(tmp_path, STORED)
+    (tmp_path / "document.json").chmod(0o644)
+    save_document(tmp_path, STORED)
+    assert (tmp_path / "document.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_redacted_copy_can_be_read_by_all_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        save_document(tmp_path, STORED, 0o644)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "document.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_stored_document_without_a_field_is_named(tmp_path):
+    path = tmp_path / "document.json"
+    path.write_text(json.dumps({"version": 1, "source": "ec2", "sha256": "0", "fetched": "x"}))
+    with pytest.raises(RecordError) as caught:
+        load_document(tmp_path)
+    assert caught.value.text == f'read "{path}": \'text\' is missing'
+
+
+def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
+    save_look(tmp_path, {"reason": "no answer", "none_for_us": False, "refused": ""}, "00")
+    assert load_look(tmp_path) == {"version": 1, "reason": "no answer", "none_for_us": False, "refused": "", "sha256": "00"}
+    (tmp_path / "last-look.json").write_text("{")
+    assert load_look(tmp_path) == {}

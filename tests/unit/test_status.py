@@ -1,0 +1,249 @@
+"""How far the host is from what is asked: every state, every exit code, drift apart from what is not done yet."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_interface
+from itertools import product
+
+import pytest
+from worlds import Agent, key, mac, machine, nic
+
+from neuca_tools.desired import Resolution
+from neuca_tools.model import NetworkState, Owned, Problem
+from neuca_tools.operation import Target
+from neuca_tools.operations import SetMtu, WriteFile, WriteSysctl
+from neuca_tools.roles import Policy, Roles
+from neuca_tools.status import DocumentStatus, Report, find_link, judge
+
+EXAMPLE = """
+{"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z", "stale": false},
+ "interfaces": [{"mac": "…", "name": "eth1", "kind": "physical", "role": "dataplane", "ok": true,
+   "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
+   "problems": []}],
+ "problems": [], "last_pass": {"finished": "…", "seconds": 0.08, "changed": 7, "failed": 0}}
+"""
+GOOD = DocumentStatus("ec2", "00", "2026-11-20T19:00:00Z")
+TWO = f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24\n"
+PASS = Report("2026-11-20T19:00:00Z", 0.08, ("x",) * 7)
+
+
+def small(text, *devices, **more):
+    devices = {one.index: one for one in (nic(1), nic(2, max_mtu=9000), *devices)}.values()
+    return Agent(machine(*devices, mgmt=1), text, **more)
+
+
+def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
+    survey = agent.survey()
+    return judge("2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report)
+
+
+def own(found, number=2):
+    one, = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
+    return [(problem["code"], problem["text"]) for problem in one["problems"]]
+
+
+def contains(whole, part):
+    """Whether every key of the example is there, at every level."""
+    if isinstance(part, dict):
+        return set(part) <= set(whole) and all(contains(whole[name], value) for name, value in part.items())
+    return all(contains(one, part[0]) for one in whole) if isinstance(part, list) and part else True
+
+
+def test_a_host_that_is_as_asked_in_the_words_of_the_specification():
+    agent = small(TWO)
+    agent.run()
+    found = status(agent)
+    assert (found.data["state"], found.exit_code, found.data["problems"]) == ("ok", 0, [])
+    assert contains(found.data, json.loads(EXAMPLE))
+    assert all(one["ok"] for one in found.data["interfaces"])
+    assert found.data["document"]["source"] == "ec2"
+    assert found.data["last_pass"] == {"finished": "2026-11-20T19:00:00Z", "seconds": 0.08, "changed": 7, "failed": 0}
+    assert json.loads(json.dumps(found.data)) == found.data
+
+
+def test_before_the_first_pass_all_is_pending():
+    found = status(small(TWO), report=None)
+    assert (found.data["state"], found.exit_code, found.data["last_pass"]) == ("pending", 3, None)
+    assert own(found) == [("drift", "not done yet: set the MTU of eth2 from 1500 to 9000"), ("drift", "not done yet: bring eth2 up"),
+                          ("drift", "not done yet: add the address 10.0.0.1/24 to eth2")]
+
+
+def test_what_a_user_changed_by_hand_is_drift():
+    agent = small(TWO)
+    agent.run()
+    agent.kernel.set_mtu(2, 1500)
+    found = status(agent)
+    assert (found.data["state"], found.exit_code) == ("degraded", 4)
+    assert own(found) == [("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")]
+
+
+def test_an_address_more_is_no_drift():
+    agent = small(TWO)
+    agent.run()
+    agent.kernel.add_address(2, ip_interface("10.7.0.1/24"))
+    assert status(agent).exit_code == 0
+
+
+def test_a_file_that_somebody_changed_is_drift_of_the_host():
+    agent = small(TWO)
+    agent.run()
+    path = next(path for path in agent.kernel.files if path.startswith("/udev/10"))
+    agent.kernel.files[path] = b"other"
+    found = status(agent)
+    assert (found.exit_code, found.data["problems"]) == (4, [{"code": "drift", "text": f'"{path}" is not as it should be'}])
+    agent.kernel.files = dict.fromkeys(agent.kernel.files, b"other")
+    text = status(agent).data["problems"][0]["text"]
+    assert text.endswith(' files are not as they should be, "/networkd/05-neuca-nics.network" among them')
+
+
+def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the_other():
+    agent = small(TWO + f"[interface {mac(3)}]\nmtu = 1400\n", nic(3))
+    agent.run()
+    agent.kernel.set_mtu(2, 1500)
+    agent.ask(TWO + f"[interface {mac(3)}]\nmtu = 1300\n")
+    found = status(agent)
+    assert own(found) == [("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")]
+    assert own(found, 3) == [("drift", "not done yet: set the MTU of eth3 from 1400 to 1300")]
+    assert found.exit_code == 3
+
+
+@pytest.mark.parametrize(("text", "problem"), [
+    (TWO.replace("9000", "9001"), ("mtu", 'MTU 9001 asked, but "eth2" takes at most 9000')),
+    (TWO.replace("10.0.0.1", "192.0.2.5"), ("refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24")),
+    (TWO + "name = eth1\n", ("name", '"eth2" should be "eth1", but another interface has that name')),
+])
+def test_a_refused_request_is_degraded(text, problem):
+    agent = small(text)
+    agent.run()
+    found = status(agent)
+    assert (found.data["state"], found.exit_code, own(found)) == ("degraded", 4, [problem])
+
+
+def test_an_absent_nic_is_degraded():
+    agent = small(f"[interface {mac(9)}]\n")
+    agent.run()
+    found = status(agent)
+    assert (found.exit_code, own(found, 9)) == (4, [("absent", 'no NIC has the MAC "02:00:00:00:00:09"')])
+
+
+def test_an_ignored_nic_is_what_the_administrator_wanted():
+    agent = small(TWO, policy=Policy(frozenset({mac(2)})))
+    agent.run()
+    found = status(agent)
+    assert (found.data["state"], found.exit_code) == ("ok", 0)
+    assert own(found) == [("ignored", "it is on the list of NICs to ignore, or was released")]
+    assert [one["ok"] for one in found.data["interfaces"] if one["mac"] == mac(2)] == [True]
+
+
+@pytest.mark.parametrize(("manager", "title"), [("networkmanager", "NetworkManager"), ("networkd", "systemd-networkd")])
+def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
+    agent = small(TWO)
+    agent.run()
+    survey = agent.survey()
+    words = {manager: {"eth2": "managed", "eth1": "managed"}}
+    have = replace(survey.have, links={one: replace(link, managers={manager: "managed"}) for one, link in survey.have.links.items()})
+    found = judge("2.0.0", GOOD, survey.resolution, have, (), (), words, (), PASS)
+    assert (found.data["state"], found.exit_code) == ("degraded", 4)
+    assert own(found) == [("contested", f"{title} manages it")]
+    assert own(found, 1) == []
+    assert found.data["interfaces"][0]["managers"] == {"networkmanager": "absent", "networkd": "absent", manager: "managed"}
+
+
+def test_a_failure_counts_as_long_as_something_is_left_to_do_there():
+    agent = small(TWO)
+    failure = Report("2026-11-20T19:00:00Z", 0.1, (), (Problem("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument", key(2)),))
+    found = status(agent, report=failure)
+    assert (found.data["state"], found.exit_code) == ("failed", 1)
+    assert own(found) == [("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument")]
+    agent.run()
+    assert status(agent, report=failure).exit_code == 0
+
+
+def test_a_failure_of_a_vlan_counts_for_its_nic():
+    failure = Report("x", 0.1, (), (Problem("failed", "boom", key(2, 7)),))
+    found = status(small(TWO + f"[vlan {mac(2)}.7]\n"), report=failure)
+    assert [one["problems"] for one in found.data["interfaces"] if one["vlan_id"] == 7] == [[{"code": "failed", "text": "boom"}]]
+    assert own(found) == []
+    assert found.exit_code == 1
+
+
+def test_a_failure_of_the_host_counts_while_something_of_the_host_is_left():
+    failure = Report("x", 0.1, (), (Problem("failed", 'write "/x": No space left on device'),))
+    found = status(small(TWO), report=failure)
+    assert {"code": "failed", "text": 'write "/x": No space left on device'} in found.data["problems"]
+
+
+# --- exit codes: the first that applies of 78, 1, 3, 4, 0 -----------------------------------------------------------
+
+WRITE = SetMtu(Target(key(2), "eth2", 2), 1500, 9000)
+LINKLESS = Resolution(NetworkState(), Owned(), Roles(), {}, {})
+
+
+def verdict(invalid, failed, pending, degraded, stale):
+    resolution = replace(LINKLESS, problems=(Problem("absent", "gone", key(3)),) if degraded else ())
+    document = replace(GOOD, invalid=("line 1",) if invalid else (), stale=stale, warnings=("line 2",))
+    report = Report("x", 0, (), (Problem("failed", "boom"),)) if failed else PASS
+    left = [WriteSysctl("net/core/rmem_max", "1", "2")] if failed else []
+    left += [WRITE] if pending else []
+    found = judge("2.0.0", document, resolution, NetworkState(), left, {mac(2)} if pending else (), {}, (), report)
+    return found.data["state"], found.exit_code
+
+
+@pytest.mark.parametrize(("invalid", "failed", "pending", "degraded", "stale"), product((True, False), repeat=5))
+def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degraded, stale):
+    code = 78 if invalid else 1 if failed else 3 if pending else 4 if degraded or stale else 0
+    state = "failed" if failed else "pending" if pending else "degraded" if degraded or stale or invalid else "ok"
+    assert verdict(invalid, failed, pending, degraded, stale) == (state, code)
+
+
+@pytest.mark.parametrize(("document", "state", "code"), [
+    (DocumentStatus(), "pending", 3),
+    (DocumentStatus(reason="no answer"), "pending", 3),
+    (DocumentStatus(none_for_us=True), "ok", 0),
+    (replace(GOOD, none_for_us=True, stale=True), "degraded", 4),
+    (replace(GOOD, stale=True), "degraded", 4),
+    (DocumentStatus(invalid=("line 1",)), "pending", 78),
+    (replace(GOOD, warnings=("line 1",)), "ok", 0),
+])
+def test_the_document_alone(document, state, code):
+    found = judge("2.0.0", document, LINKLESS, NetworkState(), (), (), {}, ("note",), None)
+    assert (found.data["state"], found.exit_code) == (state, code)
+    assert found.data["notes"] == [*document.warnings, "note"]
+
+
+def test_a_problem_is_told_once():
+    report = Report("x", 0, (), (Problem("failed", "boom"), Problem("failed", "boom")))
+    left = [WriteFile("/x", b"")]
+    found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, (), {}, (), report)
+    assert [problem["text"] for problem in found.data["problems"]] == ["boom", '"/x" is not as it should be']
+
+
+# --- which link is meant --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("eth2", key(2)),
+    ("eth2.7", key(2, 7)),
+    (mac(2), key(2)),
+    ("020000000002", key(2)),
+    ("02-00-00-00-00-02", key(2)),
+    ("0200.0000.0002", key(2)),
+    ("02:00:00:00:00:02".upper(), key(2)),
+    (f"{mac(2)}.7", key(2, 7)),
+    ("020000000002.7", key(2, 7)),
+    ("0200.0000.0002.7", key(2, 7)),
+    (mac(1), key(1)),
+    (mac(9), None),
+    ("eth9", None),
+    ("", None),
+    ("02:00:00:00:00", None),
+    (f"{mac(2)}.x", None),
+    ("xx02:00:00:00:00:02", None),
+])  # fmt: skip
+def test_find_link(text, meant):
+    survey = small(TWO + f"[vlan {mac(2)}.7]\n").survey()
+    assert find_link(text, survey.resolution, survey.resolution.names) == meant
