@@ -69,7 +69,7 @@ def test_without_an_answer_the_last_good_document_stays_and_is_stale(place):
     place.file.unlink()
     intake = place.ask()
     assert (intake.document.hostname, intake.stale, intake.sha256) == ("Node0", True, "")
-    assert intake.reason == f"file:{place.file} cannot be read: No such file or directory"
+    assert intake.reason == f"no user-data from any source: file:{place.file}: cannot be read: No such file or directory"
 
 
 def test_without_an_answer_and_without_a_last_good_document_there_is_none(place):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
-from worlds import Agent, key, mac, machine, nic, texts, vlan
+from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools import memory
 from neuca_tools.model import NicRecord, Original, Owned, Record
@@ -228,8 +228,8 @@ def test_an_absent_nic_is_not_changed_for_ever():
     assert agent.survey().changed() == frozenset()
 
 
-def test_an_ignored_or_management_nic_that_a_document_names_is_not_changed_for_ever():
-    agent = small(f"[interface {mac(1)}]\n[interface {mac(2)}]\n", policy=Policy(frozenset({mac(2)})))
+def test_a_management_nic_that_a_document_names_is_not_changed_for_ever():
+    agent = small(f"[interface {mac(1)}]\n")
     agent.run()
     assert agent.survey().changed() == frozenset()
 
@@ -251,6 +251,15 @@ def test_a_route_that_is_banned_from_now_on_goes_at_once():
     agent.run()
     agent.ask(text + "down\n")
     assert poll(agent) == ["delete the route to 10.20.0.0/16 via 10.0.0.9 on eth2"]
+
+
+def test_a_prefix_that_is_banned_from_now_on_loses_the_routes_of_users_too():
+    text = f"[interfaces]\n{mac(2)} = up\n[routes]\n"
+    agent = small(text)
+    agent.run()
+    agent.kernel.routes.append(route("10.20.0.0/16", 2, "10.7.0.9", 5, 4))
+    agent.ask(text + "10.20.0.0/16 = down\n")
+    assert poll(agent) == ["delete the route to 10.20.0.0/16 via 10.7.0.9 on eth2"]
 
 
 # --- boots ----------------------------------------------------------------------------------------------------------
@@ -335,7 +344,7 @@ def test_a_released_nic_is_forgotten_but_for_its_release():
     agent.record = record
     assert texts(agent.plan()) == []
     agent.run()
-    assert agent.record.nics[mac(2)] == NicRecord(released=True)
+    assert (agent.record.nics[mac(2)].released, agent.record.nics[mac(2)].role) == (True, "")
 
 
 @pytest.mark.parametrize(("text", "role"), [(TWO, "dataplane"), ("", "dataplane"), ("[interfaces]\nnonsense = 1\n", "dataplane"),
