@@ -13,7 +13,6 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
-from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import Device, Route, World
@@ -22,6 +21,7 @@ from neuca_tools.routing import ROUTE_PROTOCOL
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
 VLAN_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN
+EMPTY = World()
 
 
 def refuse(number, words):
@@ -31,7 +31,7 @@ def refuse(number, words):
 class Kernel:
     """One network namespace. `allowed` None: every device may be written to, as an administrator may."""
 
-    def __init__(self, world=World(), allowed=None):
+    def __init__(self, world=EMPTY, allowed=None):
         self.devices = dict(world.devices)
         self.addresses = {index: list(addresses) for index, addresses in world.addresses.items()}
         self.routes = list(world.routes)
@@ -41,10 +41,13 @@ class Kernel:
         self.written = []
 
     def __repr__(self):
-        links = ", ".join(f"{one.name}:{one.mtu}{'+' if one.up else '-'}{one.kind} {' '.join(map(str, self.addresses.get(index, ())))}"
-                          for index, one in self.devices.items())
-        routes = ", ".join(f"{one.to} via {one.via} on {one.index} metric {one.metric}" for one in self.routes
-                           if one.protocol != KERNEL_PROTOCOL)
+        links = ", ".join(
+            f"{one.name}:{one.mtu}{'+' if one.up else '-'}{one.kind} {' '.join(map(str, self.addresses.get(index, ())))}"
+            for index, one in self.devices.items()
+        )
+        routes = ", ".join(
+            f"{one.to} via {one.via} on {one.index} metric {one.metric}" for one in self.routes if one.protocol != KERNEL_PROTOCOL
+        )
         return f"<{links}; {routes}; live {self.rename_while_up}>"
 
     # --- looking ---
@@ -150,8 +153,17 @@ class Kernel:
         if mtu is not None and mtu > below.mtu:
             refuse(errno.EINVAL, "Invalid argument")
         index = max(self.devices) + 1
-        self.devices[index] = Device(index, name, "vlan", below.mac, lower=parent, vlan_id=vlan_id, mtu=mtu or below.mtu,
-                                     max_mtu=65535, txqueuelen=VLAN_QUEUE)
+        self.devices[index] = Device(
+            index,
+            name,
+            "vlan",
+            below.mac,
+            lower=parent,
+            vlan_id=vlan_id,
+            mtu=mtu or below.mtu,
+            max_mtu=65535,
+            txqueuelen=VLAN_QUEUE,
+        )
         if self.allowed is not None:
             self.allowed.add(index)
 
@@ -182,8 +194,11 @@ class Kernel:
         if address.version == 4 and not any(one.version == 4 for one in self.addresses[index]):
             self.routes = [route for route in self.routes if route.index != index or route.to.version == 6]  # fib_disable_ip
         if not any(one.network == address.network for one in self.addresses[index]):
-            self.routes = [route for route in self.routes
-                           if (route.to, route.index, route.protocol) != (address.network, index, KERNEL_PROTOCOL)]
+            self.routes = [
+                route
+                for route in self.routes
+                if (route.to, route.index, route.protocol) != (address.network, index, KERNEL_PROTOCOL)
+            ]
 
     def replace_route(self, index, to, via, metric, protocol=ROUTE_PROTOCOL):
         if not self._device(index).up:

@@ -18,12 +18,13 @@ NIC2, NIC3 = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
 VLAN7 = f"[vlan {mac(2)}.7]\n"
 
 
-def asked(text, *devices, settings=Settings(), record=Record(), **more):
+def asked(text, *devices, settings=None, record=None, **more):
     """A resolution; management NIC 1 has 192.0.2.10/24 and the default route, NICs 2 and 3 are there."""
     devices = {one.index: one for one in (nic(1, up=True), nic(2), nic(3), *devices)}.values()
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     routes = [route("0.0.0.0/0", 1, "192.0.2.1"), *more.pop("routes", ())]
-    return resolve(document(text) if text else None, settings, world(*devices, addresses=addresses, routes=routes, **more), record)
+    seen = world(*devices, addresses=addresses, routes=routes, **more)
+    return resolve(document(text) if text else None, settings or Settings(), seen, record or Record())
 
 
 def problems(text, *devices, **more):
@@ -34,7 +35,10 @@ def problems(text, *devices, **more):
 
 
 def test_every_setting_of_a_nic_gets_into_what_is_wanted():
-    text = NIC2 + "addresses = 10.0.0.1/24, fd00::1/64\nmtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    text = (
+        NIC2
+        + "addresses = 10.0.0.1/24, fd00::1/64\nmtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    )
     link = asked(text).want.links[key(2)]
     assert (link.kind, link.role, link.name, link.index, link.state) == ("physical", "dataplane", "eth2", 2, "up")
     assert (link.mtu, link.txqueuelen) == (9000, 5000)
@@ -45,7 +49,14 @@ def test_every_setting_of_a_nic_gets_into_what_is_wanted():
 
 def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
     link = asked(f"[interfaces]\n{mac(2)} = user\n{NIC2}mtu = 9000\naddresses = 10.0.0.1/24\n").want.links[key(2)]
-    assert (link.name, link.state, link.mtu, link.txqueuelen, link.addresses, dict(link.sysctls)) == ("eth2", "user", None, None, (), {})
+    assert (link.name, link.state, link.mtu, link.txqueuelen, link.addresses, dict(link.sysctls)) == (
+        "eth2",
+        "user",
+        None,
+        None,
+        (),
+        {},
+    )
 
 
 def test_no_document_asks_for_nothing():
@@ -73,7 +84,9 @@ def test_a_vlan_that_should_be_down_does_not_want_its_nic_up():
 
 def test_the_local_configuration_wins_setting_by_setting():
     local = LinkRequest(key(2), mtu=9000, addresses=(ip_interface("10.9.0.1/24"),))
-    link = asked(NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n", settings=Settings(links=(local,))).want.links[key(2)]
+    link = asked(NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n", settings=Settings(links=(local,))).want.links[
+        key(2)
+    ]
     assert (link.mtu, link.txqueuelen, list(map(str, link.addresses))) == (9000, 77, ["10.9.0.1/24"])
 
 
@@ -89,18 +102,34 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "code", "reason"), [
-    (NIC2 + "mtu = 9001\n", "mtu", 'MTU 9001 asked, but "eth2" takes at most 9000'),
-    (NIC2 + "mtu = 99\n", "mtu", 'MTU 99 asked, but "eth2" takes at least 100'),
-    (NIC2 + "addresses = 192.0.2.5/24\n", "refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24"),
-    (NIC2 + "addresses = 169.254.169.254/32\n", "refused", "address 169.254.169.254/32: it would take over 169.254.169.254, which is "
-     "reached through the management NIC"),
-    (NIC2 + "name = eth1\n", "name", '"eth2" should be "eth1", but another interface has that name'),
-    (NIC2 + "sysctl.net.ipv4.conf.all.rp_filter = 1\n", "refused",
-     'sysctl net/ipv4/conf/all/rp_filter: it would change "all", not this interface alone'),
-    (NIC2 + "sysctl.net.ipv4.ip_forward = 1\n", "refused",
-     "sysctl net/ipv4/ip_forward: it changes every interface; ask with router in [global]"),
-])
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        (NIC2 + "mtu = 9001\n", "mtu", 'MTU 9001 asked, but "eth2" takes at most 9000'),
+        (NIC2 + "mtu = 99\n", "mtu", 'MTU 99 asked, but "eth2" takes at least 100'),
+        (
+            NIC2 + "addresses = 192.0.2.5/24\n",
+            "refused",
+            "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24",
+        ),
+        (
+            NIC2 + "addresses = 169.254.169.254/32\n",
+            "refused",
+            "address 169.254.169.254/32: it would take over 169.254.169.254, which is reached through the management NIC",
+        ),
+        (NIC2 + "name = eth1\n", "name", '"eth2" should be "eth1", but another interface has that name'),
+        (
+            NIC2 + "sysctl.net.ipv4.conf.all.rp_filter = 1\n",
+            "refused",
+            'sysctl net/ipv4/conf/all/rp_filter: it would change "all", not this interface alone',
+        ),
+        (
+            NIC2 + "sysctl.net.ipv4.ip_forward = 1\n",
+            "refused",
+            "sysctl net/ipv4/ip_forward: it changes every interface; ask with router in [global]",
+        ),
+    ],
+)
 def test_a_setting_that_is_refused_costs_only_itself(text, code, reason):
     resolution = asked(f"{text}txqueuelen = 5000\n", nic(2, min_mtu=100, max_mtu=9000))
     assert resolution.problems == (Problem(code, reason, key(2)),)
@@ -119,10 +148,16 @@ def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     assert resolution.want.sysctls == {"net/core/rmem_max": "1"}
 
 
-@pytest.mark.parametrize(("foreign", "reason"), [
-    (vlan(9, 2, 5, mtu=1500), 'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'),
-    (Device(9, "macv0", "macvlan", mac(2), lower=2, mtu=1500), 'MTU 1400 asked, but "macv0" on "eth2" is not ours and has MTU 1500'),
-])
+@pytest.mark.parametrize(
+    ("foreign", "reason"),
+    [
+        (vlan(9, 2, 5, mtu=1500), 'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'),
+        (
+            Device(9, "macv0", "macvlan", mac(2), lower=2, mtu=1500),
+            'MTU 1400 asked, but "macv0" on "eth2" is not ours and has MTU 1500',
+        ),
+    ],
+)
 def test_a_nic_is_not_lowered_below_a_link_on_it_that_is_not_ours(foreign, reason):
     assert problems(NIC2 + "mtu = 1400\n", foreign) == [(mac(2), "refused", reason)]
 
@@ -130,11 +165,15 @@ def test_a_nic_is_not_lowered_below_a_link_on_it_that_is_not_ours(foreign, reaso
 def test_a_nic_may_be_lowered_with_a_vlan_of_ours_on_it():
     text = NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1300\n"
     assert problems(text, vlan(9, 2, 7, mtu=1500)) == []
-    assert problems(NIC2 + "mtu = 1400\n", vlan(9, 2, 7, mtu=1500), record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+    assert (
+        problems(NIC2 + "mtu = 1400\n", vlan(9, 2, 7, mtu=1500), record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+    )
 
 
 def test_a_vlan_above_the_mtu_that_its_nic_will_have_is_refused():
-    assert problems(NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1500\n") == [(f"{mac(2)}.7", "mtu", 'MTU 1500 asked, but its NIC "eth2" has 1400')]
+    assert problems(NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1500\n") == [
+        (f"{mac(2)}.7", "mtu", 'MTU 1500 asked, but its NIC "eth2" has 1400')
+    ]
     assert problems(VLAN7 + "mtu = 1501\n") == [(f"{mac(2)}.7", "mtu", 'MTU 1501 asked, but its NIC "eth2" has 1500')]
     assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n") == []
 
@@ -142,10 +181,13 @@ def test_a_vlan_above_the_mtu_that_its_nic_will_have_is_refused():
 def test_a_vlan_whose_nic_was_refused_its_mtu_is_held_against_what_the_nic_has():
     assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n", nic(2, max_mtu=2000)) == [
         (mac(2), "mtu", 'MTU 9000 asked, but "eth2" takes at most 2000'),
-        (f"{mac(2)}.7", "mtu", 'MTU 9000 asked, but its NIC "eth2" has 1500')]
+        (f"{mac(2)}.7", "mtu", 'MTU 9000 asked, but its NIC "eth2" has 1500'),
+    ]
 
 
-@pytest.mark.parametrize(("state", "up", "refused"), [("down", False, True), ("down", True, True), ("user", False, True), ("user", True, False)])
+@pytest.mark.parametrize(
+    ("state", "up", "refused"), [("down", False, True), ("down", True, True), ("user", False, True), ("user", True, False)]
+)
 def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refused):
     text = f"[interfaces]\n{mac(2)} = {state}\n{VLAN7}"
     wanted = [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is asked to be {state}")] if refused else []
@@ -164,18 +206,27 @@ def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
 def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
     text = NIC2 + "mtu = 1000\nsysctl.net.ipv6.conf.{interface}.accept_ra = 0\n"
     assert [one.text for one in asked(text).problems] == [
-        "sysctl net/ipv6/conf/{interface}/accept_ra: IPv6 needs an MTU of at least 1280"]
+        "sysctl net/ipv6/conf/{interface}/accept_ra: IPv6 needs an MTU of at least 1280"
+    ]
 
 
 def test_the_mtu_that_is_asked_makes_room_for_ipv6():
     assert problems(NIC2 + "mtu = 1280\naddresses = fd00::1/64\n", nic(2, mtu=1000)) == []
 
 
-@pytest.mark.parametrize(("policy", "texts"), [
-    (Policy(management=frozenset({mac(2)})), ["it is on the management NIC: [network] management-macs names it",
-                                              "VLAN 7 is on the management NIC: [network] management-macs names it"]),
-    (Policy(ignored=frozenset({mac(2)})), ["it is on the list of NICs to ignore, or was released"]),
-])
+@pytest.mark.parametrize(
+    ("policy", "texts"),
+    [
+        (
+            Policy(management=frozenset({mac(2)})),
+            [
+                "it is on the management NIC: [network] management-macs names it",
+                "VLAN 7 is on the management NIC: [network] management-macs names it",
+            ],
+        ),
+        (Policy(ignored=frozenset({mac(2)})), ["it is on the list of NICs to ignore, or was released"]),
+    ],
+)
 def test_a_document_that_names_a_nic_which_is_not_to_be_touched(policy, texts):
     resolution = asked(NIC2 + VLAN7, settings=Settings(policy))
     assert [one.text for one in resolution.problems] == texts
@@ -197,12 +248,15 @@ def test_an_absent_nic_costs_its_vlans_and_nobody_else():
 # --- names of VLANs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [
-    f"{VLAN7}name = data\n[vlan {mac(2)}.8]\n[interface {mac(3)}]\nname = data\n",
-    f"[vlan {mac(2)}.8]\nname = eth2.7\n{VLAN7}",
-    f"{VLAN7}name = eth3.7\n[vlan {mac(3)}.7]\n",
-    f"{VLAN7}\n[interface {mac(3)}]\nname = eth2.7\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{VLAN7}name = data\n[vlan {mac(2)}.8]\n[interface {mac(3)}]\nname = data\n",
+        f"[vlan {mac(2)}.8]\nname = eth2.7\n{VLAN7}",
+        f"{VLAN7}name = eth3.7\n[vlan {mac(3)}.7]\n",
+        f"{VLAN7}\n[interface {mac(3)}]\nname = eth2.7\n",
+    ],
+)
 def test_one_name_is_given_to_one_link_alone(text):
     names = [link.name for link in asked(text).want.links.values()]
     assert len(set(names)) == len(names)
@@ -246,7 +300,10 @@ def test_what_is_still_asked_for_does_not_go_back():
     assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (9000, 77, {"net/ipv4/conf/{interface}/rp_filter": "2"})
 
 
-@pytest.mark.parametrize("text", ["", "[interfaces]\nnonsense = 1\n", NIC2 + "mtu = much\n", NIC2 + "[vlan bogus]\n" + f"[interface {mac(2)}]\nmtu = 12\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[interfaces]\nnonsense = 1\n", NIC2 + "mtu = much\n", NIC2 + "[vlan bogus]\n" + f"[interface {mac(2)}]\nmtu = 12\n"],
+)
 def test_without_a_document_that_is_sure_nothing_goes_back(text):
     resolution = asked(text, record=Record(originals=BEFORE, original_sysctls={"net/core/rmem_max": "1"}))
     link = resolution.want.links.get(key(2))
@@ -285,8 +342,15 @@ def test_what_may_be_taken_away_by_how_sure_the_document_is(text, macs, vlans, r
     assert (removable.vlans, removable.routes) == (vlans, routes)
 
 
-@pytest.mark.parametrize("fault", [Fault(3, f"interface {mac(2)}", "mtu", "12", "x"), Fault(3, "interfaces", "0200.0000.0002", "up", "x"),
-                                   Fault(3, "interfaces", "020000000002", "up", "x"), Fault(3, f"vlan {mac(2)}.9", "", "", "x")])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(3, f"interface {mac(2)}", "mtu", "12", "x"),
+        Fault(3, "interfaces", "0200.0000.0002", "up", "x"),
+        Fault(3, "interfaces", "020000000002", "up", "x"),
+        Fault(3, f"vlan {mac(2)}.9", "", "", "x"),
+    ],
+)
 def test_a_fault_casts_doubt_on_the_nic_that_it_names_in_any_notation(fault):
     doubtful = replace(document(NIC2 + NIC3), faults=(fault,))
     resolution = resolve(doubtful, Settings(), world(nic(2), nic(3)), Record(owned=OWNED))
@@ -300,7 +364,13 @@ def test_every_nic_is_shown_with_its_role_and_only_ours_with_settings():
     text = f"{NIC2}mtu = 1400\n{VLAN7}[interface {mac(9)}]\nmtu = 9000\naddresses = 10.9.0.1/24\n"
     shown = {one.key: one for one in asked(text, record=Record(nics={mac(8): NicRecord(role="management")})).shown}
     assert {str(one): link.role for one, link in shown.items()} == {
-        mac(1): "management", mac(2): "dataplane", mac(3): "unlisted", mac(8): "management", mac(9): "dataplane", f"{mac(2)}.7": "dataplane"}
+        mac(1): "management",
+        mac(2): "dataplane",
+        mac(3): "unlisted",
+        mac(8): "management",
+        mac(9): "dataplane",
+        f"{mac(2)}.7": "dataplane",
+    }
     assert (shown[key(2)].name, shown[key(2)].mtu, shown[key(2, 7)].name) == (None, 1400, "eth2.7")
     assert (shown[key(9)].mtu, list(map(str, shown[key(9)].addresses))) == (9000, ["10.9.0.1/24"])
     assert (shown[key(1)].state, shown[key(3)].mtu) == (None, None)
@@ -321,7 +391,8 @@ def test_the_digest_does_not_depend_on_what_is_found():
     (NIC2, NIC2 + VLAN7, {mac(2)}),
     (NIC2, f"[interfaces]\n{mac(2)} = up\n", set()),
     (NIC2 + "[routes]\n", NIC2 + "[routes]\n10.5.0.0/16 = 10.0.0.1\n", {""}),
-    (NIC2 + "addresses = 10.0.0.1/24\n[routes]\n", NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n", {mac(2)}),
+    (NIC2 + "addresses = 10.0.0.1/24\n[routes]\n",
+     NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n", {mac(2)}),
     (NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n",
      "\n\n" + NIC2 + "addresses = 10.0.0.1/24\n[routes]\n10.5.0.0/16 = 10.0.0.9\n", set()),
     (NIC2 + "[routes]\n10.5.0.0/16 = down\n", NIC2 + "[routes]\n10.5.0.0/16 = user\n", {""}),

@@ -194,12 +194,18 @@ with locked(Path(sys.argv[1]), 5):
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the lock until its standard input closes."""
-    child = subprocess.Popen([sys.executable, "-c", _HOLDER, str(tmp_path / "run" / "lock")], cwd=ROOT, text=True,
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(tmp_path / "run" / "lock")],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert child.stdout.readline() == "held\n"
     yield child
     child.kill()
     child.wait(10)
+    child.stdin.close()
     child.stdout.close()
 
 

@@ -22,11 +22,17 @@ def took(host):
     return f"it would take over {host}, which is reached through the management NIC"
 
 
-def survey(named=(2,), routes=(), allow=False, record=Record(), metadata_hosts=()):
+def survey(named=(2,), routes=(), allow=False, metadata_hosts=()):
     """A fence round management NIC 1: 192.0.2.10/24 and 2001:db8:1::10/64, gateway 192.0.2.1."""
-    seen = world(nic(1), nic(2), nic(3), vlan(9, 2, 7), addresses={1: "192.0.2.10/24 2001:db8:1::10/64 fe80::1/64", 2: "10.0.0.1/24 fe80::2/64"},
-                 routes=[route("0.0.0.0/0", 1, "192.0.2.1", 100), route("192.0.2.0/24", 1), *routes])
-    roles = assign(seen, {mac(number) for number in named}, Policy(), record)
+    seen = world(
+        nic(1),
+        nic(2),
+        nic(3),
+        vlan(9, 2, 7),
+        addresses={1: "192.0.2.10/24 2001:db8:1::10/64 fe80::1/64", 2: "10.0.0.1/24 fe80::2/64"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1", 100), route("192.0.2.0/24", 1), *routes],
+    )
+    roles = assign(seen, {mac(number) for number in named}, Policy(), Record())
     return fence(seen, roles, map(ip_address, metadata_hosts), allow)
 
 
@@ -108,11 +114,14 @@ def test_an_address_is_refused_for_this_reason(address, reason):
 # --- default routes, where the configuration allows them ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("to", "reason"), [
-    ("0.0.0.0/0", "this host has a default route already"),
-    ("::/0", None),
-    ("0.0.0.0/1", TOO_SHORT),
-])
+@pytest.mark.parametrize(
+    ("to", "reason"),
+    [
+        ("0.0.0.0/0", "this host has a default route already"),
+        ("::/0", None),
+        ("0.0.0.0/1", TOO_SHORT),
+    ],
+)
 def test_a_default_route_is_allowed_where_the_configuration_says_so_and_there_is_none(to, reason):
     assert survey(allow=True).route(ip_network(to)) == reason
 

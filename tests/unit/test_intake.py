@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 
 import pytest
 
@@ -123,9 +122,9 @@ def test_only_root_can_read_the_document_and_others_a_copy_without_secrets(place
 def test_an_unchanged_document_costs_no_write(place):
     place.take(TEXT)
     paths = [place.state / "document.json", place.run / "document.json", place.run / "last-look.json"]
-    before = [os.stat(path).st_ino for path in paths]
+    before = [path.stat().st_ino for path in paths]
     place.take()
-    assert [os.stat(path).st_ino for path in paths] == before
+    assert [path.stat().st_ino for path in paths] == before
 
 
 def test_nothing_to_keep_is_no_document(place):
@@ -172,7 +171,9 @@ def test_users_other_than_root_get_the_copy(place):
     assert intake.document.storage == ()
 
 
-@pytest.mark.parametrize("content", ["{", '{"version": 1}', '{"version": 9}', '{"version": 1, "source": "", "sha256": "", "fetched": "", "text": "x"}'])
+@pytest.mark.parametrize(
+    "content", ["{", '{"version": 1}', '{"version": 9}', '{"version": 1, "source": "", "sha256": "", "fetched": "", "text": "x"}']
+)
 def test_a_damaged_copy_counts_as_none_and_says_so(place, content):
     place.state.mkdir()
     (place.state / "document.json").write_text(content)
@@ -188,11 +189,14 @@ def test_a_damaged_copy_is_replaced_by_the_next_good_document(place):
     assert load_document(place.state).text == TEXT
 
 
-@pytest.mark.parametrize(("sources", "hosts"), [
-    (["auto"], []),
-    (["ec2=http://203.0.113.5:8080"], ["203.0.113.5"]),
-    (["ec2=http://[fd00::5]", "file:/x", "bogus", "ec2"], ["fd00::5"]),
-    (["ec2=http://metadata.example"], []),
-])
+@pytest.mark.parametrize(
+    ("sources", "hosts"),
+    [
+        (["auto"], []),
+        (["ec2=http://203.0.113.5:8080"], ["203.0.113.5"]),
+        (["ec2=http://[fd00::5]", "file:/x", "bogus", "ec2"], ["fd00::5"]),
+        (["ec2=http://metadata.example"], []),
+    ],
+)
 def test_metadata_services_of_the_configuration_are_known_by_address(sources, hosts):
     assert list(map(str, metadata_hosts(sources))) == hosts

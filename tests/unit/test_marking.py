@@ -7,19 +7,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from worlds import PLACES, Agent, bare, document, mac, machine, nic, route, world
+from worlds import ANYONE, PLACES, Agent, bare, document, mac, machine, nic, route, world
 
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.marking import Places, wanted
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.roles import Policy
 
-NM, NICS, VLANS, SYSCTL = "/nm/neuca.conf", "/networkd/05-neuca-nics.network", "/networkd/05-neuca-vlans.network", "/sysctl.d/neuca.conf"
+NM, NICS, VLANS, SYSCTL = (
+    "/nm/neuca.conf",
+    "/networkd/05-neuca-nics.network",
+    "/networkd/05-neuca-vlans.network",
+    "/sysctl.d/neuca.conf",
+)
 TWO = f"[interfaces]\n{mac(2)} = up\n"
-RULE10, RULE15 = "/udev/10-neuca-persistent-{}.rules", "/udev/15-neuca-persistent-{}.rules"
+NOTHING = Record()
 
 
-def marks(text, *devices, record=Record(), policy=Policy(), present=(), places=PLACES):
+def marks(text, *devices, record=NOTHING, policy=ANYONE, present=(), places=PLACES):
     devices = {one.index: one for one in (nic(1), nic(2), nic(3), *devices)}.values()
     seen = world(*devices, routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
     return wanted(resolve(document(text) if text else None, Settings(policy), seen, record), record, places, present)
@@ -31,13 +36,19 @@ def rules(found):
 
 def pinned(found):
     """MAC to (priority, name) of every rule file that should be there."""
-    return {name[-17:-6]: name for name in rules(found)} and {
+    return {
         name.split("-")[-1][:-6]: (int(name[:2]), content.decode().rpartition('NAME="')[2].rstrip('"\n'))
-        for name, content in rules(found).items() if content is not None}
+        for name, content in rules(found).items()
+        if content is not None
+    }
 
 
 def remembers(**roles):
-    return Record(nics={mac(int(one[3:])): NicRecord(name=f"eth{one[3:]}", role="" if role == "none" else role) for one, role in roles.items()})
+    return Record(
+        nics={
+            mac(int(one[3:])): NicRecord(name=f"eth{one[3:]}", role="" if role == "none" else role) for one, role in roles.items()
+        }
+    )
 
 
 def test_every_nic_that_is_there_has_a_rule_and_dataplane_ones_an_earlier_one():
@@ -65,14 +76,17 @@ def test_an_ignored_nic_has_no_rule_and_is_in_no_list(policy):
     assert [path for path, content in found.files.items() if content and (mac(2).encode() in content or b"eth2" in content)] == []
 
 
-@pytest.mark.parametrize(("kind", "text", "record", "has"), [
-    ("veth", "", Record(), False),
-    ("tun", "", Record(), False),
-    ("", "", Record(), True),
-    ("veth", TWO, Record(), True),
-    ("veth", "", remembers(nic2="none"), True),
-    ("veth", "", remembers(nic2="dataplane"), True),
-])
+@pytest.mark.parametrize(
+    ("kind", "text", "record", "has"),
+    [
+        ("veth", "", Record(), False),
+        ("tun", "", Record(), False),
+        ("", "", Record(), True),
+        ("veth", TWO, Record(), True),
+        ("veth", "", remembers(nic2="none"), True),
+        ("veth", "", remembers(nic2="dataplane"), True),
+    ],
+)
 def test_a_veth_has_a_rule_only_once_it_was_named(kind, text, record, has):
     found = marks(text, nic(2, kind=kind, hardware=not kind), record=record)
     assert (bare(2) in pinned(found)) is has
@@ -84,13 +98,16 @@ def test_a_veth_that_is_management_has_one():
     assert pinned(found) == {bare(1): (15, "eth1")}
 
 
-@pytest.mark.parametrize(("text", "priority", "managed"), [
-    (TWO, 10, False),
-    ("[interfaces]\n", 15, True),
-    ("", 10, False),
-    ("[interfaces]\nnonsense = 1\n", 10, False),
-    (f"[interface {mac(3)}]\nmtu = 12\n", 10, False),
-])
+@pytest.mark.parametrize(
+    ("text", "priority", "managed"),
+    [
+        (TWO, 10, False),
+        ("[interfaces]\n", 15, True),
+        ("", 10, False),
+        ("[interfaces]\nnonsense = 1\n", 10, False),
+        (f"[interface {mac(3)}]\nmtu = 12\n", 10, False),
+    ],
+)
 def test_marks_go_with_a_complete_document_alone_and_the_name_stays(text, priority, managed):
     found = marks(text, record=remembers(nic2="dataplane"))
     assert pinned(found)[bare(2)] == (priority, "eth2")
@@ -112,12 +129,15 @@ def test_the_asked_name_is_pinned():
     assert pinned(marks(f"[interface {mac(8)}]\nname = data\n"))[bare(8)] == (10, "data")
 
 
-@pytest.mark.parametrize("text", [
-    f"[interface {mac(2)}]\nname = eth1\n",
-    f"[interface {mac(2)}]\nname = eth3\n",
-    f"[interface {mac(2)}]\nname = eth3\n[interface {mac(3)}]\n",
-    f"[interface {mac(8)}]\nname = eth1\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[interface {mac(2)}]\nname = eth1\n",
+        f"[interface {mac(2)}]\nname = eth3\n",
+        f"[interface {mac(2)}]\nname = eth3\n[interface {mac(3)}]\n",
+        f"[interface {mac(8)}]\nname = eth1\n",
+    ],
+)
 @pytest.mark.parametrize("record", [Record(), remembers(nic1="management", nic2="dataplane", nic3="dataplane")])
 def test_no_two_rules_give_the_same_name(text, record):
     """At the next boot one of both would get it, and that may be not the management NIC."""
@@ -132,7 +152,10 @@ def test_a_released_nic_has_no_rule_and_loses_the_one_it_had():
 
 
 def test_rule_files_of_ours_that_are_not_wanted_go_and_others_are_not_ours():
-    old, foreign = f"15-neuca-persistent-{bare(2)}.rules", ["70-persistent-net.rules", "10-neuca-persistent-xyz.rules", f"{bare(2)}.rules"]
+    old, foreign = (
+        f"15-neuca-persistent-{bare(2)}.rules",
+        ["70-persistent-net.rules", "10-neuca-persistent-xyz.rules", f"{bare(2)}.rules"],
+    )
     found = rules(marks(TWO, present=[old, *foreign]))
     assert found[old] is None
     assert [name for name in foreign if name in found] == []
@@ -142,7 +165,10 @@ def test_directory_name_and_priorities_are_the_administrators():
     places = Places(Path("/a"), Path("/b"), Path("/c"), Path("/d"), "mine", 7, 99)
     found = marks(TWO, places=places)
     assert {path for path in found.files if path.startswith("/a/")} == {
-        f"/a/99-mine-{bare(1)}.rules", f"/a/07-mine-{bare(2)}.rules", f"/a/99-mine-{bare(3)}.rules"}
+        f"/a/99-mine-{bare(1)}.rules",
+        f"/a/07-mine-{bare(2)}.rules",
+        f"/a/99-mine-{bare(3)}.rules",
+    }
     assert {"/b/neuca.conf", "/c/05-neuca-nics.network", "/c/05-neuca-vlans.network", "/d/neuca.conf"} <= set(found.files)
 
 
@@ -153,7 +179,9 @@ def test_without_dataplane_nics_the_lists_are_not_there():
 
 def test_the_lists_hold_nics_by_mac_and_their_vlans_by_name():
     files = marks(f"{TWO}[vlan {mac(2)}.7]\n[vlan {mac(2)}.8]\nname = blue\n").files
-    assert b"unmanaged-devices+=mac:02:00:00:00:00:02;interface-name:blue;interface-name:eth2.*;interface-name:eth2.7\n" in files[NM]
+    assert (
+        b"unmanaged-devices+=mac:02:00:00:00:00:02;interface-name:blue;interface-name:eth2.*;interface-name:eth2.7\n" in files[NM]
+    )
     assert b"PermanentMACAddress=02:00:00:00:00:02\n" in files[NICS]
     assert files[VLANS].decode().split("\n")[2:6] == ["Type=vlan", "Name=blue", "Name=eth2.*", "Name=eth2.7"]
 
@@ -166,9 +194,12 @@ def test_no_list_matches_the_management_nic():
 
 
 def test_the_sysctls_of_links_are_written_for_new_links_too():
-    text = f"[interface {mac(2)}]\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n[vlan {mac(2)}.7]\nsysctl.net.ipv6.conf.{{interface}}.accept_ra = 0\n"
+    text = f"[interface {mac(2)}]\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    text += f"[vlan {mac(2)}.7]\nsysctl.net.ipv6.conf.{{interface}}.accept_ra = 0\n"
     assert marks(text).files[SYSCTL].decode().split("\n")[1:-1] == [
-        "-net/ipv4/conf/eth2/rp_filter = 2", "-net/ipv6/conf/eth2.7/accept_ra = 0"]
+        "-net/ipv4/conf/eth2/rp_filter = 2",
+        "-net/ipv6/conf/eth2.7/accept_ra = 0",
+    ]
 
 
 def test_a_sysctl_that_goes_back_needs_no_file():
@@ -181,13 +212,16 @@ def test_a_sysctl_that_goes_back_needs_no_file():
     assert [one.text for one in agent.plan()] == []
 
 
-@pytest.mark.parametrize(("text", "record", "told"), [
-    (TWO, Record(), True),
-    (TWO, remembers(nic2="dataplane"), False),
-    (TWO + f"{mac(3)} = up\n", remembers(nic2="dataplane"), True),
-    ("[interfaces]\n", remembers(nic2="dataplane"), False),
-    ("", Record(), False),
-])
+@pytest.mark.parametrize(
+    ("text", "record", "told"),
+    [
+        (TWO, Record(), True),
+        (TWO, remembers(nic2="dataplane"), False),
+        (TWO + f"{mac(3)} = up\n", remembers(nic2="dataplane"), True),
+        ("[interfaces]\n", remembers(nic2="dataplane"), False),
+        ("", Record(), False),
+    ],
+)
 def test_a_manager_is_told_of_new_nics_alone(text, record, told):
     """Of one that goes it would hear too, and take it: entries are removed for the next boot (appliers.md, 2.7)."""
     assert marks(text, record=record).tell == ({NM: "networkmanager", NICS: "networkd", VLANS: "networkd"} if told else {})

@@ -38,9 +38,17 @@ def poll(agent):
 
 def test_what_operations_will_make_ours_is_known_before_they_run():
     target, child = Target(key(2), "eth2", 2), Target(key(2, 7), "eth2.7")
-    operations = [CreateVlan(child, target), SetMtu(child, 1500, 1400), SetMtu(target, 1500, 9000), SetMtu(target, 9000, 8000),
-                  SetTxQueueLen(target, 1000, 5), AddAddress(target, TEN), WriteSysctl("net/ipv4/conf/eth2/rp_filter", "0", "1", target),
-                  WriteSysctl("net/core/rmem_max", "7", "8"), WriteSysctl("net/core/wmem_max", None, "8")]
+    operations = [
+        CreateVlan(child, target),
+        SetMtu(child, 1500, 1400),
+        SetMtu(target, 1500, 9000),
+        SetMtu(target, 9000, 8000),
+        SetTxQueueLen(target, 1000, 5),
+        AddAddress(target, TEN),
+        WriteSysctl("net/ipv4/conf/eth2/rp_filter", "0", "1", target),
+        WriteSysctl("net/core/rmem_max", "7", "8"),
+        WriteSysctl("net/core/wmem_max", None, "8"),
+    ]
     record = memory.intend(Record(), operations)
     assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
     assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
@@ -69,8 +77,12 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was():
     agent.run()
     assert agent.record.originals == {key(2): Original(1400, 1000, {RP: "0"})}
     agent.ask(TWO)
-    assert poll(agent) == ["set the MTU of eth2 from 9000 to 1400", "set the transmit queue length of eth2 from 5000 to 1000",
-                           'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"', "delete the address 10.0.0.1/24 from eth2"]
+    assert poll(agent) == [
+        "set the MTU of eth2 from 9000 to 1400",
+        "set the transmit queue length of eth2 from 5000 to 1000",
+        'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"',
+        "delete the address 10.0.0.1/24 from eth2",
+    ]
     assert (agent.record.originals, agent.record.owned) == ({}, Owned())
     assert texts(agent.plan()) == []
 
@@ -79,9 +91,13 @@ def test_a_nic_that_is_no_longer_named_gives_all_back_but_stays_up():
     agent = small(BIG + f"[vlan {mac(2)}.7]\n")
     agent.run()
     agent.ask("[interfaces]\n")
-    assert poll(agent) == ["delete the VLAN eth2.7", "set the MTU of eth2 from 9000 to 1500",
-                           "set the transmit queue length of eth2 from 5000 to 1000",
-                           'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"', "delete the address 10.0.0.1/24 from eth2"]
+    assert poll(agent) == [
+        "delete the VLAN eth2.7",
+        "set the MTU of eth2 from 9000 to 1500",
+        "set the transmit queue length of eth2 from 5000 to 1000",
+        'set the sysctl net/ipv4/conf/eth2/rp_filter from "2" to "0"',
+        "delete the address 10.0.0.1/24 from eth2",
+    ]
     assert agent.kernel.devices[2].up
     assert agent.record.nics[mac(2)] == NicRecord(name="eth2")
 
@@ -183,9 +199,15 @@ def test_a_nic_that_comes_back_is_set_up_again_with_its_vlans_and_no_other():
     agent.kernel.devices[22] = nic(22, "eth2", mac=mac(2), permanent_mac=mac(2))
     assert agent.survey().changed() == {mac(2)}
     assert poll(agent) == [
-        "set the MTU of eth2 from 1500 to 9000", "set the transmit queue length of eth2 from 1000 to 5000",
-        "create VLAN 7 on eth2 as eth2.7", 'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"', "bring eth2 up", "bring eth2.7 up",
-        "add the address 10.0.0.1/24 to eth2", "add the address 10.0.7.1/24 to eth2.7"]
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the transmit queue length of eth2 from 1000 to 5000",
+        "create VLAN 7 on eth2 as eth2.7",
+        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"',
+        "bring eth2 up",
+        "bring eth2.7 up",
+        "add the address 10.0.0.1/24 to eth2",
+        "add the address 10.0.7.1/24 to eth2.7",
+    ]
     assert agent.kernel.devices[3].mtu == 1500
 
 
@@ -315,7 +337,10 @@ def test_each_nic_is_remembered_by_its_first_name_and_its_role():
     agent = small(TWO)
     agent.run()
     assert {one[-2:]: (nic_record.name, nic_record.role) for one, nic_record in agent.record.nics.items()} == {
-        "01": ("eth1", "management"), "02": ("eth2", "dataplane"), "03": ("eth3", "")}
+        "01": ("eth1", "management"),
+        "02": ("eth2", "dataplane"),
+        "03": ("eth3", ""),
+    }
     agent.kernel.set_up(2, False)
     agent.kernel.rename(2, "byhand")
     assert poll(agent) == []
@@ -347,8 +372,10 @@ def test_a_released_nic_is_forgotten_but_for_its_release():
     assert (agent.record.nics[mac(2)].released, agent.record.nics[mac(2)].role) == (True, "")
 
 
-@pytest.mark.parametrize(("text", "role"), [(TWO, "dataplane"), ("", "dataplane"), ("[interfaces]\nnonsense = 1\n", "dataplane"),
-                                            ("[interfaces]\n", "")])
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [(TWO, "dataplane"), ("", "dataplane"), ("[interfaces]\nnonsense = 1\n", "dataplane"), ("[interfaces]\n", "")],
+)
 def test_a_nic_is_dataplane_until_a_complete_document_no_longer_has_it(text, role):
     agent = small(TWO)
     agent.run()

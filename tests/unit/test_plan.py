@@ -17,6 +17,7 @@ from neuca_tools.plan import in_scope, plan
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 NET, VIA = ip_network("10.20.0.0/16"), ip_address("10.0.0.254")
+NOTHING = Owned()
 RP = "net/ipv4/conf/{interface}/rp_filter"
 
 
@@ -36,14 +37,18 @@ def state(*links, **more):
     return NetworkState({one.key: one for one in links}, **more)
 
 
-def words(have, want, owned=Owned(), **more):
+def words(have, want, owned=NOTHING, **more):
     return [operation.text for operation in plan(have, want, owned, **more)]
 
 
 def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
-    want = state(link(2, name="data", state="up", mtu=9000, txqueuelen=5000, addresses=(TEN,), sysctls={RP: "2"}),
-                 link(2, 7, name="data.7", state="up", mtu=9000, addresses=(SIX,)), hops=(Hop(NET, key(2), VIA, 20),),
-                 sysctls={"net/core/rmem_max": "1"}, files={"/etc/x": b"new"})
+    want = state(
+        link(2, name="data", state="up", mtu=9000, txqueuelen=5000, addresses=(TEN,), sysctls={RP: "2"}),
+        link(2, 7, name="data.7", state="up", mtu=9000, addresses=(SIX,)),
+        hops=(Hop(NET, key(2), VIA, 20),),
+        sysctls={"net/core/rmem_max": "1"},
+        files={"/etc/x": b"new"},
+    )
     have = state(there(2, sysctls={RP: "0"}), sysctls={"net/core/rmem_max": "0"}, files={"/etc/x": None})
     assert words(have, want) == [
         'write "/etc/x"',
@@ -62,8 +67,12 @@ def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
 
 
 def test_what_goes_goes_in_this_order():
-    have = state(there(2, state="up", mtu=9000, addresses=(TEN,)), there(2, 7, state="up", mtu=9000), there(2, 8, state="up", mtu=9000),
-                 hops=(Hop(NET, key(2), VIA, 20),))
+    have = state(
+        there(2, state="up", mtu=9000, addresses=(TEN,)),
+        there(2, 7, state="up", mtu=9000),
+        there(2, 8, state="up", mtu=9000),
+        hops=(Hop(NET, key(2), VIA, 20),),
+    )
     want = state(link(2, state="down", mtu=1400), link(2, 8, state="down", mtu=1300))
     owned = Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7), key(2, 8)}), routes=True)
     assert words(have, want, owned) == [
@@ -80,11 +89,15 @@ def test_what_goes_goes_in_this_order():
 def test_the_mtu_of_a_nic_is_raised_before_that_of_its_vlans():
     have = state(there(2, mtu=1500), there(2, 7, mtu=1500))
     assert words(have, state(link(2, mtu=9000), link(2, 7, mtu=8000))) == [
-        "set the MTU of eth2 from 1500 to 9000", "set the MTU of eth2.7 from 1500 to 8000"]
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the MTU of eth2.7 from 1500 to 8000",
+    ]
 
 
 def test_only_what_is_owned_is_taken_away():
-    have = state(there(2, addresses=(TEN, SIX)), there(2, 7), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2), VIA, 5, ours=False)))
+    have = state(
+        there(2, addresses=(TEN, SIX)), there(2, 7), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2), VIA, 5, ours=False))
+    )
     assert words(have, state()) == []
     assert words(have, state(link(2), link(2, 7))) == []
     assert words(have, state(), Owned(routes=True)) == ["delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"]
@@ -98,14 +111,18 @@ def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
 
 
 def test_a_nic_that_is_not_there_is_not_planned_for():
-    want = state(link(2, state="up", mtu=9000), link(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20)))
+    want = state(
+        link(2, state="up", mtu=9000), link(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20))
+    )
     assert words(state(), want, Owned(routes=True)) == []
 
 
 def test_the_same_address_with_another_prefix_length_is_another_address():
     have, new = state(there(2, state="up", addresses=(TEN,))), ip_interface("10.0.0.1/16")
     assert words(have, state(link(2, addresses=(new,))), Owned(frozenset({(key(2), TEN)}))) == [
-        "add the address 10.0.0.1/16 to eth2", "delete the address 10.0.0.1/24 from eth2"]
+        "add the address 10.0.0.1/16 to eth2",
+        "delete the address 10.0.0.1/24 from eth2",
+    ]
 
 
 def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
@@ -113,7 +130,9 @@ def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
     want = state(link(2, name="eth3", state="down", mtu=1400), link(3, name="eth2", mtu=9000))
     orders = [operation.order for operation in plan(have, want)]
     assert orders == sorted(orders)
-    assert Phase.FILES < Phase.MARK < Phase.RENAME < Phase.SHRINK < Phase.NIC < Phase.VLAN < Phase.SYSCTL < Phase.UP < Phase.ADDRESS
+    assert (
+        Phase.FILES < Phase.MARK < Phase.RENAME < Phase.SHRINK < Phase.NIC < Phase.VLAN < Phase.SYSCTL < Phase.UP < Phase.ADDRESS
+    )
 
 
 # --- up and down ----------------------------------------------------------------------------------------------------
@@ -122,17 +141,33 @@ def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
 def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
     """The kernel drops them on the way down (appliers.md, 2.2)."""
     have = state(there(2, state="up", addresses=(TEN, SIX)))
-    assert words(have, state(link(2, state="down", addresses=(TEN, SIX)))) == ["bring eth2 down", "add the address fd00::1/64 to eth2"]
+    assert words(have, state(link(2, state="down", addresses=(TEN, SIX)))) == [
+        "bring eth2 down",
+        "add the address fd00::1/64 to eth2",
+    ]
 
 
 def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had():
     theirs, local = ip_interface("fd00:9::1/64"), ip_interface("fe80::2/64")
-    have = state(there(2, state="up", addresses=(TEN, SIX, theirs, local)), there(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20),))
-    want = state(link(2, name="data", state="up", addresses=(TEN, SIX)), link(2, 7, name="data.7", state="up"),
-                 hops=(Hop(NET, key(2), VIA, 20),))
+    have = state(
+        there(2, state="up", addresses=(TEN, SIX, theirs, local)), there(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20),)
+    )
+    want = state(
+        link(2, name="data", state="up", addresses=(TEN, SIX)),
+        link(2, 7, name="data.7", state="up"),
+        hops=(Hop(NET, key(2), VIA, 20),),
+    )
     assert words(have, want, Owned(frozenset({(key(2), SIX)})), rename_while_up=False) == [
-        "bring eth2 down", "rename eth2 to data", "bring eth2.7 down", "rename eth2.7 to data.7", "bring data up", "bring data.7 up",
-        "add the address fd00::1/64 to data", "add the address fd00:9::1/64 to data", "route 10.20.0.0/16 via 10.0.0.254 on data"]
+        "bring eth2 down",
+        "rename eth2 to data",
+        "bring eth2.7 down",
+        "rename eth2.7 to data.7",
+        "bring data up",
+        "bring data.7 up",
+        "add the address fd00::1/64 to data",
+        "add the address fd00:9::1/64 to data",
+        "route 10.20.0.0/16 via 10.0.0.254 on data",
+    ]
     assert words(have, want, rename_while_up=True) == ["rename eth2 to data", "rename eth2.7 to data.7"]
 
 
@@ -146,10 +181,13 @@ def small(text, *devices, live=True):
     return Agent(kernel, text)
 
 
-@pytest.mark.parametrize(("text", "live"), [
-    (f"[interfaces]\n{mac(2)} = down\n", True),
-    (f"[interface {mac(2)}]\nname = data\n", False),
-])
+@pytest.mark.parametrize(
+    ("text", "live"),
+    [
+        (f"[interfaces]\n{mac(2)} = down\n", True),
+        (f"[interface {mac(2)}]\nname = data\n", False),
+    ],
+)
 def test_an_ipv6_address_of_the_user_outlives_a_link_that_goes_down_and_does_not_become_ours(text, live):
     agent = small(text, live=live)
     agent.kernel.set_up(2, True)
@@ -190,7 +228,9 @@ def test_a_nic_that_is_to_be_down_goes_down_with_a_vlan_that_would_be_up():
 
 @pytest.mark.parametrize("name", ["eth2", "eth2.7", "eth3"])
 def test_a_name_that_is_still_in_use_is_judged_the_same_before_and_after_a_pass(name):
-    agent = small(f"[interface {mac(2)}]\nname = data\n[interface {mac(3)}]\n[vlan {mac(3)}.7]\nname = {name}\n[vlan {mac(2)}.7]\n")
+    agent = small(
+        f"[interface {mac(2)}]\nname = data\n[interface {mac(3)}]\n[vlan {mac(3)}.7]\nname = {name}\n[vlan {mac(2)}.7]\n"
+    )
     agent.run()
     assert texts(agent.plan()) == []
 
@@ -199,9 +239,15 @@ def test_a_name_that_is_still_in_use_is_judged_the_same_before_and_after_a_pass(
 
 
 def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
-    have, want = state(there(2), there(3), files={"/x": None}), state(link(2, mtu=9000), link(3, mtu=9000), files={"/x": b""},
-                                                                     sysctls={"net/core/rmem_max": "1"})
-    assert words(have, want, scope={mac(3)}) == ['write "/x"', "set the MTU of eth3 from 1500 to 9000", 'set the sysctl net/core/rmem_max to "1"']
+    have, want = (
+        state(there(2), there(3), files={"/x": None}),
+        state(link(2, mtu=9000), link(3, mtu=9000), files={"/x": b""}, sysctls={"net/core/rmem_max": "1"}),
+    )
+    assert words(have, want, scope={mac(3)}) == [
+        'write "/x"',
+        "set the MTU of eth3 from 1500 to 9000",
+        'set the sysctl net/core/rmem_max to "1"',
+    ]
     assert words(have, want, scope=()) == ['write "/x"', 'set the sysctl net/core/rmem_max to "1"']
 
 
@@ -209,7 +255,9 @@ def test_a_route_that_changes_nics_is_in_the_scope_of_both():
     have = state(there(2), there(3), hops=(Hop(NET, key(2), VIA, 20),))
     want = state(link(2), link(3), hops=(Hop(NET, key(3), VIA, 20),))
     for one in (2, 3):
-        assert words(have, want, scope={mac(one)}) == ["replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.254 on eth3"]
+        assert words(have, want, scope={mac(one)}) == [
+            "replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.254 on eth3"
+        ]
     assert words(have, want, scope={mac(4)}) == []
 
 
@@ -224,8 +272,13 @@ def test_a_rename_in_scope_waits_for_one_that_is_not():
 def test_an_operation_in_scope_names_a_nic_that_keeps_its_name_by_that_name():
     have, want = state(there(2), there(3)), state(link(2, name="eth3", mtu=9000), link(3, name="eth2", mtu=9000))
     assert words(have, want, scope={mac(2)}) == ["set the MTU of eth2 from 1500 to 9000"]
-    assert words(have, want) == ["rename eth2 to neuca-tmp0", "rename eth3 to eth2", "rename neuca-tmp0 to eth3",
-                                 "set the MTU of eth3 from 1500 to 9000", "set the MTU of eth2 from 1500 to 9000"]
+    assert words(have, want) == [
+        "rename eth2 to neuca-tmp0",
+        "rename eth3 to eth2",
+        "rename neuca-tmp0 to eth3",
+        "set the MTU of eth3 from 1500 to 9000",
+        "set the MTU of eth2 from 1500 to 9000",
+    ]
 
 
 def test_a_new_vlan_is_called_after_the_name_that_its_nic_has_after_the_plan():
@@ -255,14 +308,22 @@ def test_in_scope_keeps_what_touches_no_nic():
 
 def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_name():
     have = replace(state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None}), tell={"/nm": "networkmanager"})
-    want = replace(state(link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}), tell={"/nm": "networkmanager"})
-    assert words(have, want) == ['write "/nm"', "take eth2 out of the hands of networkmanager",
-                                 "let networkmanager read its configuration again", "rename eth2 to data"]
+    want = replace(
+        state(link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}), tell={"/nm": "networkmanager"}
+    )
+    assert words(have, want) == [
+        'write "/nm"',
+        "take eth2 out of the hands of networkmanager",
+        "let networkmanager read its configuration again",
+        "rename eth2 to data",
+    ]
 
 
 @pytest.mark.parametrize("word", ["unmanaged", "absent", "unknown"])
 def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
-    assert words(state(there(2, managers={"networkmanager": word})), state(link(2, managers={"networkmanager": "unmanaged"}))) == []
+    assert (
+        words(state(there(2, managers={"networkmanager": word})), state(link(2, managers={"networkmanager": "unmanaged"}))) == []
+    )
 
 
 def test_a_manager_that_does_not_run_or_has_nothing_new_to_read_is_not_told():
@@ -281,8 +342,13 @@ def test_a_file_that_should_not_be_there_is_removed_once():
 
 def test_each_operation_as_json():
     have = state(there(2, addresses=(TEN,)), there(3, 8), there(3), hops=(Hop(NET, key(2), None, 20),), files={"/x": b"abc"})
-    want = state(link(2, name="data", state="up", mtu=9000, txqueuelen=5, sysctls={RP: "1"}, managers={}), link(2, 7, mtu=1400), link(3),
-                 hops=(Hop(NET, key(3), VIA, 20),), files={"/x": b"x"})
+    want = state(
+        link(2, name="data", state="up", mtu=9000, txqueuelen=5, sysctls={RP: "1"}, managers={}),
+        link(2, 7, mtu=1400),
+        link(3),
+        hops=(Hop(NET, key(3), VIA, 20),),
+        files={"/x": b"x"},
+    )
     owned = Owned(frozenset({(key(2), TEN)}), frozenset({key(3, 8)}), routes=True)
     assert [tuple(one.to_json().values())[:4] for one in plan(have, want, owned)] == [
         ("write-file", "/x", 3, 1),
@@ -299,9 +365,14 @@ def test_each_operation_as_json():
 
 
 def test_the_example_of_the_specification():
-    operation, = plan(state(there(1)), state(link(1, mtu=9000)))
-    assert operation.to_json() == {"operation": "set-mtu", "target": "eth1", "from": 1500, "to": 9000,
-                                   "text": "set the MTU of eth1 from 1500 to 9000"}
+    (operation,) = plan(state(there(1)), state(link(1, mtu=9000)))
+    assert operation.to_json() == {
+        "operation": "set-mtu",
+        "target": "eth1",
+        "from": 1500,
+        "to": 9000,
+        "text": "set the MTU of eth1 from 1500 to 9000",
+    }
 
 
 # --- failure and the way back ---------------------------------------------------------------------------------------
@@ -330,7 +401,9 @@ def test_a_route_stays_where_it_was_when_the_nic_that_it_should_move_to_fails():
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[routes]\n10.20.0.0/16 = 10.0.0.254\n"
     agent = small(text)
     agent.run()
-    agent.ask(text.replace(mac(2), mac(3)).replace("10.0.0.1/24", "10.0.0.2/24") + f"[interface {mac(2)}]\naddresses = 10.0.5.1/24\n")
+    agent.ask(
+        text.replace(mac(2), mac(3)).replace("10.0.0.1/24", "10.0.0.2/24") + f"[interface {mac(2)}]\naddresses = 10.0.5.1/24\n"
+    )
     agent.kernel.add_address = _refusing(agent.kernel, ip_interface("10.0.0.2/24"))
     _, result, _ = agent.run(start=False)
     assert [failure.text for failure in result.failures] == ["add the address 10.0.0.2/24 to eth3: Invalid argument"]
@@ -341,9 +414,10 @@ def test_a_failed_sysctl_costs_no_nic_anything():
     agent = small(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 1\n")
     from kernel import refuse
 
-    agent.kernel.write_sysctl = lambda path, value: refuse(1, "Operation not permitted")
+    agent.kernel.write_sysctl = lambda *_: refuse(1, "Operation not permitted")
     _, result, undone = agent.run()
     assert [failure.text for failure in result.failures] == [
-        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "1": Operation not permitted']
+        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "1": Operation not permitted'
+    ]
     assert (undone, result.lost_nics, TEN in agent.kernel.addresses[2]) == (None, frozenset(), True)
     assert Result().lost_nics == frozenset()

@@ -68,7 +68,9 @@ def test_what_is_there_already_needs_no_operation(kernel, text, policy):
     agent = Agent(kernel, text, policy)
     agent.run()
     have = agent.survey().have
-    owned = Owned(frozenset((key, one) for key, link in have.links.items() for one in link.addresses), frozenset(have.links), True)
+    owned = Owned(
+        frozenset((key, one) for key, link in have.links.items() for one in link.addresses), frozenset(have.links), True
+    )
     assert plan(have, have, owned) == ()
     assert plan(have, have, owned, rename_while_up=False) == ()
 
@@ -77,15 +79,27 @@ def forbidden(kernel, policy):
     """Every device that is management or ignored, or stacked on one that is; found anew here, not by the product."""
     world = kernel.world()
     defaults = [one for one in world.routes if one.to.prefixlen == 0]
-    best = {one.index for one in defaults if one.metric == min(other.metric for other in defaults if other.to.version == one.to.version)}
+    best = {
+        one.index
+        for one in defaults
+        if one.metric == min(other.metric for other in defaults if other.to.version == one.to.version)
+    }
     reached = {index for index in (*best, world.metadata_index) if index}
     while True:  # down to what carries them
-        lower = {world.devices[index].lower for index in reached} | {one.index for one in world.devices.values() if one.master in reached}
+        lower = {world.devices[index].lower for index in reached} | {
+            one.index for one in world.devices.values() if one.master in reached
+        }
         if lower - {0} <= reached:
             break
         reached |= lower - {0}
-    hands_off = {one.index for one in world.devices.values() if {one.mac, one.permanent_mac} & (policy.ignored | policy.management)}
-    twins = {one.permanent_mac or one.mac for one in world.devices.values() if one.index in reached and (one.hardware or one.kind == "veth")}
+    hands_off = {
+        one.index for one in world.devices.values() if {one.mac, one.permanent_mac} & (policy.ignored | policy.management)
+    }
+    twins = {
+        one.permanent_mac or one.mac
+        for one in world.devices.values()
+        if one.index in reached and (one.hardware or one.kind == "veth")
+    }
     reached |= hands_off | {one.index for one in world.devices.values() if one.permanent_mac in twins}
     while True:  # and up to what is stacked on them
         upper = {one.index for one in world.devices.values() if one.lower in reached}
@@ -108,8 +122,12 @@ def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stac
         assert [failure for failure in result.failures if "may write to" in failure.reason] == []
     assert [kernel.devices.get(index) for index in set(kernel.written) & shut] == []
     assert {index: one for index, one in kernel.devices.items() if index in shut} == seen
-    assert [path for path, content in kernel.files.items() for one in policy.ignored
-            if content and (one.replace(":", "") in path or one.encode() in content)] == []
+    assert [
+        path
+        for path, content in kernel.files.items()
+        for one in policy.ignored
+        if content and (one.replace(":", "") in path or one.encode() in content)
+    ] == []
 
 
 @LAWS
@@ -146,8 +164,11 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel,
     operations = [one for one in before.plan() if one.domain]
     done = agent.carry_out(before, operations[:steps]).done
     now = agent.survey(before.record)
-    owned = Owned(frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
-                  frozenset(one.on.key for one in done if one.kind == "create-vlan"), True)
+    owned = Owned(
+        frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
+        frozenset(one.on.key for one in done if one.kind == "create-vlan"),
+        True,
+    )
     scope = None if all_nics else {one.domain for one in operations}
     was = replace(before.have, files=now.have.files)
     for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
@@ -157,8 +178,17 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel,
 
 
 def _own(state):
-    links = {key: (link.name, link.state, link.mtu, link.txqueuelen, link.sysctls, {one for one in link.addresses if not one.is_link_local})
-             for key, link in state.links.items()}
+    links = {
+        key: (
+            link.name,
+            link.state,
+            link.mtu,
+            link.txqueuelen,
+            link.sysctls,
+            {one for one in link.addresses if not one.is_link_local},
+        )
+        for key, link in state.links.items()
+    }
     return links, {hop for hop in state.hops if hop.ours}
 
 
@@ -236,7 +266,9 @@ def test_no_bytes_make_a_plan_raise(data, kernel):
 
 
 @LAWS
-@given(st.permutations([f"eth{number}" for number in range(8)]), st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True))
+@given(
+    st.permutations([f"eth{number}" for number in range(8)]), st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True)
+)
 def test_renames_never_meet_a_name_in_use_and_end_as_wanted(order, numbers):
     keys = [LinkKey(mac(number)) for number in range(8)]
     current = dict(zip(keys, order))
@@ -262,13 +294,31 @@ link_keys = st.builds(LinkKey, st.integers(1, 255).map(mac), st.one_of(st.none()
 values = st.dictionaries(st.sampled_from(SYSCTLS), names, max_size=2)
 numbers = st.one_of(st.none(), st.integers(0, 1 << 31))
 owned = st.builds(
-    Owned, st.frozensets(st.tuples(link_keys, st.sampled_from([one for one in map(str, ADDRESSES)]).map(
-        lambda text: parse(f"[interface {mac(1)}]\naddresses = {text}\n").links[0].addresses[0])), max_size=4),
-    st.frozensets(link_keys, max_size=4))
+    Owned,
+    st.frozensets(
+        st.tuples(
+            link_keys,
+            st.sampled_from(ADDRESSES).map(
+                lambda text: parse(f"[interface {mac(1)}]\naddresses = {text}\n").links[0].addresses[0]
+            ),
+        ),
+        max_size=4,
+    ),
+    st.frozensets(link_keys, max_size=4),
+)
 records = st.builds(
-    Record, names, st.dictionaries(st.integers(1, 255).map(mac), st.builds(
-        NicRecord, names, st.sampled_from(("", "dataplane", "management")), st.booleans(), names, names), max_size=3),
-    owned, st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values), max_size=3), values, names)
+    Record,
+    names,
+    st.dictionaries(
+        st.integers(1, 255).map(mac),
+        st.builds(NicRecord, names, st.sampled_from(("", "dataplane", "management")), st.booleans(), names, names),
+        max_size=3,
+    ),
+    owned,
+    st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values), max_size=3),
+    values,
+    names,
+)
 
 
 @LAWS

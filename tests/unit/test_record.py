@@ -27,10 +27,14 @@ from neuca_tools.record import (
 )
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
-FULL = Record("boot", {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True)},
-              Owned(frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}), frozenset({key(2, 7), key(3, 4094)})),
-              {key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}), key(2, 7): Original(None, 1000)},
-              {"net/core/rmem_max": "7"}, "d0")
+FULL = Record(
+    "boot",
+    {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True)},
+    Owned(frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}), frozenset({key(2, 7), key(3, 4094)})),
+    {key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}), key(2, 7): Original(None, 1000)},
+    {"net/core/rmem_max": "7"},
+    "d0",
+)
 STORED = StoredDocument("ec2", "00", "2026-11-20T19:00:00Z", "[global]\nhost_name = ü\n")
 HINT = "move it away, and restart neucad: it starts afresh without {}"
 
@@ -46,7 +50,8 @@ def test_no_record_is_an_empty_one(tmp_path):
 
 
 def test_the_record_of_a_real_pass_comes_back(tmp_path):
-    text = f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24, ::ffff:10.0.0.9/128\nsysctl.net.core.rmem_max = 3\n[vlan {mac(2)}.7]\n"
+    text = f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24, ::ffff:10.0.0.9/128\n"
+    text += f"sysctl.net.core.rmem_max = 3\n[vlan {mac(2)}.7]\n"
     agent = Agent(machine(nic(1), nic(2), mgmt=1), text)
     agent.run()
     save_record(tmp_path, agent.record)
@@ -57,10 +62,10 @@ def test_the_record_of_a_real_pass_comes_back(tmp_path):
 
 def test_an_unchanged_record_is_not_written_again(tmp_path):
     save_record(tmp_path, FULL)
-    before = os.stat(tmp_path / "record.json")
+    before = (tmp_path / "record.json").stat()
     shuffled = replace(FULL, nics=dict(reversed(FULL.nics.items())), originals=dict(reversed(FULL.originals.items())))
     save_record(tmp_path, shuffled)
-    assert os.stat(tmp_path / "record.json").st_ino == before.st_ino
+    assert (tmp_path / "record.json").stat().st_ino == before.st_ino
 
 
 @pytest.mark.parametrize(("content", "why"), [
@@ -72,9 +77,12 @@ def test_an_unchanged_record_is_not_written_again(tmp_path):
     (b'{"version": 2}', "it is not of version 1"),
     (b'{"version": 1}', "it is not what neucad wrote: "),
     (b'{"version": 1, "owned": 3}', "it is not what neucad wrote: "),
-    (b'{"version": 1, "owned": {"addresses": [["x", "nonsense"]], "vlans": []}, "boot_id": "", "nics": {}}', "it is not what neucad wrote: "),
-    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": {"new": 1}}}', "it is not what neucad wrote: "),
-    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": 3}}', "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [["x", "nonsense"]], "vlans": []}, "boot_id": "", "nics": {}}',
+     "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": {"new": 1}}}',
+     "it is not what neucad wrote: "),
+    (b'{"version": 1, "owned": {"addresses": [], "vlans": []}, "boot_id": "", "nics": {"x": 3}}',
+     "it is not what neucad wrote: "),
 ])  # fmt: skip
 def test_a_record_that_cannot_be_used_is_named_with_what_to_do(tmp_path, content, why):
     path = tmp_path / "record.json"
@@ -105,9 +113,14 @@ def test_a_record_that_cannot_be_read_is_no_empty_record(tmp_path):
 # --- the journal ----------------------------------------------------------------------------------------------------
 
 BEFORE = NetworkState(
-    {key(2): Link(key(2), "physical", "dataplane", "eth2", 2, "up", 1500, 1000, (TEN, SIX), {"net/ipv4/conf/{interface}/x": "1"}),
-     key(2, 7): Link(key(2, 7), "vlan", "dataplane", "eth2.7", 9, "down", 1500, 1000)},
-    (Hop(ip_network("10.20.0.0/16"), key(2), ip_address("10.0.0.9"), 20), Hop(ip_network("fd00:1::/48"), key(2, 7), None, 20)))
+    {
+        key(2): Link(
+            key(2), "physical", "dataplane", "eth2", 2, "up", 1500, 1000, (TEN, SIX), {"net/ipv4/conf/{interface}/x": "1"}
+        ),
+        key(2, 7): Link(key(2, 7), "vlan", "dataplane", "eth2.7", 9, "down", 1500, 1000),
+    },
+    (Hop(ip_network("10.20.0.0/16"), key(2), ip_address("10.0.0.9"), 20), Hop(ip_network("fd00:1::/48"), key(2, 7), None, 20)),
+)
 
 
 def test_a_journal_comes_back_in_the_same_boot_alone(tmp_path):
@@ -121,13 +134,24 @@ def test_a_journal_comes_back_in_the_same_boot_alone(tmp_path):
 
 def test_a_journal_remembers_neither_managers_nor_foreign_routes(tmp_path):
     links = {key(2): replace(BEFORE.links[key(2)], managers={"networkmanager": "managed"})}
-    save_journal(tmp_path, NetworkState(links, (*BEFORE.hops, Hop(ip_network("10.9.0.0/16"), key(2), None, 5, ours=False))), "boot")
+    save_journal(
+        tmp_path, NetworkState(links, (*BEFORE.hops, Hop(ip_network("10.9.0.0/16"), key(2), None, 5, ours=False))), "boot"
+    )
     found = load_journal(tmp_path, "boot")
     assert (found.links[key(2)], found.hops) == (BEFORE.links[key(2)], BEFORE.hops)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1}', b'{"version": 1, "boot_id": "boot"}',
-                                     b'{"version": 1, "boot_id": "boot", "links": [{}], "hops": [], "sysctls": {}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version": 1}',
+        b'{"version": 1, "boot_id": "boot"}',
+        b'{"version": 1, "boot_id": "boot", "links": [{}], "hops": [], "sysctls": {}}',
+    ],
+)
 def test_a_journal_that_was_never_finished_is_none(tmp_path, content):
     (tmp_path / "journal.json").write_bytes(content)
     assert load_journal(tmp_path, "boot") is None
@@ -164,7 +188,7 @@ def test_a_stored_document_without_a_field_is_named(tmp_path):
     path.write_text(json.dumps({"version": 1, "source": "ec2", "sha256": "0", "fetched": "x"}))
     with pytest.raises(RecordError) as caught:
         load_document(tmp_path)
-    assert caught.value.text == f'read "{path}": \'text\' is missing'
+    assert caught.value.text == f"read \"{path}\": 'text' is missing"
 
 
 def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):

@@ -72,14 +72,20 @@ def test_every_link_has_every_key_whatever_its_role():
     keys = {frozenset(link) for link in data["links"]}
     assert keys == {frozenset(json.loads(DESIRED)["links"][0])}
     assert {(link["mac"] or link["parent"], link["role"]) for link in data["links"]} == {
-        (mac(1), "management"), (mac(2), "dataplane"), (mac(3), "unlisted"), (mac(9), "dataplane")}
+        (mac(1), "management"),
+        (mac(2), "dataplane"),
+        (mac(3), "unlisted"),
+        (mac(9), "dataplane"),
+    }
 
 
 def test_the_three_states_of_a_route():
     data = render.desired_json(resolved(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n{ROUTES}", nic(2)))
-    assert data["routes"] == [{"to": "10.1.0.0/16", "via": "10.0.0.9", "state": "present"},
-                              {"to": "10.2.0.0/16", "via": None, "state": "absent"},
-                              {"to": "10.3.0.0/16", "via": None, "state": "user"}]
+    assert data["routes"] == [
+        {"to": "10.1.0.0/16", "via": "10.0.0.9", "state": "present"},
+        {"to": "10.2.0.0/16", "via": None, "state": "absent"},
+        {"to": "10.3.0.0/16", "via": None, "state": "user"},
+    ]
 
 
 def test_a_refusal_is_told_with_its_link():
@@ -89,8 +95,19 @@ def test_a_refusal_is_told_with_its_link():
 
 def test_what_cannot_be_set_for_a_link_is_null_or_empty():
     link = render.desired_json(resolved(f"[interfaces]\n{mac(2)} = user\n", nic(2)))["links"][0]
-    assert link == {"kind": "physical", "mac": mac(2), "name": None, "parent": None, "vlan_id": None, "role": "dataplane",
-                    "state": "user", "mtu": None, "txqueuelen": None, "addresses": [], "sysctl": {}}
+    assert link == {
+        "kind": "physical",
+        "mac": mac(2),
+        "name": None,
+        "parent": None,
+        "vlan_id": None,
+        "role": "dataplane",
+        "state": "user",
+        "mtu": None,
+        "txqueuelen": None,
+        "addresses": [],
+        "sysctl": {},
+    }
 
 
 def test_every_stage_can_be_written_as_json():
@@ -98,25 +115,52 @@ def test_every_stage_can_be_written_as_json():
     agent.run()
     survey = agent.survey()
     stored = StoredDocument("ec2", "00", "2026-11-20T19:00:00Z", TEXT)
-    for data in (render.desired_json(survey.resolution), render.observed_json(survey.world),
-                 render.document_json(agent.document, stored), render.explanation(key(2), survey.resolution, survey.have, survey.record)):
+    for data in (
+        render.desired_json(survey.resolution),
+        render.observed_json(survey.world),
+        render.document_json(agent.document, stored),
+        render.explanation(key(2), survey.resolution, survey.have, survey.record),
+    ):
         assert json.loads(json.dumps(data)) == data
         assert render.tree(data)
 
 
 def test_what_is_observed():
-    seen = world(nic(1, up=True, carrier=True), vlan(2, 1, 7), Device(3, "br0", "bridge", mac(3), max_mtu=0),
-                 nic(4, master=3, permanent_mac=""), addresses={1: "10.0.0.1/24 fe80::1/64"},
-                 routes=[route("0.0.0.0/0", 1, "10.0.0.9", 100, 16), route("10.0.0.0/24", 99)], metadata=1)
+    seen = world(
+        nic(1, up=True, carrier=True),
+        vlan(2, 1, 7),
+        Device(3, "br0", "bridge", mac(3), max_mtu=0),
+        nic(4, master=3, permanent_mac=""),
+        addresses={1: "10.0.0.1/24 fe80::1/64"},
+        routes=[route("0.0.0.0/0", 1, "10.0.0.9", 100, 16), route("10.0.0.0/24", 99)],
+        metadata=1,
+    )
     data = render.observed_json(seen)
     assert data["links"][0] == {
-        "name": "eth1", "index": 1, "kind": "physical", "mac": mac(1), "permanent_mac": mac(1), "state": "up", "carrier": True,
-        "mtu": 1500, "max_mtu": 65535, "txqueuelen": 1000, "parent": None, "master": None, "vlan_id": None,
-        "addresses": ["10.0.0.1/24", "fe80::1/64"]}
+        "name": "eth1",
+        "index": 1,
+        "kind": "physical",
+        "mac": mac(1),
+        "permanent_mac": mac(1),
+        "state": "up",
+        "carrier": True,
+        "mtu": 1500,
+        "max_mtu": 65535,
+        "txqueuelen": 1000,
+        "parent": None,
+        "master": None,
+        "vlan_id": None,
+        "addresses": ["10.0.0.1/24", "fe80::1/64"],
+    }
     assert [(one["kind"], one["parent"], one["master"]) for one in data["links"][1:]] == [
-        ("vlan", "eth1", None), ("bridge", None, None), ("physical", None, "br0")]
-    assert data["routes"] == [{"to": "0.0.0.0/0", "via": "10.0.0.9", "interface": "eth1", "metric": 100, "protocol": 16},
-                              {"to": "10.0.0.0/24", "via": None, "interface": None, "metric": 0, "protocol": 4}]
+        ("vlan", "eth1", None),
+        ("bridge", None, None),
+        ("physical", None, "br0"),
+    ]
+    assert data["routes"] == [
+        {"to": "0.0.0.0/0", "via": "10.0.0.9", "interface": "eth1", "metric": 100, "protocol": 16},
+        {"to": "10.0.0.0/24", "via": None, "interface": None, "metric": 0, "protocol": 4},
+    ]
     assert data["metadata_interface"] == "eth1"
 
 
@@ -131,10 +175,13 @@ def test_no_document_is_told_as_such():
     assert render.document_json(None, None) == {"version": 1, "source": None}
 
 
-@pytest.mark.parametrize(("path", "written"), [
-    ("net/core/rmem_max", "net.core.rmem_max"),
-    ("net/ipv4/conf/eth1.1445/rp_filter", "net.ipv4.conf.eth1/1445.rp_filter"),
-])
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("net/core/rmem_max", "net.core.rmem_max"),
+        ("net/ipv4/conf/eth1.1445/rp_filter", "net.ipv4.conf.eth1/1445.rp_filter"),
+    ],
+)
 def test_a_sysctl_is_written_as_sysctl_d_reads_it(path, written):
     assert render.dotted(path) == written
 
@@ -146,20 +193,44 @@ def test_a_plan_for_people():
     assert render.plan(operations, survey.resolution.problems).split("\n") == [
         "bring eth2 up",
         'not done: 02:00:00:00:00:02: MTU 9001 asked, but "eth2" takes at most 9000',
-        "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place"]
+        "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
+    ]
     assert render.plan([], [Problem("absent", "gone")]) == "nothing to do\nnot done: gone"
 
 
-STATUS = {"version": 1, "neuca": "2.0.0", "state": "degraded",
-          "document": {"source": "ec2", "sha256": "00", "fetched": "2026-11-20T19:00:00Z", "stale": True, "reason": "no answer"},
-          "interfaces": [
-              {"mac": mac(2), "name": "eth2", "kind": "physical", "role": "dataplane", "ok": False,
-               "managers": {"networkmanager": "unmanaged", "networkd": "absent"}, "problems": [{"code": "mtu", "text": "too large"}],
-               "parent": None, "vlan_id": None},
-              {"mac": None, "name": "eth2.7", "kind": "vlan", "role": "dataplane", "ok": True,
-               "managers": {"networkmanager": "unmanaged", "networkd": "absent"}, "problems": [], "parent": mac(2), "vlan_id": 7}],
-          "problems": [{"code": "invalid", "text": "line 3"}], "notes": ["networkmanager: no answer"],
-          "last_pass": {"finished": "2026-11-20T19:00:01Z", "seconds": 0.08, "changed": 7, "failed": 0}}
+STATUS = {
+    "version": 1,
+    "neuca": "2.0.0",
+    "state": "degraded",
+    "document": {"source": "ec2", "sha256": "00", "fetched": "2026-11-20T19:00:00Z", "stale": True, "reason": "no answer"},
+    "interfaces": [
+        {
+            "mac": mac(2),
+            "name": "eth2",
+            "kind": "physical",
+            "role": "dataplane",
+            "ok": False,
+            "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
+            "problems": [{"code": "mtu", "text": "too large"}],
+            "parent": None,
+            "vlan_id": None,
+        },
+        {
+            "mac": None,
+            "name": "eth2.7",
+            "kind": "vlan",
+            "role": "dataplane",
+            "ok": True,
+            "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
+            "problems": [],
+            "parent": mac(2),
+            "vlan_id": 7,
+        },
+    ],
+    "problems": [{"code": "invalid", "text": "line 3"}],
+    "notes": ["networkmanager: no answer"],
+    "last_pass": {"finished": "2026-11-20T19:00:01Z", "seconds": 0.08, "changed": 7, "failed": 0},
+}
 
 
 def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortfall():
@@ -172,7 +243,8 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
         "      mtu: too large",
         "ok  eth2.7  VLAN 7 on 02:00:00:00:00:02  dataplane  unmanaged       absent",
         "!! invalid: line 3",
-        "   note: networkmanager: no answer"]
+        "   note: networkmanager: no answer",
+    ]
 
 
 def test_colour_is_for_terminals():
@@ -181,9 +253,20 @@ def test_colour_is_for_terminals():
 
 
 def test_status_with_nothing_to_show():
-    data = {**STATUS, "state": "ok", "interfaces": [], "problems": [], "notes": [], "last_pass": None,
-            "document": {"source": None, "sha256": None, "fetched": None, "stale": False, "reason": None}}
-    assert render.status(data, color=False).split("\n") == ["ok: neuca 2.0.0, no document", "no pass since the boot", "no interfaces"]
+    data = {
+        **STATUS,
+        "state": "ok",
+        "interfaces": [],
+        "problems": [],
+        "notes": [],
+        "last_pass": None,
+        "document": {"source": None, "sha256": None, "fetched": None, "stale": False, "reason": None},
+    }
+    assert render.status(data, color=False).split("\n") == [
+        "ok: neuca 2.0.0, no document",
+        "no pass since the boot",
+        "no interfaces",
+    ]
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -197,26 +280,46 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     data = render.explanation(key(2), survey.resolution, survey.have, survey.record)
     rows = {row["setting"]: row for row in data["settings"]}
     assert (data["link"], data["role"], data["reason"]) == (mac(2), "dataplane", "a document or the configuration names it")
-    assert rows["mtu"] == {"setting": "mtu", "asked": 9000, "found": 9000, "from": f"line 4, [interface {mac(2)}]", "overrode": "",
-                           "original": 1500}
+    assert rows["mtu"] == {
+        "setting": "mtu",
+        "asked": 9000,
+        "found": 9000,
+        "from": f"line 4, [interface {mac(2)}]",
+        "overrode": "",
+        "original": 1500,
+    }
     assert rows["addresses"]["overrode"] == "10.0.0.1/24 from line 2, [interfaces]"
-    assert rows["txqueuelen"] == {"setting": "txqueuelen", "asked": None, "found": 1000, "from": "", "overrode": "", "original": None}
+    assert rows["txqueuelen"] == {
+        "setting": "txqueuelen",
+        "asked": None,
+        "found": 1000,
+        "from": "",
+        "overrode": "",
+        "original": None,
+    }
 
 
 def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
-    lines = render.explain(render.explanation(key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)}))).split("\n")
+    lines = render.explain(
+        render.explanation(key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)}))
+    ).split("\n")
     assert lines[0] == f"{mac(2)}: dataplane, since a document or the configuration names it"
     assert lines[1].split() == ["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE", "NEUCA"]
-    assert [line.split() for line in lines if line.startswith("mtu")] == [["mtu", "9000", "1500", "line", "2,", "[interface", f"{mac(2)}]", "-", "1400"]]
+    assert [line.split() for line in lines if line.startswith("mtu")] == [
+        ["mtu", "9000", "1500", "line", "2,", "[interface", f"{mac(2)}]", "-", "1400"]
+    ]
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    ({"a": 1, "b": None, "c": [], "d": {"e": "x"}}, "a: 1\nd:\n  e: x"),
-    ({"a": ["x", "y"]}, "a:\n  - x\n  - y"),
-    ({"a": "x\ny"}, "a:\n    x\n    y"),
-    ({"a": False, "b": 0}, "a: False\nb: 0"),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": 1, "b": None, "c": [], "d": {"e": "x"}}, "a: 1\nd:\n  e: x"),
+        ({"a": ["x", "y"]}, "a:\n  - x\n  - y"),
+        ({"a": "x\ny"}, "a:\n    x\n    y"),
+        ({"a": False, "b": 0}, "a: False\nb: 0"),
+    ],
+)
 def test_data_as_an_outline(value, text):
     assert render.tree(value) == text
 

@@ -13,8 +13,13 @@ from neuca_tools.model import Problem
 from neuca_tools.report import now, read_report, write_report
 from neuca_tools.status import Report
 
-FULL = Report("2026-11-20T19:00:00Z", 0.081, ("bring eth2 up",), (Problem("failed", "boom", key(2)), Problem("failed", "bang", key(2, 7)),
-                                                                Problem("failed", "disk")), True)
+FULL = Report(
+    "2026-11-20T19:00:00Z",
+    0.081,
+    ("bring eth2 up",),
+    (Problem("failed", "boom", key(2)), Problem("failed", "bang", key(2, 7)), Problem("failed", "disk")),
+    True,
+)
 
 
 def test_a_report_comes_back(tmp_path):
@@ -27,8 +32,22 @@ def test_users_other_than_root_can_read_it(tmp_path):
     assert (tmp_path / "last-pass.json").stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("content", [None, "", "null", "[]", "{}", "{", '{"finished": "x", "seconds": 1, "changed": 3, "problems": []}', "\0",
-                                     '{"problems": [{"code": "failed"}]}', '{"problems": 3}', "3"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "null",
+        "[]",
+        "{}",
+        "{",
+        '{"finished": "x", "seconds": 1, "changed": 3, "problems": []}',
+        "\0",
+        '{"problems": [{"code": "failed"}]}',
+        '{"problems": 3}',
+        "3",
+    ],
+)
 def test_a_report_that_cannot_be_read_is_none(tmp_path, content):
     if content is not None:
         (tmp_path / "last-pass.json").write_text(content)

@@ -68,11 +68,14 @@ def test_a_failover_standby_under_its_master_leaves_no_candidate():
     assert set(find_nics(seen, {mac(2)})[0]) == {mac(2)}
 
 
-@pytest.mark.parametrize(("held", "text"), [
-    ({"master": 9}, '"eth2" belongs to "bond0": it is not touched'),
-    ({"master": 77}, '"eth2" belongs to another device: it is not touched'),
-    ({"slave": True}, '"eth2" belongs to another device: it is not touched'),
-])
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({"master": 9}, '"eth2" belongs to "bond0": it is not touched'),
+        ({"master": 77}, '"eth2" belongs to another device: it is not touched'),
+        ({"slave": True}, '"eth2" belongs to another device: it is not touched'),
+    ],
+)
 def test_a_nic_with_a_master_is_left_to_it(held, text):
     seen = world(nic(2, **held), Device(9, "bond0", "bond", mac(2)))
     assert find_nics(seen, {mac(2)})[1] == [Problem("contested", text, key(2))]
@@ -99,17 +102,20 @@ def test_the_default_routes_in_force_are_those_of_the_lowest_metric_in_each_fami
     assert best_default_routes((*worse, best, also, six)) == (best, also, six)
 
 
-@pytest.mark.parametrize(("routes", "management"), [
-    ([route("0.0.0.0/0", 1, "192.0.2.1")], {1}),
-    ([route("::/0", 1, "fe80::1", 1024)], {1}),
-    ([route("0.0.0.0/0", 1, "192.0.2.1"), route("::/0", 2, "fe80::1", 1024)], {1, 2}),
-    ([route("0.0.0.0/0", 1, "192.0.2.1", 100), route("0.0.0.0/0", 2, "10.0.0.1", 200)], {1}),
-    ([route("0.0.0.0/0", 1, "192.0.2.1", 100), route("0.0.0.0/0", 2, "10.0.0.1", 100)], {1, 2}),
-    ([route("0.0.0.0/0", 77, "192.0.2.1")], set()),
-    ([route("0.0.0.0/0", 0)], set()),
-    ([route("0.0.0.0/1", 1, "192.0.2.1"), route("128.0.0.0/1", 1, "192.0.2.1")], set()),
-    ([], set()),
-])
+@pytest.mark.parametrize(
+    ("routes", "management"),
+    [
+        ([route("0.0.0.0/0", 1, "192.0.2.1")], {1}),
+        ([route("::/0", 1, "fe80::1", 1024)], {1}),
+        ([route("0.0.0.0/0", 1, "192.0.2.1"), route("::/0", 2, "fe80::1", 1024)], {1, 2}),
+        ([route("0.0.0.0/0", 1, "192.0.2.1", 100), route("0.0.0.0/0", 2, "10.0.0.1", 200)], {1}),
+        ([route("0.0.0.0/0", 1, "192.0.2.1", 100), route("0.0.0.0/0", 2, "10.0.0.1", 100)], {1, 2}),
+        ([route("0.0.0.0/0", 77, "192.0.2.1")], set()),
+        ([route("0.0.0.0/0", 0)], set()),
+        ([route("0.0.0.0/1", 1, "192.0.2.1"), route("128.0.0.0/1", 1, "192.0.2.1")], set()),
+        ([], set()),
+    ],
+)
 def test_the_nics_of_the_best_default_routes_are_management(routes, management):
     found = roles(world(nic(1), nic(2), routes=routes), named=(1, 2))
     assert {number for number, role in found.items() if role == "management"} == management
@@ -121,13 +127,16 @@ def test_the_route_to_the_metadata_service_makes_a_nic_management_too():
     assert found.management == {2}
 
 
-@pytest.mark.parametrize(("stack", "top"), [
-    ([vlan(9, 1, 7)], 9),
-    ([vlan(9, 1, 7), vlan(10, 9, 8)], 10),
-    ([Device(9, "macv0", "macvlan", mac(1), lower=1)], 9),
-    ([Device(9, "br0", "bridge", mac(1))], 9),
-    ([Device(9, "bond0", "bond", mac(1)), vlan(10, 9, 5)], 10),
-])
+@pytest.mark.parametrize(
+    ("stack", "top"),
+    [
+        ([vlan(9, 1, 7)], 9),
+        ([vlan(9, 1, 7), vlan(10, 9, 8)], 10),
+        ([Device(9, "macv0", "macvlan", mac(1), lower=1)], 9),
+        ([Device(9, "br0", "bridge", mac(1))], 9),
+        ([Device(9, "bond0", "bond", mac(1)), vlan(10, 9, 5)], 10),
+    ],
+)
 def test_a_default_route_on_something_above_a_nic_makes_the_nic_management(stack, top):
     below_it = nic(1, master=9 if stack[0].kind in ("bond", "bridge") else 0)
     found = assign(world(below_it, nic(2), *stack, routes=[route("0.0.0.0/0", top, "192.0.2.1")]), {mac(1)}, ANYONE, NOBODY)
@@ -137,8 +146,12 @@ def test_a_default_route_on_something_above_a_nic_makes_the_nic_management(stack
 
 
 def test_both_nics_of_a_bond_with_the_default_route_are_management():
-    seen = world(nic(1, master=9, mac=mac(1)), nic(2, master=9, mac=mac(1)), Device(9, "bond0", "bond", mac(1)),
-                 routes=[route("0.0.0.0/0", 9, "192.0.2.1")])
+    seen = world(
+        nic(1, master=9, mac=mac(1)),
+        nic(2, master=9, mac=mac(1)),
+        Device(9, "bond0", "bond", mac(1)),
+        routes=[route("0.0.0.0/0", 9, "192.0.2.1")],
+    )
     assert roles(seen, named=(1, 2)) == {1: "management", 2: "management"}
 
 
@@ -177,11 +190,14 @@ def test_the_role_of_a_nic_by_its_record_its_document_its_routes_and_the_configu
     assert roles(seen, (2,) if named else (), policy, record)[2] == role
 
 
-@pytest.mark.parametrize(("record", "policy", "reason"), [
-    (recorded(nic2="management"), ANYONE, RECORDED),
-    (recorded(), Policy(management=frozenset({mac(2)})), CONFIGURED),
-    (recorded(nic2="management"), Policy(management=frozenset({mac(2)})), CONFIGURED),
-])
+@pytest.mark.parametrize(
+    ("record", "policy", "reason"),
+    [
+        (recorded(nic2="management"), ANYONE, RECORDED),
+        (recorded(), Policy(management=frozenset({mac(2)})), CONFIGURED),
+        (recorded(nic2="management"), Policy(management=frozenset({mac(2)})), CONFIGURED),
+    ],
+)
 def test_why_a_nic_is_management_is_told(record, policy, reason):
     assert assign(world(nic(2)), set(), policy, record).reasons[mac(2)] == reason
 
@@ -191,7 +207,10 @@ def test_an_absent_management_nic_keeps_its_role():
 
 
 def test_two_nics_that_both_carried_a_default_route_once_both_stay_management():
-    assert roles(world(nic(1), nic(2)), record=recorded(nic1="management", nic2="management")) == {1: "management", 2: "management"}
+    assert roles(world(nic(1), nic(2)), record=recorded(nic1="management", nic2="management")) == {
+        1: "management",
+        2: "management",
+    }
 
 
 # --- the ignore list ------------------------------------------------------------------------------------------------

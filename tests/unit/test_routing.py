@@ -22,15 +22,20 @@ def hops(text, *devices, **more):
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     seen = world(*devices, addresses=addresses, routes=[route("0.0.0.0/0", 1, "192.0.2.1")], **more)
     found = resolve(document(text), Settings(), seen, Record())
-    return [(str(hop.to), str(hop.link), str(hop.via), hop.metric) for hop in found.want.hops], [one.text for one in found.problems]
+    return [(str(hop.to), str(hop.link), str(hop.via), hop.metric) for hop in found.want.hops], [
+        one.text for one in found.problems
+    ]
 
 
-@pytest.mark.parametrize(("line", "link"), [
-    ("10.20.0.0/16 = 10.0.0.254", mac(2)),
-    ("10.20.0.0/16 = 10.0.1.254", mac(3)),
-    ("2001:db8:20::/48 = fd00:2::fe", mac(2)),
-    ("0.0.0.0/2 = 10.0.1.254", mac(3)),
-])
+@pytest.mark.parametrize(
+    ("line", "link"),
+    [
+        ("10.20.0.0/16 = 10.0.0.254", mac(2)),
+        ("10.20.0.0/16 = 10.0.1.254", mac(3)),
+        ("2001:db8:20::/48 = fd00:2::fe", mac(2)),
+        ("0.0.0.0/2 = 10.0.1.254", mac(3)),
+    ],
+)
 def test_a_route_goes_through_the_link_in_whose_network_its_next_hop_is(line, link):
     to, _, via = line.partition(" = ")
     assert hops(f"{TWO}{THREE}[routes]\n{line}\n") == ([(to, link, via, 20)], [])
@@ -54,20 +59,23 @@ def test_a_network_that_is_asked_for_goes_before_one_that_is_found():
     assert hops(text, addresses={3: "10.0.0.128/25"})[0][0][1] == mac(2)
 
 
-@pytest.mark.parametrize(("line", "reason"), [
-    ("10.20.0.0/16 = 10.9.9.9", "the next hop 10.9.9.9 is in no network of a dataplane NIC"),
-    ("10.20.0.0/16 = 192.0.2.1", "the next hop 192.0.2.1 is in no network of a dataplane NIC"),
-    ("10.20.0.0/16 = 10.0.0.1", "the next hop 10.0.0.1 is this host itself"),
-    ("2001:db8:20::/48 = fe80::1", "the next hop fe80::1 is link-local, which does not say through which interface"),
-    ("0.0.0.0/0 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
-    ("128.0.0.0/1 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
-    ("192.0.2.0/25 = 10.0.0.254", "it lies inside the management network 192.0.2.0/24"),
-    ("192.0.2.0/24 = 10.0.0.254", "it is the management network 192.0.2.0/24"),
-    ("169.254.169.254/32 = 10.0.0.254", "it would take over 169.254.169.254, which is reached through the management NIC"),
-    ("10.0.0.0/24 = down", 'it is the network of an address that is asked for on "eth2"'),
-    ("0.0.0.0/0 = down", "a default route is never removed"),
-    ("::/0 = down", "a default route is never removed"),
-])
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("10.20.0.0/16 = 10.9.9.9", "the next hop 10.9.9.9 is in no network of a dataplane NIC"),
+        ("10.20.0.0/16 = 192.0.2.1", "the next hop 192.0.2.1 is in no network of a dataplane NIC"),
+        ("10.20.0.0/16 = 10.0.0.1", "the next hop 10.0.0.1 is this host itself"),
+        ("2001:db8:20::/48 = fe80::1", "the next hop fe80::1 is link-local, which does not say through which interface"),
+        ("0.0.0.0/0 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
+        ("128.0.0.0/1 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
+        ("192.0.2.0/25 = 10.0.0.254", "it lies inside the management network 192.0.2.0/24"),
+        ("192.0.2.0/24 = 10.0.0.254", "it is the management network 192.0.2.0/24"),
+        ("169.254.169.254/32 = 10.0.0.254", "it would take over 169.254.169.254, which is reached through the management NIC"),
+        ("10.0.0.0/24 = down", 'it is the network of an address that is asked for on "eth2"'),
+        ("0.0.0.0/0 = down", "a default route is never removed"),
+        ("::/0 = down", "a default route is never removed"),
+    ],
+)
 def test_a_route_is_refused_for_this_reason(line, reason):
     assert hops(f"{TWO}[routes]\n{line}\n") == ([], [f"route to {line.partition(' ')[0]}: {reason}"])
 
@@ -130,7 +138,9 @@ def test_a_changed_next_hop_is_replaced_in_place():
     one = agent(TWO + ROUTE)
     one.run()
     one.ask(TWO + ROUTE.replace(".254", ".253"))
-    assert texts(one.plan(one.survey().changed())) == ["replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.253 on eth2"]
+    assert texts(one.plan(one.survey().changed())) == [
+        "replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.253 on eth2"
+    ]
     one.run(start=False)
     assert our_routes(one) == [("10.20.0.0/16", 2, "10.0.0.253")]
 
@@ -193,4 +203,6 @@ def test_a_route_through_a_vlan_goes_with_the_vlan():
 
 def test_a_refused_route_names_no_link():
     found = resolve(document(f"{TWO}[routes]\n0.0.0.0/0 = 10.0.0.254\n"), Settings(), world(nic(2), vlan(5, 2, 7)), Record())
-    assert found.problems == (Problem("refused", "route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place"),)
+    assert found.problems == (
+        Problem("refused", "route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place"),
+    )

@@ -20,7 +20,8 @@ from neuca_tools.roles import Policy, Roles
 from neuca_tools.status import DocumentStatus, Report, find_link, judge
 
 EXAMPLE = """
-{"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z", "stale": false},
+{"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z",
+ "stale": false},
  "interfaces": [{"mac": "…", "name": "eth1", "kind": "physical", "role": "dataplane", "ok": true,
    "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
    "problems": []}],
@@ -38,11 +39,13 @@ def small(text, *devices, **more):
 
 def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
     survey = agent.survey()
-    return judge("2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report)
+    return judge(
+        "2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report
+    )
 
 
 def own(found, number=2):
-    one, = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
+    (one,) = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
     return [(problem["code"], problem["text"]) for problem in one["problems"]]
 
 
@@ -68,8 +71,11 @@ def test_a_host_that_is_as_asked_in_the_words_of_the_specification():
 def test_before_the_first_pass_all_is_pending():
     found = status(small(TWO), report=None)
     assert (found.data["state"], found.exit_code, found.data["last_pass"]) == ("pending", 3, None)
-    assert own(found) == [("drift", "not done yet: set the MTU of eth2 from 1500 to 9000"), ("drift", "not done yet: bring eth2 up"),
-                          ("drift", "not done yet: add the address 10.0.0.1/24 to eth2")]
+    assert own(found) == [
+        ("drift", "not done yet: set the MTU of eth2 from 1500 to 9000"),
+        ("drift", "not done yet: bring eth2 up"),
+        ("drift", "not done yet: add the address 10.0.0.1/24 to eth2"),
+    ]
 
 
 def test_what_a_user_changed_by_hand_is_drift():
@@ -111,11 +117,17 @@ def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the
     assert found.exit_code == 3
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    (TWO.replace("9000", "9001"), ("mtu", 'MTU 9001 asked, but "eth2" takes at most 9000')),
-    (TWO.replace("10.0.0.1", "192.0.2.5"), ("refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24")),
-    (TWO + "name = eth1\n", ("name", '"eth2" should be "eth1", but another interface has that name')),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (TWO.replace("9000", "9001"), ("mtu", 'MTU 9001 asked, but "eth2" takes at most 9000')),
+        (
+            TWO.replace("10.0.0.1", "192.0.2.5"),
+            ("refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24"),
+        ),
+        (TWO + "name = eth1\n", ("name", '"eth2" should be "eth1", but another interface has that name')),
+    ],
+)
 def test_a_refused_request_is_degraded(text, problem):
     agent = small(text)
     agent.run()
@@ -145,7 +157,9 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
     agent.run()
     survey = agent.survey()
     words = {manager: {"eth2": "managed", "eth1": "managed"}}
-    have = replace(survey.have, links={one: replace(link, managers={manager: "managed"}) for one, link in survey.have.links.items()})
+    have = replace(
+        survey.have, links={one: replace(link, managers={manager: "managed"}) for one, link in survey.have.links.items()}
+    )
     found = judge("2.0.0", GOOD, survey.resolution, have, (), (), words, (), PASS)
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
     assert own(found) == [("contested", f"{title} manages it")]
@@ -155,7 +169,9 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
 
 def test_a_failure_counts_as_long_as_something_is_left_to_do_there():
     agent = small(TWO)
-    failure = Report("2026-11-20T19:00:00Z", 0.1, (), (Problem("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument", key(2)),))
+    failure = Report(
+        "2026-11-20T19:00:00Z", 0.1, (), (Problem("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument", key(2)),)
+    )
     found = status(agent, report=failure)
     assert (found.data["state"], found.exit_code) == ("failed", 1)
     assert own(found) == [("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument")]
@@ -200,15 +216,18 @@ def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degr
     assert verdict(invalid, failed, pending, degraded, stale) == (state, code)
 
 
-@pytest.mark.parametrize(("document", "state", "code"), [
-    (DocumentStatus(), "pending", 3),
-    (DocumentStatus(reason="no answer"), "pending", 3),
-    (DocumentStatus(none_for_us=True), "ok", 0),
-    (replace(GOOD, none_for_us=True, stale=True), "degraded", 4),
-    (replace(GOOD, stale=True), "degraded", 4),
-    (DocumentStatus(invalid=("line 1",)), "pending", 78),
-    (replace(GOOD, warnings=("line 1",)), "ok", 0),
-])
+@pytest.mark.parametrize(
+    ("document", "state", "code"),
+    [
+        (DocumentStatus(), "pending", 3),
+        (DocumentStatus(reason="no answer"), "pending", 3),
+        (DocumentStatus(none_for_us=True), "ok", 0),
+        (replace(GOOD, none_for_us=True, stale=True), "degraded", 4),
+        (replace(GOOD, stale=True), "degraded", 4),
+        (DocumentStatus(invalid=("line 1",)), "pending", 78),
+        (replace(GOOD, warnings=("line 1",)), "ok", 0),
+    ],
+)
 def test_the_document_alone(document, state, code):
     found = judge("2.0.0", document, LINKLESS, NetworkState(), (), (), {}, ("note",), None)
     assert (found.data["state"], found.exit_code) == (state, code)
