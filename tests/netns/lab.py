@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ class Lab:
         self.metadata = self.daemon = None
         self.applied, self.peers = False, 0
         self.config_file, self.document_file = folder / "config", folder / "user-data"
-        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.configure()
 
     def close(self):
@@ -292,10 +293,11 @@ class Lab:
         if self.daemon is not None and self.daemon.running:
             assert self.daemon.stop() == 0, self.daemon.log()
         self.foreign.check()
-        assert self.plan() == []
         files = self.files()
-        with self.monitored() as monitor:
+        with self.monitored() as monitor, ThreadPoolExecutor(1) as beside:
+            plan = beside.submit(self.plan)
             self.once()
+            assert plan.result() == []
             assert monitor.lines() == []
         assert self.files() == files
         self.foreign.check()

@@ -42,6 +42,12 @@ def test_ignored_nics_in_every_notation_see_no_write_and_have_no_rule_and_no_mar
         assert lab.problems(mac(number)) == [("ignored", "it is on the list of NICs to ignore, or was released")]
 
 
+def test_an_ignored_nic_that_is_absent_is_no_shortfall(lab):
+    lab.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}")
+    lab.veth("dp1", 1)
+    assert lab.once(asked(1, 2)).code == 0
+
+
 def test_a_macvlan_that_shares_the_mac_of_a_dataplane_nic_is_not_touched(lab):
     lab.veth("dp1", 1, up=True)
     lab.ip(f"link add name mv1 link dp1 address {mac(1)} type macvlan mode passthru")

@@ -47,12 +47,13 @@ def test_an_mtu_below_what_is_stacked_on_the_nic_is_refused(lab):
     assert (lab.link("dp1")["mtu"], lab.link("theirs")["mtu"]) == (1500, 1400)
 
 
-def test_ipv6_below_1280_is_refused_and_costs_only_itself(lab):
+def test_ipv6_and_an_mtu_below_1280_is_a_bad_line_that_costs_only_itself(lab):
     lab.veth("dp1", 1)
     done = lab.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\nmtu = 1000\n")
-    assert done.code == 4
-    assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (1000, {"172.16.0.1/24"})
-    assert lab.problems("dp1") == [("refused", "address fd00:16::1/64: IPv6 needs an MTU of at least 1280")]
+    assert (done.code, done.err.splitlines()[-1]) == (78, (
+        f'neuca: error: line 3: [interface {mac(1)}] "mtu" = "1000": '
+        "an MTU below 1280 cannot carry the IPv6 addresses of this link"))
+    assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (1500, {"172.16.0.1/24", "fd00:16::1/64"})
 
 
 def test_an_ipv6_address_comes_with_the_mtu_that_makes_room_for_it(lab):

@@ -1,0 +1,138 @@
+"""Passes that die, fail or meet: the next one converges, a failed NIC is as before, two never run at once."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from lab import mac
+
+MANY = 6
+
+
+def document(mtu, last, numbers=range(1, MANY + 1)):
+    return "".join(f"[interface {mac(number)}]\nname = data{number}\naddresses = 172.16.{number}.{last}/24, fd00:{number}::{last}/64\n"
+                   f"mtu = {mtu}\ntxqueuelen = {mtu}\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = {last}\n"
+                   for number in numbers) + "[routes]\n" + "".join(
+        f"10.{number}.0.0/16 = 172.16.{number}.25{last}\n" for number in numbers)  # fmt: skip
+
+
+def pass_that_dies_after(lab, lines):
+    """`neucad --once`, killed once the kernel has reported so many changes."""
+    command = [*lab.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--once", "--config", str(lab.config_file)]
+    with lab.monitored() as monitor, subprocess.Popen(command, env=lab.environment, cwd="/", stderr=subprocess.DEVNULL,
+                                                      stdout=subprocess.DEVNULL) as process:  # fmt: skip
+        while process.poll() is None and not monitor.count() >= lines:
+            monitor.stir(0.01)
+        process.send_signal(signal.SIGKILL)
+    return process.returncode
+
+
+def check_whole(lab):
+    """No file is half written: each is text that ends, or JSON."""
+    for path in lab.folder.rglob("*"):
+        if path.is_file() and not path.name.endswith((".neuca-new", "lock", ".log")):
+            text = path.read_text()
+            assert text.endswith(("\n", "}")), path
+            assert path.suffix != ".json" or json.loads(text)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_a_pass_that_is_killed_at_any_moment_converges_with_the_next_one(lab, start):
+    for number in range(1, MANY + 1):
+        lab.veth(f"dp{number}", number)
+    lab.ip("link set dp1 mtu 1450 txqueuelen 77")
+    killed = 0
+    for lines in range(1 + start, 60, 9):
+        lab.applied = True
+        lab.document(document(*((9000, 1), (4000, 2))[lines % 2]))
+        killed += pass_that_dies_after(lab, lines) == -signal.SIGKILL
+        check_whole(lab)
+    assert killed > 3
+    assert lab.once(document(8000, 2)).code == 0
+    for number in range(1, MANY + 1):
+        assert lab.addresses(f"data{number}") == {f"172.16.{number}.2/24", f"fd00:{number}::2/64"}
+    assert not (lab.folder / "state" / "journal.json").exists()
+    assert not list(lab.folder.rglob("*.neuca-new"))
+    assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 0
+    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (1450, 77, set())
+    assert lab.look("route show proto 110") == []
+
+
+def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.ip("link set dp1 mtu 1450 txqueuelen 77")
+    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
+    asked = "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24, fd00:{number}::1/64\nmtu = 9000\n"
+                    "txqueuelen = 5000\n" for number in (1, 2))  # fmt: skip
+    done = lab.once(asked)
+    assert done.code == 1
+    dp1 = lab.link("dp1")
+    assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (1450, 77, False, set())
+    assert (lab.link("dp2")["mtu"], lab.addresses("dp2")) == (9000, {"172.16.2.1/24", "fd00:2::1/64"})
+    code, data = lab.status()
+    assert (code, data["state"], data["last_pass"]["failed"]) == (1, "failed", 1)
+    failed = 'add the address fd00:1::1/64 to dp1: Permission denied (ipv6: IPv6 is disabled on this device)'
+    assert lab.problems("dp1") == [("failed", failed)]
+    assert not (lab.folder / "state" / "journal.json").exists()
+    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 0)
+    assert lab.once().code == 0
+    assert lab.addresses("dp1") == {"172.16.1.1/24", "fd00:1::1/64"}
+
+
+def test_a_nic_that_fails_keeps_what_it_had_from_the_pass_before(lab):
+    lab.veth("dp1", 1)
+    before = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 4000\n[routes]\n10.20.0.0/16 = 172.16.1.254\n"
+    lab.once(before)
+    lab.ip("address add 172.16.9.1/24 dev dp1")
+    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
+    done = lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.2/24, fd00:1::1/64\nmtu = 9000\n"
+                    "[routes]\n10.20.0.0/16 = 172.16.1.253\n")
+    assert done.code == 1
+    assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == ({"172.16.1.1/24", "172.16.9.1/24"}, 4000)
+    assert lab.routes("10.20.0.0/16") == [("172.16.1.254", "dp1", 20, "110")]
+    assert lab.once(before).code == 0
+
+
+def test_a_pass_waits_for_the_one_that_runs_and_gives_up_after_its_time(lab):
+    lab.veth("dp1", 1)
+    lab.configure("[runtime]\ncommand-timeout = 1")
+    (lab.folder / "run").mkdir()
+    with (lab.folder / "run" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = lab.once(document(9000, 1, [1]))
+        assert (done.code, done.err) == (1, f'neuca: lock "{lab.folder}/run/lock": another pass has held it for 1 s\n')
+        assert lab.link("dp1")["mtu"] == 1500
+        assert lab.neuca("status").code == 3
+    assert lab.once().code == 0
+
+
+def test_passes_that_are_started_together_do_their_work_one_after_the_other(lab):
+    for number in range(1, MANY + 1):
+        lab.veth(f"dp{number}", number)
+    lab.document(document(9000, 1))
+    lab.applied = True
+    command = [*lab.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--once", "--config", str(lab.config_file)]
+    started = [subprocess.Popen(command, env=lab.environment, cwd="/", stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    texts = [process.communicate(timeout=60)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0, 0], texts
+    assert sorted(bool(text) for text in texts) == [False, False, False, True]
+
+
+def test_a_record_that_is_damaged_is_named_and_nothing_is_done(lab):
+    lab.veth("dp1", 1)
+    lab.once(document(9000, 1, [1]))
+    record = lab.folder / "state" / "record.json"
+    good = record.read_text()
+    record.write_text(good[:40])
+    done = lab.once()
+    assert done.code == 1
+    assert done.err.startswith(f'neuca: read "{record}": it is no JSON: ')
+    record.write_text(good)

@@ -1,0 +1,280 @@
+"""The daemon as a process: what it reacts to, what it leaves alone, and what an unchanged world costs."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from lab import MANAGEMENT_MAC, mac
+from metadata import USER_DATA
+
+SOON = 5.0  # seconds: "within a second or so" on a busy machine
+
+
+def asked(*numbers, mtu=9000, last=1):
+    return "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.{last}/24\nmtu = {mtu}\n" for number in numbers)
+
+
+@pytest.fixture
+def host(lab):
+    """A management NIC with the metadata service behind it, and two dataplane NICs that it asks for."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.service(asked(1, 2))
+    lab.configure(sources="ec2")
+    return lab
+
+
+def has(lab, name, address, mtu=9000):
+    return lambda: lab.addresses(name) == {address} and lab.link(name)["mtu"] == mtu
+
+
+def run(lab):
+    """Start the daemon, and wait until it has done what the document asks."""
+    daemon = lab.start()
+    lab.wait("the first document is applied", lambda: lab.status()[1]["state"] == "ok")
+    return daemon
+
+
+# --- what it reacts to ---
+
+
+def test_it_applies_the_first_document_and_every_new_one(host):
+    host.metadata.mode = "404"
+    host.start()
+    host.metadata.wait_for(1)
+    host.metadata.mode = "ok"
+    host.wait("the document arrives", has(host, "dp1", "172.16.1.1/24"), SOON)
+    host.document(asked(1, last=7))
+    host.wait("the change arrives", has(host, "dp1", "172.16.1.7/24"), SOON)
+    host.wait("what is gone goes", lambda: host.addresses("dp2") == set() and host.link("dp2")["mtu"] == 1500, SOON)
+    assert "UP" in host.link("dp2")["flags"]
+
+
+def test_a_nic_that_appears_is_configured_at_once(host):
+    host.configure(sources="ec2", poll=600)
+    host.document(asked(1, 2, 3))
+    host.start()
+    host.wait("the others are there", has(host, "dp2", "172.16.2.1/24"))
+    assert host.status("--wait")[0] == 4
+    host.veth("dp3", 3)
+    host.wait("it is configured", has(host, "dp3", "172.16.3.1/24"), SOON)
+    host.wait("status agrees", lambda: host.status()[0] == 0)
+
+
+def test_a_nic_that_is_plugged_out_and_in_is_configured_again(host):
+    host.configure(sources="ec2", poll=600)
+    run(host)
+    host.ip("link del dp1")
+    host.veth("dp1", 1)
+    host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
+
+
+def test_a_nic_that_becomes_free_is_configured(host):
+    host.configure(sources="ec2", poll=600)
+    host.ip("link add name br0 type bridge")
+    host.ip("link set dp1 master br0")
+    host.start()
+    host.wait("the other one is there", has(host, "dp2", "172.16.2.1/24"))
+    assert host.status("--wait")[0] == 4
+    host.ip("link set dp1 nomaster")
+    host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
+
+
+def test_an_ignored_nic_that_appears_sees_no_write(host):
+    host.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}", sources="ec2")
+    host.document(asked(1, 2, 3))
+    host.start()
+    host.wait("the others are there", has(host, "dp2", "172.16.2.1/24"))
+    host.veth("dp3", 3, foreign=True)
+    host.metadata.wait_for(2)
+    assert (host.addresses("dp3"), host.link("dp3")["mtu"], "UP" in host.link("dp3")["flags"]) == (set(), 1500, False)
+
+
+def test_a_metadata_service_that_comes_late_is_found(lab):
+    lab.veth("dp1", 1)
+    lab.configure(sources="ec2", timeout=1)
+    lab.start()
+    lab.management()
+    lab.service(asked(1))
+    lab.wait("the document arrives", has(lab, "dp1", "172.16.1.1/24"))
+    assert lab.role(MANAGEMENT_MAC) == "management"
+
+
+# --- what it leaves alone ---
+
+
+def test_an_unchanged_poll_costs_one_request_and_no_write(host):
+    run(host)
+    host.metadata.wait_for(1)
+    files = host.files()
+    with host.monitored() as monitor:
+        host.metadata.requests.clear()
+        host.metadata.wait_for(2)
+        assert host.metadata.requests == [f"GET {USER_DATA}"] * 2
+        assert monitor.lines() == []
+    assert host.files() == files
+
+
+def test_drift_stays_until_the_request_for_that_nic_changes_or_a_start(host):
+    run(host)
+    host.ip("link set dp1 mtu 1400")
+    host.ip("address del 172.16.1.1/24 dev dp1")
+    host.metadata.wait_for(2)
+    host.document(asked(1) + asked(2, mtu=8000))
+    host.wait("the other NIC changes", has(host, "dp2", "172.16.2.1/24", 8000), SOON)
+    host.metadata.wait_for(1)
+    assert (host.addresses("dp1"), host.link("dp1")["mtu"]) == (set(), 1400)
+    code, data = host.status()
+    assert (code, data["state"]) == (4, "degraded")
+    assert host.problems("dp1") == [
+        ("drift", "changed since; a start would set the MTU of dp1 from 1400 to 9000"),
+        ("drift", "changed since; a start would add the address 172.16.1.1/24 to dp1")]
+    host.document(asked(1, last=9) + asked(2, mtu=8000))
+    host.wait("a new request sets all of it", has(host, "dp1", "172.16.1.9/24"), SOON)
+
+
+@pytest.mark.parametrize("way", ["apply", "restart"])
+def test_drift_is_set_right_by_a_start(host, way):
+    run(host)
+    host.ip("link set dp1 mtu 1400")
+    host.ip("address del 172.16.1.1/24 dev dp1")
+    host.metadata.wait_for(1)
+    if way == "apply":
+        assert host.neuca("apply").code == 0
+    else:
+        assert host.daemon.stop() == 0
+        host.start()
+        host.wait("it is set right", has(host, "dp1", "172.16.1.1/24"), SOON)
+    assert has(host, "dp1", "172.16.1.1/24")()
+    assert host.status("--wait")[0] == 0
+
+
+def test_with_enforce_drift_is_set_right_by_itself(host):
+    host.configure("[network]\ndrift = enforce", sources="ec2")
+    run(host)
+    host.ip("address del 172.16.1.1/24 dev dp1")
+    host.wait("the address is back", has(host, "dp1", "172.16.1.1/24"), SOON)
+    host.ip("link set dp1 mtu 1400")
+    host.wait("the MTU is back", has(host, "dp1", "172.16.1.1/24"), SOON)
+    host.ip("address add 172.16.9.1/24 dev dp1")
+    host.metadata.wait_for(2)
+    assert host.addresses("dp1") == {"172.16.1.1/24", "172.16.9.1/24"}
+
+
+def test_a_changed_request_changes_only_its_nic(host):
+    run(host)
+    with host.monitored() as monitor:
+        host.document(asked(1, last=5) + asked(2))
+        host.wait("the change arrives", has(host, "dp1", "172.16.1.5/24"), SOON)
+        host.metadata.wait_for(1)
+        assert [line for line in monitor.lines() if "dp2" in line or "mgmt0" in line] == []
+
+
+def test_the_default_route_of_a_user_on_a_dataplane_nic_turns_nothing_round(host):
+    run(host)
+    host.ip("route add 169.254.169.254 via 192.0.2.1 dev mgmt0")
+    host.ip("route add default via 172.16.1.254 dev dp1 metric 1")
+    host.ip("route del default via 192.0.2.1 dev mgmt0")
+    assert host.daemon.stop() == 0
+    host.document(asked(1, 2, mtu=8000))
+    host.start()
+    host.wait("it is dataplane still", has(host, "dp1", "172.16.1.1/24", 8000), SOON)
+    assert (host.role(mac(1)), host.role(MANAGEMENT_MAC)) == ("dataplane", "management")
+
+
+@pytest.mark.parametrize("mode", ["404", "500", "garbage", "hang"])
+def test_a_service_that_fails_changes_nothing(host, mode):
+    host.configure(sources="ec2", timeout=1)
+    run(host)
+    with host.monitored() as monitor:
+        host.metadata.mode = mode
+        host.wait("status says that the document is stale", lambda: host.status()[1]["document"]["stale"])
+        assert host.status()[0] == (78 if mode == "garbage" else 4)
+        assert monitor.lines() == []
+    host.metadata.recover()
+    host.wait("it is confirmed again", lambda: host.status()[0] == 0)
+
+
+def test_at_boot_the_last_good_document_is_used_at_once(host):
+    host.once()
+    for name in ("dp1", "dp2"):
+        host.ip(f"address flush dev {name}")
+    host.metadata.mode = "hang"
+    host.configure(sources="ec2", timeout=60)
+    began = time.monotonic()
+    host.start()
+    host.wait("it is configured", has(host, "dp2", "172.16.2.1/24"), SOON)
+    assert time.monotonic() - began < SOON
+    assert host.status()[0] == 4
+    assert host.status()[1]["document"]["stale"] is True
+    host.metadata.recover()
+    host.wait("it is confirmed", lambda: host.status()[0] == 0)
+
+
+def test_a_nic_that_fails_is_tried_again_until_the_cause_is_gone(host):
+    host.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
+    host.document(asked(1, 2).replace("172.16.1.1/24", "172.16.1.1/24, fd00:1::1/64"))
+    host.start()
+    host.wait("the other one is there", has(host, "dp2", "172.16.2.1/24"))
+    host.wait("it has failed", lambda: host.status()[0] == 1)
+    assert host.addresses("dp1") == set()
+    host.sysctl("net/ipv6/conf/dp1/disable_ipv6", 0)
+    host.wait("it is tried again", lambda: host.addresses("dp1") == {"172.16.1.1/24", "fd00:1::1/64"}, 60)
+    host.wait("status agrees", lambda: host.status()[0] == 0)
+
+
+# --- signals, and one of it ---
+
+
+def test_sighup_reads_the_configuration_again(host):
+    run(host)
+    host.configure(f"[interface {mac(1)}]\nmtu = 4000", sources="ec2", poll=600)
+    host.daemon.signal(signal.SIGHUP)
+    host.wait("the local word counts", has(host, "dp1", "172.16.1.1/24", 4000), SOON)
+    host.configure("[linux]\nmanagers = perhaps", sources="ec2", poll=600)
+    host.daemon.signal(signal.SIGHUP)
+    host.wait("a bad value is named", lambda: '[linux] "managers" = "perhaps"' in host.daemon.log())
+    host.wait("the local word is gone", has(host, "dp1", "172.16.1.1/24"), SOON)
+    assert host.daemon.stop() == 0
+    host.configure(sources="ec2")
+
+
+@pytest.mark.parametrize("mode", ["ok", "hang"])
+def test_sigterm_ends_it_cleanly_whatever_it_does(host, mode):
+    host.once()
+    host.metadata.mode = mode
+    host.configure(sources="ec2", timeout=60)
+    host.start()
+    host.metadata.wait_for(1, USER_DATA if mode == "ok" else "/latest/api/token")
+    assert (host.folder / "pid" / "neucad.pid").read_text() == f"{host.daemon.pid}\n"
+    began = time.monotonic()
+    assert host.daemon.stop() == 0
+    assert time.monotonic() - began < SOON
+    assert not (host.folder / "pid" / "neucad.pid").exists()
+    host.metadata.recover()
+    assert host.once().code == 0
+
+
+def test_a_second_daemon_says_that_there_is_one(host):
+    run(host)
+    done = host.python("neucad", "--config", host.config_file)
+    assert (done.code, done.err) == (
+        1, f'neuca: neucad: another one runs already, with the run directory "{host.folder}/run"\n')
+
+
+def test_it_lives_on_when_its_pass_is_killed(host):
+    host.once()
+    host.metadata.mode = "hang"
+    host.configure(sources="ec2", timeout=60)
+    host.start()
+    host.metadata.wait_for(1, "/latest/api/token")
+    child = host.run("pgrep", "-P", host.daemon.pid).out.split()
+    host.run("kill", "-KILL", *child)
+    host.metadata.recover()
+    host.document(asked(1, 2, last=4))
+    host.wait("the next look brings the document", has(host, "dp1", "172.16.1.4/24"))

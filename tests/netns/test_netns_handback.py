@@ -1,0 +1,86 @@
+"""Giving back: `release` hands one NIC to its user, `revert` every setting to what it was."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import mac
+
+DOCUMENT = f"""[interface {mac(1)}]
+addresses = 172.16.1.1/24, fd00:16::1/64
+mtu = 9000
+txqueuelen = 5000
+sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
+sysctl.net.core.somaxconn = 8192
+[interface {mac(2)}]
+addresses = 172.16.2.1/24
+[routes]
+10.20.0.0/16 = 172.16.1.254
+"""
+RULES = {number: f"10-neuca-persistent-{mac(number).replace(':', '')}.rules" for number in (1, 2)}
+
+
+@pytest.fixture
+def running(lab):
+    lab.foreign.may_set("net/core/somaxconn")
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
+    lab.before = lab.sysctl("net/core/somaxconn")
+    assert lab.once(DOCUMENT).code == 0
+    return lab
+
+
+def test_release_takes_away_what_is_ours_on_one_nic(running):
+    running.ip("address add 172.16.9.1/24 dev dp1")
+    done = running.neuca("release", "dp1")
+    assert (done.code, done.out) == (0, (
+        "dp1 is released, and ignored from now on (neuca release --undo takes it back)\n"
+        "A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted.\n"))
+    assert running.addresses("dp1") == {"172.16.9.1/24"}
+    assert (running.routes("10.20.0.0/16"), running.addresses("dp2")) == ([], {"172.16.2.1/24"})
+    assert sorted(path.name for path in (running.folder / "udev").glob("*")) == [RULES[2]]
+    for file in ("nm/neuca.conf", "networkd/05-neuca-nics.network"):
+        assert mac(1) not in (running.folder / file).read_text()
+    assert running.role(mac(1)) == "ignored"
+    assert "UP" in running.link("dp1")["flags"]
+
+
+def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
+    running.neuca("release", mac(1).replace(":", "").upper())
+    with running.monitored() as monitor:
+        running.once(DOCUMENT.replace("172.16.1.1/24", "172.16.1.2/24"))
+        assert monitor.lines() == []
+    done = running.neuca("release", "--undo", "dp1")
+    assert (done.code, done.out) == (0, f"{mac(1)} is no longer ignored; the next pass takes it up\n")
+    assert running.once().code == 0
+    assert running.addresses("dp1") == {"172.16.1.2/24", "fd00:16::1/64"}
+    assert running.link("dp1")["mtu"] == 9000
+
+
+def test_release_of_what_is_no_nic_says_so(running):
+    done = running.neuca("release", "nothing")
+    assert (done.code, done.err) == (2, 'neuca: release "nothing": no NIC has this name or MAC\n')
+
+
+def test_revert_puts_every_setting_back_and_a_new_start_sets_them_again(running):
+    running.ip("link set dp2 mtu 4000")
+    done = running.neuca("revert")
+    assert (done.code, done.out) == (0, "5 settings put back\n")
+    dp1 = running.link("dp1")
+    assert (dp1["mtu"], dp1["txqlen"], running.link("dp2")["mtu"]) == (1500, 1000, 4000)
+    assert running.sysctl("net/ipv4/conf/dp1/rp_filter") == "0"
+    assert running.sysctl("net/core/somaxconn") == running.before
+    assert running.addresses("dp1") == {"172.16.1.1/24", "fd00:16::1/64"}
+    assert not (running.folder / "sysctl" / "neuca.conf").exists()
+    assert running.neuca("revert").out == "nothing was changed, so nothing is put back\n"
+    assert running.once().code == 0
+    assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (9000, 5000)
+
+
+def test_after_revert_and_a_new_start_the_originals_are_known_again(running):
+    running.neuca("revert")
+    running.once()
+    running.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n")
+    assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (1500, 1000)
+    assert running.sysctl("net/core/somaxconn") == running.before

@@ -1,0 +1,112 @@
+"""Names: as the document asks, as they were first seen, and never one that somebody else has."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from lab import MANAGEMENT_MAC, mac
+
+
+def named(**wishes):
+    numbers = {"one": 1, "two": 2, "three": 3}
+    return "".join(f"[interface {mac(numbers[key])}]\nname = {name}\naddresses = 172.16.{numbers[key]}.1/24\n"
+                   for key, name in wishes.items())  # fmt: skip
+
+
+def name_of(lab, address):
+    return next((one["ifname"] for one in lab.look("link") if one.get("address") == address), None)
+
+
+def rule(lab, number):
+    return (lab.folder / "udev" / f"10-neuca-persistent-{mac(number).replace(':', '')}.rules").read_text()
+
+
+def test_a_nic_gets_the_name_that_is_asked_and_its_settings_with_it(lab):
+    lab.veth("dp1", 1)
+    document = named(one="data7") + "mtu = 9000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    assert lab.once(document).code == 0
+    assert (lab.addresses("data7"), lab.link("data7")["mtu"]) == ({"172.16.1.1/24"}, 9000)
+    assert lab.sysctl("net/ipv4/conf/data7/rp_filter") == "2"
+    assert 'NAME="data7"' in rule(lab, 1)
+
+
+def test_a_nic_that_is_up_is_renamed_and_keeps_what_it_has(lab):
+    lab.veth("dp1", 1)
+    lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24, fd00:16::1/64\n[routes]\n10.20.0.0/16 = 172.16.1.254\n")
+    lab.ip("address add fd00:99::1/64 dev dp1 nodad")
+    document = f"[interface {mac(1)}]\nname = data7\naddresses = 172.16.1.1/24, fd00:16::1/64\n"
+    assert lab.once(document + "[routes]\n10.20.0.0/16 = 172.16.1.254\n").code == 0
+    assert lab.addresses("data7") == {"172.16.1.1/24", "fd00:16::1/64", "fd00:99::1/64"}
+    assert lab.routes("10.20.0.0/16") == [("172.16.1.254", "data7", 20, "110")]
+
+
+def test_the_order_is_the_number_that_a_name_ends_in(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24:7\n").code == 0
+    assert name_of(lab, mac(1)) == "eth7"
+
+
+def test_two_nics_swap_their_names(lab):
+    lab.veth("eth1", 1)
+    lab.veth("eth2", 2)
+    lab.once(named(one="eth1", two="eth2"))
+    assert lab.once(named(one="eth2", two="eth1")).code == 0
+    assert (name_of(lab, mac(1)), name_of(lab, mac(2))) == ("eth2", "eth1")
+    assert (lab.addresses("eth2"), lab.addresses("eth1")) == ({"172.16.1.1/24"}, {"172.16.2.1/24"})
+    assert ('NAME="eth2"' in rule(lab, 1), 'NAME="eth1"' in rule(lab, 2)) == (True, True)
+
+
+def test_three_nics_rotate_their_names(lab):
+    for number in (1, 2, 3):
+        lab.veth(f"eth{number}", number)
+    assert lab.once(named(one="eth2", two="eth3", three="eth1")).code == 0
+    assert [name_of(lab, mac(number)) for number in (1, 2, 3)] == ["eth2", "eth3", "eth1"]
+
+
+def test_a_name_that_the_management_nic_has_is_not_taken(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    assert lab.once(named(one="mgmt0")).code == 4
+    assert lab.problems("dp1") == [("name", '"dp1" should be "mgmt0", but another interface has that name')]
+    assert (name_of(lab, MANAGEMENT_MAC), lab.addresses("dp1")) == ("mgmt0", {"172.16.1.1/24"})
+    assert 'NAME="dp1"' in rule(lab, 1)
+
+
+def test_an_alternative_name_of_another_interface_is_not_taken(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.ip("link property add dev mgmt0 altname data7")
+    assert lab.once(named(one="data7")).code in (1, 4)
+    assert lab.link("mgmt0")["altnames"] == ["data7"]
+    assert lab.once(named(one="dp1")).code == 0
+
+
+def test_an_alternative_name_of_its_own_is_in_nobodys_way(lab):
+    lab.veth("dp1", 1)
+    lab.ip("link property add dev dp1 altname data7")
+    assert lab.once(named(one="data7")).code == 0
+    assert name_of(lab, mac(1)) == "data7"
+
+
+def test_a_nic_that_comes_back_under_another_name_gets_its_first_one(lab):
+    lab.veth("dp1", 1)
+    lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n")
+    lab.ip("link set dp1 down")
+    lab.ip("link set dp1 name odd")
+    assert lab.once().code == 0
+    assert (name_of(lab, mac(1)), lab.addresses("dp1")) == ("dp1", {"172.16.1.1/24"})
+
+
+def test_a_nic_that_became_the_users_keeps_its_name(lab):
+    lab.veth("dp1", 1)
+    lab.once(f"[interfaces]\n{mac(1)} = user\n")
+    assert 'NAME="dp1"' in rule(lab, 1)
+
+
+def test_with_a_new_name_the_sysctl_file_and_the_marks_follow(lab):
+    lab.veth("dp1", 1)
+    setting = "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    lab.once(f"[interface {mac(1)}]\n{setting}")
+    assert lab.once(f"[interface {mac(1)}]\nname = data7\n{setting}").code == 0
+    assert "net/ipv4/conf/data7/rp_filter" in (lab.folder / "sysctl" / "neuca.conf").read_text()
+    assert "interface-name:data7.*" in (lab.folder / "nm" / "neuca.conf").read_text()
