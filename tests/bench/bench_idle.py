@@ -53,7 +53,7 @@ class Daemon:
         environment = {**host.environment(directory), "NOTIFY_SOCKET": str(directory / "notify")}
         with (directory / "log").open("w") as log:
             command = [*host.NEUCAD, "--config", str(directory / "config")]
-            self._process = subprocess.Popen(command, stderr=log, env=environment)
+            self._process = subprocess.Popen(command, cwd=directory, stderr=log, env=environment)
         self._proc = Path("/proc") / str(self._process.pid)
 
     def wait_for_pass(self, words: str = "STATUS=ok") -> None:

@@ -76,7 +76,8 @@ def _timed(command: Sequence[str], directory: Path) -> float:
     """Seconds from before the process to after its end. Raises Unmeasured where it fails."""
     with (directory / "log").open("w") as log:
         began = time.perf_counter()
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=log, env=host.environment(directory), check=False)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=log, cwd=directory,
+                              env=host.environment(directory), check=False)
         took = time.perf_counter() - began
     if done.returncode:
         last = (directory / "log").read_text().strip().rpartition("\n")[2]
