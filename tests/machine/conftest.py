@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
 import pytest
 
 pytest.register_assert_rewrite("guest", "steps")
 
 import images  # noqa: E402 - once its assertions are readable
 from guest import Guest, nics  # noqa: E402
+from steps import prepare  # noqa: E402
 
+FAILURES = images.CACHE.with_name("failed-guests")
 MADE = pytest.StashKey[list]()
 FAILED = pytest.StashKey[bool]()
 
@@ -25,8 +30,10 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if call.when == "call" and report.failed:
         item.stash[FAILED] = True
+        kept = FAILURES / re.sub(r"[^A-Za-z0-9]+", "-", item.name)
+        shutil.rmtree(kept, ignore_errors=True)
         for guest in item.stash.get(MADE, []):
-            report.sections += list(guest.evidence().items())
+            report.sections += list(guest.evidence(kept / guest.folder.name).items())
 
 
 @pytest.fixture
@@ -34,8 +41,10 @@ def guests(request, tmp_path):
     """A function that makes a guest of an image's name; all of them end with the test."""
     made = request.node.stash[MADE] = []
 
-    def make(name, cards=None, *, packaged=True, **options):
-        one = Guest(images.image(name, packaged), tmp_path / f"{len(made)}-{name}", cards or nics(3), **options)
+    def make(name, cards=None, *, packaged=True, after=None, **options):
+        """`after`: what `prepared` gave; its disk is the base of this guest's."""
+        image, disk = (after.image, after.disk) if after else (images.image(name, packaged), None)
+        one = Guest(image, tmp_path / f"{len(made)}-{name}", cards or nics(3), disk=disk, **options)
         made.append(one)
         return one
 
@@ -44,3 +53,21 @@ def guests(request, tmp_path):
         one.close()
         if not request.node.stash.get(FAILED, False):
             one.forget()
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    """A function: of an image's name, a disk that has met the document; made once, for whoever asks first."""
+    ready = {}
+
+    def get(name):
+        if name not in ready:
+            try:
+                ready[name] = prepare(name, tmp_path_factory.mktemp("prepared") / name)
+            except Exception as error:  # noqa: BLE001 - it is raised again, for each test that would wait for it in vain
+                ready[name] = error
+        if isinstance(ready[name], Exception):
+            raise ready[name]
+        return ready[name]
+
+    return get

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import select
 import shutil
 import socket
@@ -20,6 +21,7 @@ import images
 from cloud import Cloud
 from qemu import GuestError, Machine, Nic
 
+JOURNAL = "journalctl -b --no-pager -o short-monotonic || cat /var/log/syslog /var/log/neuca/*"
 BOOT_PATIENCE = 300.0  # seconds: an emulated processor that others use too
 MANAGEMENT = "52:54:00:00:00:01"
 
@@ -211,15 +213,18 @@ class Guest:
         text = self.console.read_text(errors="replace") if self.console.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def evidence(self) -> dict[str, str]:
-        """Console and journal, for a test that failed: title to text. Both stay in the guest's folder."""
-        found = {f"console of {self.image.recipe.name}: {self.console}": self.tail()}
+    def evidence(self, kept: Path) -> dict[str, str]:
+        """What to print when a test fails, title to text. Console, journal and status stay whole in the folder `kept`."""
+        kept.mkdir(parents=True, exist_ok=True)
         try:
-            journal = self.run("journalctl -b --no-pager -o short-monotonic || cat /var/log/syslog /var/log/daemon.log", 60).output
-            (self.folder / "journal").write_text(journal)
-            ours = [line for line in journal.splitlines() if "neuca" in line or "rename" in line]
-            found[f"journal of {self.image.recipe.name}, of neuca: {self.folder / 'journal'}"] = "\n".join(ours[-60:])
-            found["status"] = self.run("neuca status; ip -br link; ip -br addr", 60).output
+            (kept / "journal").write_text(self.run(JOURNAL).output)
+            (kept / "status").write_text(self.run("neuca status; ip -br link; ip -br addr").output)
         except (GuestError, OSError, AttributeError) as error:
-            found["journal"] = f"not to be had: {error!r}"[:300]
-        return found
+            (kept / "status").write_text(f"not to be had: {error!r}"[:300])
+        for path in (self.console, self.console.with_name("qemu")):
+            if path.exists():
+                shutil.copy(path, kept)
+        found = {f"{path}": path.read_text(errors="replace").splitlines() for path in sorted(kept.iterdir())}
+        ours = re.compile("neuca|rename")
+        return {f"{self.image.recipe.name}: {path}": "\n".join(
+            [line for line in lines if not path.endswith("journal") or ours.search(line)][-40:]) for path, lines in found.items()}

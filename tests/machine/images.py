@@ -30,8 +30,8 @@ BASE_PATIENCE, IMAGE_PATIENCE = 1800, 600  # seconds
 KEEP = 3600  # seconds that whatever was used stays in the cache
 SPARE = 3  # of each kind that stay longer
 
-COMMON = """udev kmod dbus iproute2 iputils-ping procps ethtool linux-image-cloud-amd64 initramfs-tools netbase python3 python3-pyroute2
-python3-pyudev python3-dbus python3-systemd python3-pytest python3-hypothesis python3-dbusmock""".split()
+COMMON = """udev kmod dbus iproute2 iputils-ping procps ethtool linux-image-cloud-amd64 initramfs-tools netbase
+python3 python3-pyroute2 python3-pyudev python3-dbus python3-systemd python3-pytest python3-hypothesis python3-dbusmock""".split()
 AGENT_UNIT = """[Unit]
 Description=The lab's agent
 DefaultDependencies=no
@@ -39,7 +39,7 @@ After=systemd-remount-fs.service systemd-tmpfiles-setup-dev.service
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/local/lib/lab/agent
+ExecStart=/usr/bin/python3 /usr/local/lib/lab/agent.py
 Restart=always
 KillMode=process
 OOMScoreAdjust=-1000
@@ -70,7 +70,7 @@ class Recipe:
 
 
 _SYSTEMD = (("etc/systemd/system/lab-agent.service", AGENT_UNIT),)
-_SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/local/lib/lab/agent' >> /etc/inittab"
+_SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/bin/python3 /usr/local/lib/lab/agent.py' >> /etc/inittab"
 RECIPES = {recipe.name: recipe for recipe in (
     Recipe("A", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE, "net.ifnames=0"),
     Recipe("B", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE),
@@ -148,8 +148,7 @@ def _base(recipe: Recipe) -> Path:
                 (extra / name).parent.mkdir(parents=True, exist_ok=True)
                 (extra / name).write_text(text)
             (extra / "usr/local/lib/lab").mkdir(parents=True)
-            shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent")
-            (extra / "usr/local/lib/lab/agent").chmod(0o755)
+            shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent.py")
             packages = ",".join([*COMMON, *recipe.packages])
             _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=sync-in {extra} /",
                  f'--customize-hook=chroot "$1" sh -ec {_quoted(recipe.commands)}',

@@ -11,7 +11,6 @@ import select
 import shlex
 import socket
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +92,9 @@ class Machine:
         self.agent, agent = socket.socketpair()
         self._events: list[dict] = []
         accel = acceleration(image)
-        command = [PROGRAM, "-nodefaults", "-display", "none", "-accel", accel, "-cpu", "host" if accel == "kvm" else "max,svm=off",
-                   "-smp", processors, "-m", memory, "-kernel", image.kernel, "-initrd", image.initrd,
+        processor = "host" if accel == "kvm" else "max,svm=off"
+        command = [PROGRAM, "-nodefaults", "-display", "none", "-accel", accel, "-cpu", processor, "-smp", processors,
+                   "-m", memory, "-kernel", image.kernel, "-initrd", image.initrd,
                    "-append", f"root=/dev/vda rw console=ttyS0 systemd.show_status=1 {image.recipe.arguments}",
                    "-drive", f"file={disk},if=none,id=disk,format=qcow2,discard=unmap",
                    "-device", "virtio-blk-pci,drive=disk,addr=0x4", "-device", "virtio-rng-pci,addr=0x5",
@@ -107,9 +107,10 @@ class Machine:
             device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace("driver=", "", 1)
             command += ["-netdev", netdev, "-device", device]
         inherited = [control.fileno(), agent.fileno(), *(nic.link.fileno() for nic in nics if nic.link)]
-        self._said = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self._said,
-                                         stderr=subprocess.STDOUT, pass_fds=inherited, start_new_session=True)  # fmt: skip
+        self._said = console.with_name("qemu")
+        with self._said.open("ab") as said:
+            self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                             pass_fds=inherited, start_new_session=True)  # fmt: skip
         control.close()
         agent.close()
         self._qmp.settimeout(PATIENCE)
@@ -153,8 +154,7 @@ class Machine:
 
     def words(self) -> str:
         """What QEMU itself has said."""
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace")[-2000:]
+        return self._said.read_text(errors="replace")[-2000:]
 
     def wait(self, patience: float) -> None:
         """Until the process has ended by itself."""
@@ -167,7 +167,7 @@ class Machine:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(PATIENCE)
-        for end in (self._answers, self._qmp, self.agent, self._said):
+        for end in (self._answers, self._qmp, self.agent):
             end.close()
 
 

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """The lab's hand inside a guest: it runs what comes in over the virtio port, and answers on TCP port 7777 with the boot's id.
 
 A request is one line of JSON, {"id", "command", "input", "timeout"}; so is its answer, {"id", "code", "output"}, input and

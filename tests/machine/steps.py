@@ -1,0 +1,109 @@
+"""What most tests of a guest do: wait for a document to be in force, read names and addresses, start from a disk that met it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import images
+from guest import MANAGEMENT, Guest, mac, nics
+
+STATUS = "neuca status --json"
+DOCUMENT = f"""[interfaces]
+{mac(1)} = up:ipv4:172.16.0.1/24
+{mac(2)} = up:ipv6:fd00:16::1/64
+{mac(3)} = up:ipv4:172.18.0.1/24
+"""
+ADDRESSES = {mac(1): {"172.16.0.1/24"}, mac(2): {"fd00:16::1/64"}, mac(3): {"172.18.0.1/24"}}
+
+
+def bare(mac):
+    return mac.replace(":", "")
+
+
+def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 180.0):
+    """The status, once this document is the one in force and the state is as wanted."""
+    sha256 = hashlib.sha256(document.encode()).hexdigest()
+
+    def fits(done):
+        return done.output.startswith("{") and done.json["document"]["sha256"] == sha256 and done.json["state"] == state
+
+    return guest.eventually(STATUS, fits, patience).json
+
+
+def serve(guest: Guest, document: str, state: str = "ok"):
+    """Give it this document, and wait until it is as asked."""
+    guest.serve(document)
+    guest.check("neuca apply || true", 120)  # rather than to wait for the next look at the metadata
+    return in_force(guest, document, state)
+
+
+def links(guest: Guest):
+    """Every interface but the loopback, as `ip -j -d address` has it, by name."""
+    return {one["ifname"]: one for one in json.loads(guest.check("ip -j -d address")) if one["link_type"] != "loopback"}
+
+
+def names(guest: Guest) -> Mapping[str, str]:
+    """Permanent MAC to name, of the NICs."""
+    return {one.get("permaddr", one["address"]): name for name, one in links(guest).items() if "linkinfo" not in one}
+
+
+def addresses(guest: Guest) -> Mapping[str, set[str]]:
+    """Name to global addresses, of every interface."""
+    return {name: {f"{address['local']}/{address['prefixlen']}" for address in one["addr_info"] if address["scope"] == "global"}
+            for name, one in links(guest).items()}  # fmt: skip
+
+
+def dataplane(guest: Guest) -> Mapping[str, set[str]]:
+    """Permanent MAC to global addresses, of the dataplane NICs that are there."""
+    found = addresses(guest)
+    return {nic: found[name] for nic, name in names(guest).items() if nic != MANAGEMENT}
+
+
+def managers(guest: Guest) -> Mapping[str, str]:
+    """Name to what the guest's network manager says of it; empty where it has none."""
+    if guest.run("command -v nmcli").code == 0:
+        lines = guest.check("nmcli --terse --fields DEVICE,STATE device").splitlines()
+        found = dict(line.replace("\\:", ":").rsplit(":", 1) for line in lines)
+    elif guest.run("systemctl is-active --quiet systemd-networkd").code == 0:
+        lines = [line.split() for line in guest.check("networkctl list --no-legend --no-pager").splitlines()]
+        found = {words[1]: words[4] for words in lines if len(words) >= 5}
+    else:
+        found = {}
+    return {name: state for name, state in found.items() if name != "lo"}
+
+
+def assert_left_alone(guest: Guest) -> None:
+    """The guest's manager keeps off all but the management NIC, and has that."""
+    said, management = managers(guest), names(guest)[MANAGEMENT]
+    if said:
+        assert said.pop(management) in ("connected", "configured")
+        assert set(said.values()) == {"unmanaged"}, said
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A disk whose guest has met DOCUMENT and was switched off as it should be; and the names of then."""
+
+    image: images.Image
+    disk: Path
+    names: Mapping[str, str]
+
+
+def prepare(name: str, folder: Path) -> Prepared:
+    """Boot a new guest, let it have DOCUMENT, switch it off."""
+    guest = Guest(images.image(name), folder, nics(3))
+    try:
+        guest.serve(DOCUMENT)
+        guest.boot()
+        in_force(guest, DOCUMENT)
+        found = names(guest)
+        guest.shut_down()
+    finally:
+        guest.close()
+    return Prepared(guest.image, guest.disk, found)

@@ -1,0 +1,66 @@
+"""First boots from metadata, and boots without it: the dataplane is as asked, and nobody else has a hand in it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from guest import MANAGEMENT
+from steps import ADDRESSES, DOCUMENT, STATUS, addresses, assert_left_alone, dataplane, in_force, names
+
+every_image = pytest.mark.parametrize("image", ["A", pytest.param("B", marks=pytest.mark.long), "C", "D"])
+
+
+@every_image
+def test_a_first_boot_configures_the_dataplane_alone(guests, image):
+    guest = guests(image)
+    guest.serve(DOCUMENT)
+    guest.boot()
+    status = in_force(guest, DOCUMENT)
+    assert dataplane(guest) == ADDRESSES
+    assert addresses(guest)[names(guest)[MANAGEMENT]] == {"169.254.169.16/24"}
+    roles = {one["mac"]: one["role"] for one in status["interfaces"]}
+    assert roles == {MANAGEMENT: "management"} | dict.fromkeys(ADDRESSES, "dataplane")
+    assert_left_alone(guest)
+    assert guest.reachable()
+
+
+@every_image
+def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepared, image):
+    before = prepared(image)
+    guest = guests(image, after=before)
+    guest.boot()
+    status = in_force(guest, DOCUMENT, "degraded")
+    assert status["document"]["stale"] is True
+    assert names(guest) == before.names
+    assert dataplane(guest) == ADDRESSES
+    assert_left_alone(guest)
+    first = guest.boot_id
+    guest.serve(DOCUMENT)
+    guest.reboot()
+    assert guest.boot_id != first
+    assert in_force(guest, DOCUMENT)["document"]["stale"] is False
+    assert names(guest) == before.names
+    assert dataplane(guest) == ADDRESSES
+    assert guest.reachable()
+
+
+def test_a_service_that_hangs_or_answers_rubbish_holds_up_nothing(guests, prepared):
+    guest = guests("A", after=prepared("A"))
+    guest.serve(DOCUMENT)
+    guest.cloud.mode = "hang"
+    guest.boot()
+    guest.check("systemctl is-system-running --wait || true", 180)
+    units = ("network-online.target", "multi-user.target", "neuca-guest-tools.service")
+    assert guest.check(f"systemctl is-active {' '.join(units)}").split() == ["active"] * len(units)
+    for mode in ("hang", "off", "404", "500", "garbage", "cut"):
+        guest.cloud.mode = mode
+        if mode not in ("hang", "off"):
+            guest.cloud.wait_for(1)
+        status = guest.run(STATUS).json
+        assert (status["state"], status["document"]["stale"]) == ("degraded", True), mode
+        assert dataplane(guest) == ADDRESSES, mode
+    later = DOCUMENT.replace("172.16.0.1", "172.16.0.2")
+    guest.serve(later)
+    assert in_force(guest, later)["document"]["stale"] is False
+    assert dataplane(guest) == ADDRESSES | {guest.nics[1].mac: {"172.16.0.2/24"}}
