@@ -114,7 +114,8 @@ class Daemon:
         if poll:
             self._plans.poll = now + self.config.poll_interval
         if events or retry or poll:
-            self._begin(replace(self._job, fetch=poll, run=events or retry, start=False))
+            run = events or retry or self.config.drift == "enforce"
+            self._begin(replace(self._job, fetch=poll, run=run, start=False))
 
     # --- the worker ---
 
@@ -136,6 +137,7 @@ class Daemon:
         if outcome is None:
             log.error("the pass ended without a report")
             outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
+            self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
         self._job = replace(self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session)
         self._links.attentive = outcome.attentive
         self._settle_retry(outcome)
@@ -149,8 +151,10 @@ class Daemon:
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
-        wait = min(LONGEST_BACKOFF, self.config.poll_interval * 2 ** min(self._failures, 16))
-        self._plans.retry = time.monotonic() + wait if outcome.failed else None
+        self._plans.retry = time.monotonic() + self._backoff(self._failures) if outcome.failed else None
+
+    def _backoff(self, failures: int) -> float:
+        return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))
 
     def _say_ready(self, text: str) -> None:
         if not self._ready:

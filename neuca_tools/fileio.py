@@ -17,6 +17,7 @@ from .errors import ApplyError
 
 LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
 NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
+SHORTEST_PATIENCE = 0.001  # seconds; setitimer(2) takes 0 for "never"
 FEW = 4  # files up to which one fsync each is cheaper than a sync of the file system
 
 
@@ -34,10 +35,21 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
 
     A power cut leaves each file as it was or as it should be: written beside, synced, renamed, directory synced (rename(2)).
     """
+    try:
+        _write_files(files, mode)
+    except ApplyError:
+        for path in files:  # nothing of a write that failed stays; what was renamed already has no such name
+            with suppress(OSError):
+                path.with_name(path.name + NEW).unlink()
+        raise
+
+
+def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     for path, content in contents.items():
         with _naming("write", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # a file where a directory should be: the open below says it better
+                path.parent.mkdir(parents=True, exist_ok=True)
             _write_new(path, content, mode, sync=len(contents) <= FEW)
     for directory in {path.parent for path in contents} if len(contents) > FEW else ():
         with _naming("sync", directory):
@@ -46,7 +58,7 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
         with _naming("write" if wanted is not None else "remove", path):
             _finish(path, wanted is not None)
     for directory in {path.parent for path in files}:
-        with suppress(FileNotFoundError), _naming("sync", directory):
+        with _naming("sync", directory), suppress(FileNotFoundError):
             _sync_directory(directory)
 
 
@@ -107,7 +119,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
     """
     with _naming("lock", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _lock(descriptor, path, patience)
         yield
@@ -120,7 +132,7 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, patience)
+    signal.setitimer(signal.ITIMER_REAL, max(patience, SHORTEST_PATIENCE))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except TimeoutError:

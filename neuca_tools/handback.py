@@ -11,10 +11,11 @@ from . import memory
 from . import record as records
 from .apply import Result, apply
 from .config import Config
+from .errors import NeucaError
 from .fileio import locked
 from .intake import Intake
 from .marks import SYSCTL_FILE
-from .model import Document, NetworkState, Owned
+from .model import Document, NetworkState, NicRecord, Owned
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
@@ -30,6 +31,8 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         without = replace(intake, document=_without(intake.document or Document(), mac))
         own = replace(config, links=tuple(link for link in config.links if link.key.mac != mac))
         survey = Host(own, handles.netlink, handles.bus).survey(without, records.load_record(config.state_directory))
+        if survey.resolution.roles.role(mac) == "management":
+            raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
         result = _do(handles, survey, [one for one in survey.plan({mac}) if one.domain == mac])
         if result.failures:
             return result
@@ -43,10 +46,12 @@ def _without(document: Document, mac: str) -> Document:
 
 
 def take_back(config: Config, mac: str) -> None:
-    """The NIC is no longer ignored."""
+    """The NIC is no longer ignored. Raises NeucaError for one that was not released."""
     with locked(config.run_directory / "lock", config.command_timeout):
         record = records.load_record(config.state_directory)
-        nics = {known: nic for known, nic in record.nics.items() if known != mac or not nic.released}
+        if not record.nics.get(mac, NicRecord()).released:
+            raise NeucaError(f'take back "{mac}": it was not released')
+        nics = {known: nic for known, nic in record.nics.items() if known != mac}
         records.save_record(config.state_directory, replace(record, nics=nics))
 
 

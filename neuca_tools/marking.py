@@ -7,14 +7,15 @@ A dataplane NIC keeps its marks until a complete document no longer has it; its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from . import marks
 from .desired import Resolution
-from .model import Link, LinkKey, Record
+from .guard import OWN
+from .model import LinkKey, NicRecord, Record
 from .roles import VIRTUAL_NICS
 
 
@@ -39,15 +40,24 @@ class Marks:
     tell: Mapping[str, str]
 
 
-def wanted(resolution: Resolution, record: Record, places: Places, present: Iterable[str]) -> Marks:
-    """All files. `present` are the names in the directory of udev rules: those of ours that are not wanted go."""
+def wanted(resolution: Resolution, record: Record, places: Places, present: Iterable[str], sysctls_now: bytes = b"") -> Marks:
+    """All files. `present` are the names in the directory of udev rules, `sysctls_now` is the file of sysctls as it is.
+
+    A complete document alone takes marks away; else only what is ignored goes, and what another file of ours takes the place of.
+    """
     dataplane = marked(resolution, record)
-    rules = _rules(resolution, record, places, dataplane)
-    stale = {str(places.udev / name) for name in present if marks.rule_mac(name, places.substring)} - set(rules)
-    lists = _lists(resolution, record, places, dataplane)
+    known = {name: mac for name in present for mac in [marks.rule_mac(name, places.substring)] if mac}
+    spared = set() if resolution.complete else set(known.values()) - dataplane - set(record.nics)
+    rules = _rules(resolution, record, places, dataplane, spared)
+    ruled = {marks.rule_mac(Path(path).name, places.substring) for path in rules}
+    gone = {mac for mac in known.values() if resolution.complete or mac in ruled or resolution.roles.role(mac) == "ignored"
+            or record.nics.get(mac, NicRecord()).released}
+    stale = {str(places.udev / name) for name, mac in known.items() if mac in gone} - set(rules)
+    lists = _lists(resolution, record, places, dataplane, sysctls_now)
     newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
     told = {path: manager for path, (manager, _) in lists.items() if manager and newly}
-    return Marks({**rules, **dict.fromkeys(stale), **{path: content or None for path, (_, content) in lists.items()}}, told)
+    files = {path: content or None for path, (_, content) in lists.items() if content or resolution.complete}
+    return Marks({**rules, **dict.fromkeys(stale), **files}, told)
 
 
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
@@ -76,11 +86,16 @@ def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozen
     return known or (device is not None and device.kind not in VIRTUAL_NICS)
 
 
-def _rules(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str]) -> dict[str, Optional[bytes]]:
+def _rules(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str], spared: Collection[str],
+           ) -> dict[str, Optional[bytes]]:
+    """A rule for each NIC; no two give the same name, since either NIC could then get it: one that is present goes first."""
     rules: dict[str, Optional[bytes]] = {}
-    for mac in sorted({*resolution.roles.by_mac, *record.nics}):
-        name = pinned_name(mac, resolution, record)
-        if name and has_rule(mac, resolution, record, dataplane):
+    used: set[str] = set()
+    for mac in sorted({*resolution.roles.by_mac, *record.nics}, key=lambda mac: (mac not in resolution.roles.nics, mac)):
+        pinned = pinned_name(mac, resolution, record)
+        name = "" if pinned in used else pinned
+        if (name or mac in dataplane) and mac not in spared and has_rule(mac, resolution, record, dataplane):
+            used.add(name)
             file = marks.udev_rule_name(mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority)
             rules[str(places.udev / file)] = marks.udev_rule(mac, name, mac in dataplane, _asked(mac, resolution))
     return rules
@@ -94,7 +109,7 @@ def _asked(mac: str, resolution: Resolution) -> str:
 
 
 def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],
-           ) -> dict[str, tuple[str, bytes]]:
+           sysctls_now: bytes) -> dict[str, tuple[str, bytes]]:
     names = {mac: resolution.names.get(LinkKey(mac)) or pinned_name(mac, resolution, record) for mac in dataplane}
     vlans = [resolution.names.get(key) or request.name for key, request in resolution.requests.items() if key.vlan_id]
     patterns = sorted({*(f"{name}.*" for name in names.values() if name), *(name for name in vlans if name)})
@@ -103,11 +118,16 @@ def _lists(resolution: Resolution, record: Record, places: Places, dataplane: fr
              for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}
     files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
         "networkmanager", marks.networkmanager_conf(dataplane, patterns))
-    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", marks.sysctl_conf(_sysctls(resolution.want.links.values())))
+    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, sysctls_now))
     return files
 
 
-def _sysctls(links: Iterable[Link]) -> dict[str, str]:
-    """Per-interface settings that are asked for; what only goes back to its original needs no file."""
-    return {template.replace("{interface}", link.name): value for link in links if link.role == "dataplane" and link.name
-            for template, value in link.sysctls.items()}
+def _sysctls(resolution: Resolution, now: bytes) -> bytes:
+    """Per-interface settings that are asked for and not refused; what only goes back to its original needs no file."""
+    keys: dict[str, str] = {} if resolution.complete else marks.sysctls_of(now)
+    for key, link in resolution.want.links.items():
+        request = resolution.requests.get(key)
+        for template, value in request.sysctls if request and link.name else ():
+            if link.sysctls.get(template) == value:
+                keys[template.replace(OWN, link.name or "")] = value
+    return marks.sysctl_conf(keys)

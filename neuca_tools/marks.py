@@ -113,6 +113,16 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     return _text([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
 
 
+def sysctls_of(text: bytes) -> dict[str, str]:
+    """The settings of a file that `sysctl_conf` made.
+
+    >>> sysctls_of(sysctl_conf({"net/ipv4/conf/eth1/rp_filter": "2"}))
+    {'net/ipv4/conf/eth1/rp_filter': '2'}
+    """
+    lines = (line[1:].partition(" = ") for line in text.decode("utf-8", "replace").splitlines() if line.startswith("-"))
+    return {key: value for key, _, value in lines}
+
+
 def _plain(patterns: Iterable[str]) -> list[str]:
     """Those patterns that mean the same to every reader: plain characters, and `*` at the end."""
     return sorted({one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)})

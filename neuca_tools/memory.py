@@ -13,6 +13,7 @@ from .marking import has_rule, marked
 from .model import LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
 from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
+from .roles import identity, is_nic
 
 OWN = "{interface}"
 
@@ -26,6 +27,21 @@ def after_boot(record: Record, boot_id: str) -> Record:
         return record
     originals = {key: Original(sysctls=original.sysctls) for key, original in record.originals.items() if original.sysctls}
     return replace(record, boot_id=boot_id, owned=Owned(), originals=originals)
+
+
+def fresh(record: Record, world: World) -> Record:
+    """The record as it holds for what is there now: after a boot, and for each NIC that was unplugged and has come back."""
+    record = after_boot(record, world.boot_id)
+    now = {identity(device): device.index for device in world.devices.values() if is_nic(device)}
+    back = {mac for mac, nic in record.nics.items() if nic.incarnation and mac in now
+            and nic.incarnation != f"{world.boot_id}:{now[mac]}"}
+    if not back:
+        return record
+    owned = Owned(frozenset(pair for pair in record.owned.addresses if pair[0].mac not in back),
+                  frozenset(key for key in record.owned.vlans if key.mac not in back))
+    originals = {key: Original(sysctls=original.sysctls) if key.mac in back else original
+                 for key, original in record.originals.items()}
+    return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()})
 
 
 def meet(record: Record, resolution: Resolution) -> Record:
@@ -129,7 +145,8 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
 
 
 def _differs(nic: NicRecord, mac: str, resolution: Resolution, world: World) -> bool:
-    return nic.applied != resolution.digests.get(mac, "") or nic.incarnation != incarnation(mac, resolution, world)
+    present = incarnation(mac, resolution, world)
+    return nic.applied != resolution.digests.get(mac, "") or present not in ("", nic.incarnation)
 
 
 def applied(record: Record, resolution: Resolution, world: World, scope: Optional[Collection[str]], failed: Collection[str],
@@ -138,9 +155,10 @@ def applied(record: Record, resolution: Resolution, world: World, scope: Optiona
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         in_scope = scope is None or mac in scope
-        if in_scope and mac not in failed and (mac in resolution.digests or resolution.complete):
-            digest = resolution.digests.get(mac, "")
-            nics[mac] = replace(nic, applied=digest, incarnation=incarnation(mac, resolution, world) if digest else "")
+        present = incarnation(mac, resolution, world)
+        digest = resolution.digests.get(mac, "")
+        if in_scope and mac not in failed and (digest or resolution.complete):
+            nics[mac] = replace(nic, applied=digest, incarnation=(present or nic.incarnation) if digest else "")
     return replace(record, nics=nics, applied=resolution.digests.get("", ""))
 
 

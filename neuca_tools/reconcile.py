@@ -24,10 +24,11 @@ from .backends.linkwatch import interfaces
 from .backends.netlink import Netlink, Watch
 from .config import Config
 from .desired import Resolution, Settings, resolve
-from .fileio import locked
+from .fileio import locked, read_bytes
 from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
 from .managers import Managers
+from .marks import SYSCTL_FILE
 from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .observe import found
 from .operation import Operation, Phase
@@ -60,7 +61,10 @@ class Survey:
 
     def changed(self) -> frozenset[str]:
         """The NICs whose request is another one than what is in force, or that have appeared."""
-        return memory.changed(self.record, self.resolution, self.world)
+        changed = memory.changed(self.record, self.resolution, self.world)
+        kept = {(hop.to, hop.metric) for hop in self.want.hops}
+        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or (hop.to, hop.metric) not in kept}
+        return changed | gone if "" in changed else changed
 
 
 class Host:
@@ -74,14 +78,15 @@ class Host:
         config = self.config
         hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
         world = self.netlink.look([*hosts, *METADATA_HOSTS])
-        record = memory.after_boot(record, world.boot_id)
+        record = memory.fresh(record, world)
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
                             config.allow_default_route)
         resolution = resolve(intake.document, settings, world, record)
         places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
                                 config.sysctl_directory, config.udev_substring, config.data_udev_priority,
                                 config.mgmt_udev_priority)
-        marks = marking.wanted(resolution, record, places, _names(config.udev_directory))
+        sysctls = read_bytes(config.sysctl_directory / SYSCTL_FILE) or b""
+        marks = marking.wanted(resolution, record, places, _names(config.udev_directory), sysctls)
         want = replace(resolution.want, files=marks.files, tell=marks.tell)
         resolution = replace(resolution, want=want)
         managers = self.managers()

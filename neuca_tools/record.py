@@ -111,14 +111,14 @@ def _unusable(path: Path, why: str) -> RecordError:
 def _write(path: Path, data: Mapping[str, Any], mode: int) -> None:
     text = json.dumps({"version": VERSION, **data}, indent=1, sort_keys=True) + "\n"
     content = text.encode()
-    if _unchanged(path, content):
+    if _unchanged(path, content, mode):
         return
     write_files({path: content}, mode)
 
 
-def _unchanged(path: Path, content: bytes) -> bool:
+def _unchanged(path: Path, content: bytes, mode: int) -> bool:
     try:
-        return read_bytes(path) == content
+        return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
     except OSError:
         return False
 

@@ -129,8 +129,8 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
     The management role is recorded and sticky. A NIC that is recorded as dataplane does not lose that to a default route that
     somebody adds; with `[network] management-macs` the record of other management NICs is not consulted.
     """
-    nics, problems = find_nics(world, named)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
+    nics, problems = find_nics(world, [mac for mac in named if mac not in ignored])
     reasons = _management(world, policy, record)
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from .desired import Resolution
+from .documents.values import UnusableError
+from .documents.values import mac as mac_of
 from .model import Link, LinkKey, NetworkState, Problem
 from .operation import Operation
 from .operations import WriteFile
@@ -62,6 +64,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     pending = [operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost]
     problems += [_shortfall(operation, operation in pending) for operation in left
                  if operation.domain not in lost and not isinstance(operation, WriteFile)]
+    problems += _taken_back(failed, left)
     problems += _files([operation for operation in left if isinstance(operation, WriteFile)])
     problems += _contested(resolution, have)
     problems = list(dict.fromkeys(problems))
@@ -87,6 +90,14 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
     return bool((operation.domains or {""}) & set(unapplied))
+
+
+def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
+    """The other links of a NIC that failed: they were undone with it."""
+    first = {problem.link.mac: problem for problem in reversed(failed) if problem.link}
+    named = {problem.link for problem in failed}
+    links = {operation.link.key for operation in left if operation.link and operation.domain in first} - named
+    return [Problem("failed", f"undone, since this failed: {first[key.mac].text}", key) for key in sorted(links)]
 
 
 def _files(left: Sequence[WriteFile]) -> list[Problem]:
@@ -142,12 +153,16 @@ def _interface(link: Link, resolution: Resolution, have: NetworkState, problems:
 
 
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
-    """The link that a person means by a MAC in any notation, `MAC.ID`, or a name."""
+    """The link that a person means by a name, by a MAC in any notation, or by `MAC.ID`."""
     by_name = {name: key for key, name in names.items()}
-    if text in by_name:
-        return by_name[text]
-    mac, _, vlan_id = text.lower().rpartition(".") if text.lower().count(".") == 1 else (text.lower(), "", "")
-    digits = "".join(char for char in mac if char in "0123456789abcdef")
-    plain = ":".join(digits[at:at + 2] for at in range(0, 12, 2))
-    key = LinkKey(plain, int(vlan_id) if vlan_id.isdigit() else None)
-    return key if len(digits) == 12 and (key in resolution.requests or plain in resolution.roles.by_mac) else None
+    nic, _, vlan = text.rpartition(".")
+    known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
+    keys = (by_name.get(text), _key(text, None), _key(nic, int(vlan)) if vlan.isdecimal() else None)
+    return next((key for key in keys if key in known), None)
+
+
+def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
+    try:
+        return LinkKey(mac_of(mac), vlan_id)
+    except UnusableError:
+        return None

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from ..config import Config
 from ..errors import NeucaError, UsageError
 from ..handback import release, revert, take_back
 from ..intake import last_good
+from ..operations import WriteFile
 from ..reconcile import host, run_pass, status_now
 from ..record import load_record
 from ..status import EXIT_FAILED, EXIT_OK, find_link
@@ -32,8 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_once(config: Config, source: str = "") -> int:
     """One pass, then status's exit code; `neucad --once` is the same."""
     intake = document(config, source or None)
-    if intake.reason:
-        print(f"neuca: {intake.reason}", file=sys.stderr)
     run_pass(config, intake, start=True)
     code = report_faults(intake, config)
     return code or status_now(config, intake).exit_code
@@ -54,15 +52,18 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
     if arguments.undo:
         take_back(config, key.mac)
-        print(f"{key.mac} is no longer ignored; the next pass takes it up")
+        print(f"{key.mac} is no longer ignored")
+        run_pass(config, intake, start=False)
         return EXIT_OK
     result = release(config, intake, key.mac)
     print(f"{names.get(key, key.mac)} is released, and ignored from now on (neuca release --undo takes it back)")
-    print("A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted.")
+    if "networkmanager" in survey.managers:
+        print("A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted.")
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
 def _revert(_: argparse.Namespace, config: Config) -> int:
     result = revert(config, last_good(config.state_directory))
-    print(f"{len(result.done)} settings put back" if result.done else "nothing was changed, so nothing is put back")
+    count = sum(not isinstance(operation, WriteFile) for operation in result.done)
+    print(f"{count} settings put back" if count else "nothing was changed, so nothing is put back")
     return EXIT_FAILED if result.failures else EXIT_OK

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ..config import Config, load
-from ..errors import DocumentError, NeucaError, UsageError
+from ..config import DEFAULT_PATH, Config, load
+from ..errors import ConfigError, DocumentError, NeucaError, UsageError
 from ..intake import Intake, confirmed, fetch
 from ..sources import Session, SourceSpec, parse_source
 from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
@@ -27,7 +27,8 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         print(f"neuca: {error.text}", file=sys.stderr)
         if error.hint:
             print(f"       {error.hint}", file=sys.stderr)
-        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if isinstance(error, DocumentError) else EXIT_FAILED
+        invalid = isinstance(error, (ConfigError, DocumentError))
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if invalid else EXIT_FAILED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush is quiet
         return EXIT_OK
@@ -37,11 +38,14 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def configuration(arguments: argparse.Namespace) -> Config:
-    """The configuration; what is wrong in it goes to standard error."""
-    config = load(Path(arguments.config))
-    for fault in config.faults:
-        print(f"neuca: {fault.text}", file=sys.stderr)
+def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
+    """The configuration; what is wrong in it goes to standard error. A file that was named has to be there."""
+    path = Path(arguments.config or DEFAULT_PATH)
+    if arguments.config and not path.exists():
+        raise ConfigError(f'read the configuration "{path}": there is no such file')
+    config = load(path)
+    for fault in () if quiet else config.faults:
+        print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 
 
@@ -57,8 +61,10 @@ def document(config: Config, source: Optional[str]) -> Intake:
         intake = fetch(asked, config.timeout, Session(), config.state_directory)
         if source and intake.refused:
             raise DocumentError(intake.refused)
-        if source and intake.stale and not intake.none_for_us:
+        if source and intake.reason and not intake.none_for_us:
             raise NeucaError(intake.reason)
+        if intake.reason:
+            print(f"neuca: {intake.reason}", file=sys.stderr)
         return intake
     if source:
         raise NeucaError(f'read the document from "{source}": only root asks the network')

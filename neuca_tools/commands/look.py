@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = configuration(arguments, quiet=arguments.command == "status")
     return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[arguments.command](arguments, config)
 
 

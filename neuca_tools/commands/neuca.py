@@ -48,6 +48,7 @@ COMMANDS = (
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
+LATER = ("run-scripts", "selftest", "clean", "collect-logs", "tune")
 STAGES = ("document", "desired", "observed")
 
 
@@ -60,6 +61,9 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
     if words == ["version"] or words == ["--version"]:
         print(f"NEuca version {__version__}")
         return 0
+    if words and words[0] in LATER:
+        print(f"neuca: {words[0]} comes with a later version", file=sys.stderr)
+        return 2
     return _run(words)
 
 
@@ -69,7 +73,9 @@ def _run(words: list[str]) -> int:
     parser = _parser()
     parsed = parser.parse_args(words)
     command = next((command for command in COMMANDS if command.name == parsed.command), None)
-    if command is None or not command.module:
+    if command is not None and not command.module:
+        return main(["version"], "neuca")
+    if command is None:
         parser.print_help()
         return 2
     from .context import guarded
@@ -84,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
-        row = rows.add_parser(command.name, help=command.purpose, description=f"Prints or does: {command.purpose}.")
-        row.add_argument("--config", metavar="FILE", default="/etc/neuca/config", help="the configuration (%(default)s)")
+        row = rows.add_parser(command.name, help=command.purpose, description=_sentence(command.purpose))
+        row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
         for option in command.options.split():
             _add_option(row, option)
         if command.positional == "stage":
@@ -93,15 +99,20 @@ def _parser() -> argparse.ArgumentParser:
         elif command.positional == "link":
             row.add_argument("link", metavar="MAC-or-name")
         elif command.positional == "item":
-            row.add_argument("words", metavar="[SECTION] FIELD", nargs="+")
+            row.add_argument("words", metavar="FIELD", nargs="+", help="FIELD of [global], or SECTION and FIELD")
     return parser
+
+
+def _sentence(purpose: str) -> str:
+    return f"{purpose[0].upper()}{purpose[1:]}."
 
 
 def _add_option(row: argparse.ArgumentParser, option: str) -> None:
     if option == "json":
         row.add_argument("--json", action="store_true", help="JSON, for scripts")
     elif option == "source":
-        row.add_argument("--source", metavar="SOURCE", help="read the document from here: auto, file:PATH, ec2, ec2=URL")
+        row.add_argument("--source", metavar="SOURCE",
+                         help="read the document from here: auto, file:PATH, ec2, ec2=URL (a literal address)")
     elif option == "wait":
         row.add_argument("--wait", action="store_true", help="until nothing is left to do that is not done yet")
     elif option == "timeout":

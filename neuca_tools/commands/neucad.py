@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 from .. import __version__
-from ..config import Config
+from ..config import DEFAULT_PATH, Config
 from ..errors import ApplyError, NeucaError
 from ..fileio import locked
 from ..status import EXIT_FAILED, EXIT_OK
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--names", action="store_true", help="give every NIC its own name back and exit: for the boot, before"
                         " the network")
     parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
-    parser.add_argument("--config", metavar="FILE", default="/etc/neuca/config", help="the configuration (%(default)s)")
+    parser.add_argument("--config", metavar="FILE", help=f"the configuration ({DEFAULT_PATH})")
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     return parser
 
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from .change import apply_once
 
         return apply_once(config)
-    return _serve(config, Path(arguments.config))
+    return _serve(config, Path(arguments.config or DEFAULT_PATH))
 
 
 def _serve(config: Config, path: Path) -> int:

@@ -16,8 +16,11 @@ from neuca_tools.documents import links, values
 from neuca_tools.documents.ini import Line
 from neuca_tools.documents.secrecy import link_kind, shown_key
 from neuca_tools.documents.values import UnusableError
+from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
+from neuca_tools.sources import parse_source
 
+SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")
 
 
@@ -48,6 +51,8 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
             fields[section][option] = entry.value
         elif (section, option) in MAC_LISTS:
             fields[MAC_LISTS[section, option]] = _macs(entry, faults)
+        elif (section, option) == SOURCES:
+            fields.update(_sources(entry, faults))
         elif (section, option) in OPTIONS:
             fields.update(_field(entry, *OPTIONS[section, option], faults))
         elif section in SECTIONS and (section, option) not in WITHOUT_EFFECT:
@@ -67,6 +72,19 @@ def _macs(entry: Entry, faults: list[ConfigFault]) -> frozenset[str]:
     """The MAC addresses that can be read. One that cannot is an error: the list must not shrink unseen."""
     found = (_mac(entry, "".join(part.split()), faults) for part in entry.value.split(",") if part.strip())
     return frozenset(filter(None, found))
+
+
+def _sources(entry: Entry, faults: list[ConfigFault]) -> dict[str, tuple[str, ...]]:
+    """The sources that there are, in order; one that is none costs only itself. None left: the default."""
+    found = []
+    name, listed = OPTIONS[SOURCES]
+    for text in listed(entry.value):
+        try:
+            parse_source(text)
+            found.append(text)
+        except UsageError as reason:
+            faults.append(entry.fault(f"{reason}, ignoring this one"))
+    return {name: tuple(found)} if found else {}
 
 
 def _mac(entry: Entry, text: str, faults: list[ConfigFault]) -> Optional[str]:

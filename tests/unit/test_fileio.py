@@ -134,8 +134,8 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"in the way")
     with pytest.raises(ApplyError) as caught:
         write_files({tmp_path / "file" / "below": b"x"})
-    assert caught.value.text == f'write "{tmp_path}/file/below": File exists'
-    assert caught.value.errno == errno.EEXIST
+    assert caught.value.text == f'write "{tmp_path}/file/below": Not a directory'
+    assert caught.value.errno == errno.ENOTDIR
 
 
 def test_a_directory_in_the_way_is_named(tmp_path):

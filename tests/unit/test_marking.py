@@ -173,8 +173,12 @@ def test_directory_name_and_priorities_are_the_administrators():
 
 
 def test_without_dataplane_nics_the_lists_are_not_there():
-    files = marks("").files
+    files = marks("[interfaces]\n").files
     assert [files[path] for path in (NM, NICS, VLANS, SYSCTL)] == [None] * 4
+
+
+def test_without_a_document_the_lists_are_left_as_they_are():
+    assert not {NM, NICS, VLANS, SYSCTL} & set(marks("").files)
 
 
 def test_the_lists_hold_nics_by_mac_and_their_vlans_by_name():

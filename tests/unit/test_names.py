@@ -57,10 +57,10 @@ def test_a_refusal_that_takes_the_place_of_another_nic_is_passed_on():
     assert [problem.text for problem in problems] == [TAKEN.format("eth2", "taken"), TAKEN.format("eth3", "eth2")]
 
 
-def test_the_asked_name_goes_before_a_recorded_one():
+def test_a_recorded_name_goes_before_one_that_is_asked_for_another_nic():
     names, problems = settle(asks(nic2="", nic3="wished"), world(nic(2), nic(3)), remembers(nic2="wished"))
-    assert names == {2: "eth2", 3: "wished"}
-    assert [problem.text for problem in problems] == [TAKEN.format("eth2", "wished")]
+    assert names == {2: "wished", 3: "eth3"}
+    assert [problem.text for problem in problems] == [TAKEN.format("eth3", "wished")]
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(ignored=frozenset({mac(1)})), Policy(management=frozenset({mac(1)}))])
@@ -89,7 +89,8 @@ def test_its_own_alternative_name_may_become_its_name():
 
 
 def test_an_unlisted_nic_keeps_its_name_whatever_is_recorded():
-    assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [])
+    astray = Problem("name", '"eth2" should be "old": it gets that name back at a boot', key(2))
+    assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [astray])
 
 
 @pytest.mark.parametrize(("parent", "vlan_id", "name"), [

@@ -183,7 +183,7 @@ def test_a_failure_of_a_vlan_counts_for_its_nic():
     failure = Report("x", 0.1, (), (Problem("failed", "boom", key(2, 7)),))
     found = status(small(TWO + f"[vlan {mac(2)}.7]\n"), report=failure)
     assert [one["problems"] for one in found.data["interfaces"] if one["vlan_id"] == 7] == [[{"code": "failed", "text": "boom"}]]
-    assert own(found) == []
+    assert own(found) == [("failed", "undone, since this failed: boom")]
     assert found.exit_code == 1
 
 
