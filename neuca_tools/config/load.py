@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
-from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, SECTIONS, WITHOUT_EFFECT, Config, ConfigFault
+from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, SECTIONS, WITHOUT_EFFECT, Config, ConfigFault, listed
 from neuca_tools.documents import links, values
 from neuca_tools.documents.ini import Line
 from neuca_tools.documents.secrecy import link_kind, shown_key
@@ -77,14 +77,13 @@ def _macs(entry: Entry, faults: list[ConfigFault]) -> frozenset[str]:
 def _sources(entry: Entry, faults: list[ConfigFault]) -> dict[str, tuple[str, ...]]:
     """The sources that there are, in order; one that is none costs only itself. None left: the default."""
     found = []
-    name, listed = OPTIONS[SOURCES]
     for text in listed(entry.value):
         try:
             parse_source(text)
             found.append(text)
         except UsageError as reason:
             faults.append(entry.fault(f"{reason}, ignoring this one"))
-    return {name: tuple(found)} if found else {}
+    return {"sources": tuple(found)} if found else {}
 
 
 def _mac(entry: Entry, text: str, faults: list[ConfigFault]) -> Optional[str]:

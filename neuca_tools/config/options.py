@@ -149,7 +149,7 @@ def _level(text: str) -> str:
     return values.word(text, _LEVELS).upper()
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
     """A comma list, each entry judged by `load`."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -177,7 +177,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("logging", "log-retain"): ("log_retain", _number(0, 100)),
     ("logging", "log-size"): ("log_size", _number(4096, 1073741824)),
     ("logging", "log-file-size"): ("log_size", _number(4096, 1073741824)),
-    ("metadata", "sources"): ("sources", _listed),
+    ("metadata", "sources"): ("sources", listed),
     ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
     ("metadata", "timeout"): ("timeout", _seconds(0.1, 300)),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),

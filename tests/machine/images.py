@@ -118,10 +118,13 @@ def image(name: str, packaged: bool = True) -> Image:
 
 def package() -> Path:
     """Our package, built from the files of this checkout."""
-    folder = CACHE / f"package-{_sources_digest()}"
-    if not folder.exists():
-        with _making(folder) as making:
-            _run(BUILD_DEB, making, timeout=IMAGE_PATIENCE, cwd=ROOT)
+    digest, folder = "", CACHE
+    while digest != _sources_digest():  # again, if somebody has edited them meanwhile
+        digest = _sources_digest()
+        folder = CACHE / f"package-{digest}"
+        if not folder.exists():
+            with _making(folder) as making:
+                _run(BUILD_DEB, making, timeout=IMAGE_PATIENCE, cwd=ROOT)
     os.utime(folder)
     (deb,) = folder.glob("neuca-guest-tools_*.deb")
     return deb
@@ -182,12 +185,17 @@ def _build_image(base: Path, deb: Path | None, folder: Path) -> None:
         _run(*rootless, "sh", "-c", _INSTALL, "install", base, deb or "", timeout=IMAGE_PATIENCE, cwd=making)
 
 
+def tracked(*parts: str) -> list[str]:
+    """The files of the checkout below these places, new ones included."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *parts]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    return sorted({name for name in listed if name and (ROOT / name).is_file()})
+
+
 def _sources_digest() -> str:
     """Of every file that goes into the package, and of what builds it."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z", *PACKAGED],
-                            check=True, capture_output=True, text=True).stdout.split("\0")  # fmt: skip
     digest = hashlib.sha256(BUILD_DEB.read_bytes())
-    for name in sorted(name for name in listed if name and (ROOT / name).is_file()):
+    for name in tracked(*PACKAGED):
         digest.update(f"{name}\0{os.access(ROOT / name, os.X_OK)}\0".encode() + (ROOT / name).read_bytes())
     return digest.hexdigest()[:16]
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import tarfile
 
 import images
@@ -18,12 +17,9 @@ WHOLE = 3600  # seconds: it is emulated
 def checkout() -> bytes:
     """The product and its tests, as they are here, in a tar."""
     packed = io.BytesIO()
-    parts = ("neuca_tools", "tests", "setup.cfg")
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *parts], cwd=images.ROOT, check=True, capture_output=True, text=True).stdout.split("\0")  # fmt: skip
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name in listed:
-            if name and (images.ROOT / name).is_file():
-                tar.add(images.ROOT / name, name)
+        for name in images.tracked("neuca_tools", "tests", "setup.cfg"):
+            tar.add(images.ROOT / name, name)
     return packed.getvalue()
 
 

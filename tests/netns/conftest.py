@@ -1,4 +1,4 @@
-"""One laboratory for each test; whoever let the agent write is checked at its end: nothing left to do, nothing foreign changed."""
+"""One laboratory for each test; whoever let the agent write is checked at its end: nothing left, nothing foreign changed."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running")
+pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running", "warm")
 
-from lab import Lab  # noqa: E402 - once its assertions are readable
+from lab import ROOT, Lab  # noqa: E402 - once its assertions are readable
+from warm import Warm  # noqa: E402
 
 PASSED = pytest.StashKey[bool]()
 
@@ -20,9 +21,16 @@ def pytest_runtest_makereport(item, call):
         item.stash[PASSED] = report.passed
 
 
+@pytest.fixture(scope="session")
+def warm():
+    made = Warm(ROOT)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def lab(request, tmp_path):
-    made = Lab(tmp_path)
+def lab(request, tmp_path, warm):
+    made = Lab(tmp_path, warm)
     try:
         yield made
         if request.node.stash.get(PASSED, False) and made.applied:

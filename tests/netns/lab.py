@@ -71,8 +71,8 @@ class Namespace:
 class Lab:
     """One guest. By-hand changes go through `ip`, `sysctl` and `by_hand`: what else of foreign things changes is a failure."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, warm=None):
+        self.folder, self.warm = folder, warm
         self.guest = Namespace(GUEST)
         self.outside = Namespace(OUTSIDE, self.guest.enter if os.geteuid() else ())
         self.foreign = Foreign(self)
@@ -195,17 +195,20 @@ class Lab:
             self.metadata.document = text
         self.document_file.write_text(text)
 
-    def python(self, module, *arguments, prefix=(), check=False):
-        return self.run(*prefix, sys.executable, "-m", f"neuca_tools.commands.{module}", *arguments, check=check)
+    def command(self, module, *arguments, prefix=()):
+        """`neuca` or `neucad` in the guest: warm, or as a program of its own."""
+        words = [str(argument) for argument in arguments]
+        if self.warm and not prefix:
+            return Done(*self.warm.run(self.guest.pid, module, words))
+        main = f"import sys; from neuca_tools.commands.{module} import main; sys.exit(main())"
+        return self.run(*prefix, sys.executable, "-c", main, *words, check=False)
 
     def neuca(self, *arguments, prefix=()):
         """`neuca SUBCOMMAND`; one that may write makes the test one that is checked at its end."""
         if arguments[0] in ("apply", "release", "revert"):
             self.applied = True
         self.foreign.remember()
-        main = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
-        return self.run(*prefix, sys.executable, "-c", main, arguments[0], "--config", self.config_file, *arguments[1:],
-                        check=False)
+        return self.command("neuca", arguments[0], "--config", self.config_file, *arguments[1:], prefix=prefix)
 
     def once(self, document=None):
         """`neucad --once`, over a new document if one is given."""
@@ -213,7 +216,7 @@ class Lab:
             self.document(document)
         self.applied = True
         self.foreign.remember()
-        return self.python("neucad", "--once", "--config", self.config_file)
+        return self.command("neucad", "--once", "--config", self.config_file)
 
     def start(self, **environment):
         """The daemon as a process of its own."""

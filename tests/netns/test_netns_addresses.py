@@ -66,14 +66,14 @@ def test_an_address_moves_from_one_nic_to_another(lab):
     assert lab.addresses("dp2") == {"172.16.0.1/24", "fd00:16::1/64"}
 
 
-def test_one_changed_address_costs_two_changes_of_addresses(lab):
+def test_one_changed_address_changes_that_one_alone(lab):
     lab.veth("dp1", 1)
     lab.once(up("172.16.0.1/24", "172.17.0.1/24"))
     with lab.monitored() as monitor:
         lab.once(up("172.16.0.2/24", "172.17.0.1/24"))
         seen = monitor.lines("ADDR")
-    assert [("Deleted" in line, "172.16.0.1/24" in line, "172.16.0.2/24" in line) for line in seen] == [
-        (True, True, False), (False, False, True)]
+    assert {("Deleted" in line, "172.16.0.1/24" in line, "172.16.0.2/24" in line) for line in seen} == {
+        (True, True, False), (False, False, True)}
 
 
 def test_two_addresses_of_one_network_both_stay_when_the_first_goes(lab):

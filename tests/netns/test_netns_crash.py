@@ -17,10 +17,10 @@ MANY = 6
 
 
 def document(mtu, last, numbers=range(1, MANY + 1)):
-    return "".join(f"[interface {mac(number)}]\nname = data{number}\naddresses = 172.16.{number}.{last}/24, fd00:{number}::{last}/64\n"
-                   f"mtu = {mtu}\ntxqueuelen = {mtu}\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = {last}\n"
-                   for number in numbers) + "[routes]\n" + "".join(
-        f"10.{number}.0.0/16 = 172.16.{number}.25{last}\n" for number in numbers)  # fmt: skip
+    text = "".join(f"[interface {mac(number)}]\nname = data{number}\nmtu = {mtu}\ntxqueuelen = {mtu}\n"
+                   f"addresses = 172.16.{number}.{last}/24, fd00:{number}::{last}/64\n"
+                   f"sysctl.net.ipv4.conf.{{interface}}.rp_filter = {last}\n" for number in numbers)  # fmt: skip
+    return text + "[routes]\n" + "".join(f"10.{number}.0.0/16 = 172.16.{number}.25{last}\n" for number in numbers)
 
 
 def pass_that_dies_after(lab, lines):

@@ -156,11 +156,19 @@ def test_drift_is_set_right_by_a_start(host, way):
 
 def test_with_enforce_drift_is_set_right_by_itself(host):
     host.configure("[network]\ndrift = enforce", sources="ec2")
+    host.document(asked(1, 2) + "[routes]\n10.20.0.0/16 = 172.16.2.254\n[interface " + mac(2) + "]\n"
+                  "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n")
     run(host)
     host.ip("address del 172.16.1.1/24 dev dp1")
     host.wait("the address is back", has(host, "dp1", "172.16.1.1/24"), SOON)
     host.ip("link set dp1 mtu 1400")
     host.wait("the MTU is back", has(host, "dp1", "172.16.1.1/24"), SOON)
+    host.ip("link set dp1 down")
+    host.wait("it is up again", lambda: "UP" in host.link("dp1")["flags"], SOON)
+    host.ip("route del 10.20.0.0/16")
+    host.wait("the route is back", lambda: len(host.routes("10.20.0.0/16")) == 1, SOON)
+    host.sysctl("net/ipv4/conf/dp2/rp_filter", 1)
+    host.wait("the sysctl is back", lambda: host.sysctl("net/ipv4/conf/dp2/rp_filter") == "2", SOON)
     host.ip("address add 172.16.9.1/24 dev dp1")
     host.metadata.wait_for(2)
     assert host.addresses("dp1") == {"172.16.1.1/24", "172.16.9.1/24"}
@@ -262,7 +270,7 @@ def test_sigterm_ends_it_cleanly_whatever_it_does(host, mode):
 
 def test_a_second_daemon_says_that_there_is_one(host):
     run(host)
-    done = host.python("neucad", "--config", host.config_file)
+    done = host.command("neucad", "--config", host.config_file)
     assert (done.code, done.err) == (
         1, f'neuca: neucad: another one runs already, with the run directory "{host.folder}/run"\n')
 

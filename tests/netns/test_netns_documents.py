@@ -36,8 +36,8 @@ def test_bad_lines_cost_only_themselves(pair):
 
 
 def test_with_bad_lines_things_go_only_where_it_is_sure(pair):
-    both = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24, 172.16.1.2/24\nmtu = 9000\n" \
-           f"[interface {mac(2)}]\naddresses = 172.16.2.1/24, 172.16.2.2/24\nmtu = 9000\n[routes]\n10.20.0.0/16 = 172.16.1.254\n"
+    both = "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24, 172.16.{number}.2/24\nmtu = 9000\n"
+                   for number in (1, 2)) + "[routes]\n10.20.0.0/16 = 172.16.1.254\n"  # fmt: skip
     pair.once(both)
     done = pair.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n[interface {mac(2)}]\naddresses = nonsense\n")
     assert done.code == 78

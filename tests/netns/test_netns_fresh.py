@@ -24,6 +24,12 @@ sysctl.net.core.somaxconn = 8192
 """
 
 
+@pytest.fixture(autouse=True)
+def cold(lab):
+    """Every program here is started as its user starts it."""
+    lab.warm = None
+
+
 def test_a_fresh_pass_sets_everything_that_is_asked(lab):
     lab.management()
     lab.veth("dp1", 1)

@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from neuca_tools import marking, operations, render, status
-from neuca_tools.backends.netlink import PROTOCOL
+from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.commands import neuca, neucad
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
