@@ -421,3 +421,11 @@ def test_a_failed_sysctl_costs_no_nic_anything():
     ]
     assert (undone, result.lost_nics, TEN in agent.kernel.addresses[2]) == (None, frozenset(), True)
     assert Result().lost_nics == frozenset()
+
+
+def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up():
+    """The NIC takes it up, and on its way down again the kernel drops the address (appliers.md, 2.2)."""
+    agent = small(f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\naddresses = fd00::1/64\n")
+    agent.run()
+    assert texts(agent.plan()) == []
+    assert agent.kernel.addresses[agent.kernel.named("eth2.7").index] == [SIX]

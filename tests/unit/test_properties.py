@@ -19,6 +19,7 @@ from worlds import (
     document_texts,
     kernels,
     mac,
+    meddle,
     policies,
     texts,
 )
@@ -60,6 +61,19 @@ def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, document
         _, result, _ = agent.run(start=reboot)
         assert [failure.text for failure in result.failures] == []
         assert texts(agent.plan(agent.survey().changed())) == []
+
+
+@LAWS
+@given(kernels(), st.lists(document_texts(), min_size=2, max_size=2), st.data())
+def test_what_users_do_between_two_polls_makes_no_poll_fail(kernel, documents, data):
+    agent = Agent(kernel)
+    for text in documents:
+        agent.ask(text)
+        agent.run(start=False)
+        for _ in range(data.draw(st.integers(0, 4))):
+            meddle(data.draw, agent.kernel)
+        _, result, _ = agent.run(start=False)
+        assert [failure.text for failure in result.failures] == []
 
 
 @LAWS

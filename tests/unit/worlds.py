@@ -300,11 +300,11 @@ def kernels(draw, rename_while_up=None):
         kernel.add_address(1, ip_interface("192.0.2.10/24"))
         default_route(kernel, 1, ip_address("192.0.2.1"))
     for _ in range(draw(st.integers(0, 12))):
-        _meddle(draw, kernel)
+        meddle(draw, kernel)
     return kernel
 
 
-def _meddle(draw, kernel):
+def meddle(draw, kernel):
     """One thing that an administrator does to any device."""
     index = draw(st.sampled_from(sorted(kernel.devices)))
     what = draw(st.sampled_from(("up", "up", "down", "address", "address", "route", "vlan", "mtu", "stack", "master", "twin")))
