@@ -111,6 +111,18 @@ def test_an_address_is_refused_for_this_reason(address, reason):
     assert survey().address(ip_interface(address)) == reason
 
 
+@pytest.mark.parametrize(("own", "on_link", "inside"), [
+    ("2001:db8:1::10/128", "2001:db8:1::/64", "2001:db8:1::5/64"),
+    ("10.128.0.10/32", "10.128.0.0/20", "10.128.0.5/20"),
+])  # fmt: skip
+def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_networks(own, on_link, inside):
+    """DHCPv6 and some clouds give the host a single address, and the network as a route without a gateway."""
+    seen = world(nic(1), nic(2), addresses={1: own}, routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)])
+    found = fence(seen, assign(seen, {mac(2)}, Policy(), Record()), ())
+    assert found.address(ip_interface(inside)) == f"it lies inside the management network {on_link}"
+    assert found.route(ip_network(on_link)) == f"it is the management network {on_link}"
+
+
 # --- default routes, where the configuration allows them ------------------------------------------------------------
 
 

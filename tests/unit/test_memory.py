@@ -180,6 +180,16 @@ def test_what_a_user_changed_by_hand_stays_until_a_start():
     assert texts(operations) == ["set the MTU of eth2 from 1500 to 9000", "add the address 10.0.0.1/24 to eth2"]
 
 
+def test_a_sysctl_of_the_host_that_a_user_changed_by_hand_stays_until_a_start_too():
+    agent = small(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE)
+    agent.run()
+    agent.kernel.sysctls["net/core/rmem_max"] = "9"
+    agent.ask(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE + "mtu = 1400\n")
+    assert poll(agent) == ["set the MTU of eth3 from 1500 to 1400"]
+    operations, _, _ = agent.run(start=True)
+    assert texts(operations) == ['set the sysctl net/core/rmem_max from "9" to "7"']
+
+
 def test_only_the_nic_whose_request_changed_is_set_right():
     agent = small(BIG + THREE + "mtu = 9000\n")
     agent.run()
