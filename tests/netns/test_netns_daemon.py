@@ -275,6 +275,20 @@ def test_a_second_daemon_says_that_there_is_one(host):
         1, f'neuca: neucad: another one runs already, with the run directory "{host.folder}/run"\n')
 
 
+def test_a_daemon_that_was_killed_can_be_started_again_at_once(host):
+    host.once()
+    host.metadata.mode = "hang"
+    host.configure(sources="ec2", timeout=60)
+    host.start()
+    host.metadata.wait_for(1, "/latest/api/token")
+    host.daemon.close()
+    host.metadata.mode = "ok"
+    host.start()
+    host.metadata.wait_for(1)
+    host.wait("the document is confirmed", lambda: host.status()[0] == 0)
+    host.metadata.recover()
+
+
 def test_it_lives_on_when_its_pass_is_killed(host):
     host.once()
     host.metadata.mode = "hang"
