@@ -429,3 +429,15 @@ def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up
     agent.run()
     assert texts(agent.plan()) == []
     assert agent.kernel.addresses[agent.kernel.named("eth2.7").index] == [SIX]
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+def test_an_mtu_that_would_cost_a_user_his_ipv6_address_is_not_set(state):
+    """Below 1280 bytes the kernel takes every IPv6 address of the link away (RFC 8200, section 5)."""
+    agent = small(f"[interface {mac(2)}]\nstate = {state}\nmtu = 1000\n")
+    agent.kernel.set_up(2, True)
+    agent.kernel.add_address(2, SIX)
+    _, result, _ = agent.run()
+    assert [failure.text for failure in result.failures] == []
+    assert SIX in agent.kernel.addresses[2]
+    assert texts(agent.plan()) == []
