@@ -168,12 +168,15 @@ class Kernel:
             self.allowed.add(index)
 
     def delete_link(self, index):
-        device = self._device(index)
-        for child in self.stacked(index):
-            self.delete_link(child.index)
-        del self.devices[index]
-        self.addresses.pop(index, None)
-        self.routes = [route for route in self.routes if route.index != index]
+        self._remove(self._device(index))
+
+    def _remove(self, device):
+        """With all that is stacked on it, whoever made that."""
+        for child in self.stacked(device.index):
+            self._remove(child)
+        del self.devices[device.index]
+        self.addresses.pop(device.index, None)
+        self.routes = [route for route in self.routes if route.index != device.index]
         self._forget_sysctls(f"/{device.name}/")
 
     def add_address(self, index, address):
