@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -296,11 +295,10 @@ class Lab:
         if self.daemon is not None and self.daemon.running:
             assert self.daemon.stop() == 0, self.daemon.log()
         self.foreign.check()
+        assert self.plan() == []
         files = self.files()
-        with self.monitored() as monitor, ThreadPoolExecutor(1) as beside:
-            plan = beside.submit(self.plan)
+        with self.monitored() as monitor:
             self.once()
-            assert plan.result() == []
             assert monitor.lines() == []
         assert self.files() == files
         self.foreign.check()

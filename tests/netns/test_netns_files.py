@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from lab import mac
 
-ADDRESSED = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n{mac(2)} = user\n"
+ALONE = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n"
+ADDRESSED = ALONE + f"{mac(2)} = user\n"
 DATA, MANAGED = "10-neuca-persistent-020000000101.rules", "15-neuca-persistent-020000000099.rules"
 NIC = 'DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="%s", ENV{DEVTYPE}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
@@ -32,6 +33,14 @@ def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
         f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME="dp1"']
     assert lines(lab, f"udev/{MANAGED}") == [
         f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME="mgmt0"']
+
+
+def test_a_nic_that_is_absent_has_its_marks_before_it_appears(lab):
+    lab.veth("dp1", 1)
+    lab.once(ADDRESSED)
+    assert lines(lab, f"udev/{DATA.replace('0101', '0102')}") == [
+        f'SUBSYSTEM=="net", ACTION=="add|change|move", {NIC % mac(2)}, {MARKS}']
+    assert f"mac:{mac(2)}" in (lab.folder / "nm" / "neuca.conf").read_text()
 
 
 def test_other_managers_are_kept_off_dataplane_nics_alone(lab):
@@ -82,7 +91,7 @@ def test_stale_rules_of_ours_go_and_other_peoples_stay(lab):
     for name in (DATA.replace("10-", "15-", 1), "10-neuca-persistent-0200000001ff.rules", "70-persistent-net.rules",
                  "10-neuca-persistent-mine.rules"):  # fmt: skip
         (lab.folder / "udev" / name).write_text("# theirs\n")
-    lab.once(ADDRESSED)
+    lab.once(ALONE)
     assert names(lab, "udev") == [DATA, "10-neuca-persistent-mine.rules", "70-persistent-net.rules"]
 
 
@@ -90,7 +99,7 @@ def test_directory_substring_and_priorities_are_configurable(lab):
     lab.management()
     lab.veth("dp1", 1)
     lab.configure("[linux]\nudev-substring = my-nics\ndata-udev-priority = 7\nmgmt-udev-priority = 60")
-    lab.once(ADDRESSED)
+    lab.once(ALONE)
     assert names(lab, "udev") == ["07-my-nics-020000000101.rules", "60-my-nics-020000000099.rules"]
 
 
@@ -108,7 +117,7 @@ def test_a_file_that_was_edited_by_hand_is_drift_and_is_put_right(lab):
 def test_a_directory_that_cannot_be_written_costs_no_nic_its_settings(lab):
     lab.veth("dp1", 1)
     (lab.folder / "nm").write_text("a file where a directory should be")
-    done = lab.once(ADDRESSED.replace(f"{mac(2)} = user\n", ""))
+    done = lab.once(ALONE)
     assert done.code == 1
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     assert f'write "{lab.folder}/nm/neuca.conf"' in done.err

@@ -22,7 +22,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000  # li
 
 
 class Warm:
-    """Our end: one request at a time for each connection, so that two threads take two of them."""
+    """Our end. Each request brings its own socket for the answer, so that threads do not get into each other's way."""
 
     def __init__(self, root):
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
