@@ -1,0 +1,142 @@
+"""The Debian package: clean, the same each time, with every file in its place; and its life from installation to purge."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from conftest import ENVIRONMENT, run
+
+# ../shared/spec/commands.md, "Names".
+ALIASES = ("all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
+           " user-script users version").split()
+COMMANDS = {"neuca", "neucad", *(f"neuca-{alias}" for alias in ALIASES)}
+MARKS = ("/etc/udev/rules.d/10-neuca-persistent-fe163e006daf.rules /etc/udev/rules.d/15-neuca-persistent-fe163e006dae.rules"
+         " /etc/NetworkManager/conf.d/neuca.conf /etc/systemd/network/05-neuca-nics.network"
+         " /etc/systemd/network/05-neuca-vlans.network /etc/sysctl.d/neuca.conf").split()
+FOREIGN = ("/etc/udev/rules.d/70-persistent-net.rules /etc/udev/rules.d/10-neuca-persistent-notes.rules"
+           " /etc/NetworkManager/conf.d/mine.conf /etc/systemd/network/10-mine.network /etc/sysctl.d/90-mine.conf").split()
+# Nothing is started: there is no init in here.
+QUIET = "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d\n"
+INSTALL_ALL = QUIET + "dpkg --force-unsafe-io -i /tmp/*.deb > /dev/null\n"
+# To compile takes most of the time.
+INSTALL = "rm -f /usr/bin/*py3compile\n" + INSTALL_ALL
+WRITTEN = f"mkdir -p /var/lib/neuca /run/neuca /var/log/neuca; touch {' '.join([*MARKS, *FOREIGN])} /var/lib/neuca/record.json\n"
+# Of a kind that no other program of this host has: "notes" is a foreign file with a name like ours.
+LEFT = "find /etc /var/cache /var/lib /var/log /run /usr /opt /srv -name '*neuca*' -not -name '*-notes.rules' | sort\n"
+
+
+def _field(deb: Path, name: str) -> str:
+    return run("dpkg-deb", "--field", deb, name).stdout.strip()
+
+
+def _files(deb: Path) -> dict[str, str]:
+    """Each path with its mode and owner, and where a link leads."""
+    rows = [line.split(None, 5) for line in run("dpkg-deb", "--contents", deb).stdout.splitlines()]
+    return {row[5].split(" -> ")[0].lstrip(".").rstrip("/"): f"{row[0]} {row[1]}" for row in rows}
+
+
+def test_lintian_has_nothing_to_say(debs):
+    changes = next(debs.glob("*.changes"))
+    done = run("lintian", "--allow-root", "--pedantic", "--display-info", "--fail-on", "none", changes)
+    assert done.stdout == ""
+
+
+def test_it_depends_on_packages_of_the_distribution_alone(deb):
+    assert _field(deb, "Depends") == ("python3 (>= 3.9), python3-dbus, python3-pyroute2 (>= 0.7.2~), python3-pyudev,"
+                                      " python3-systemd, python3:any")
+    assert (_field(deb, "Package"), _field(deb, "Version"), _field(deb, "Architecture")) == ("neuca-guest-tools", "2.0.0", "all")
+
+
+def test_every_name_is_a_command_with_a_manual_page(deb):
+    files = _files(deb)
+    assert {Path(path).name for path in files if path.startswith("/usr/bin/")} == COMMANDS
+    pages = {Path(path).name for path in files if "/share/man/" in path and path.endswith(".gz")}
+    assert {f"{command}.1.gz" for command in COMMANDS - {"neucad"}} | {"neucad.8.gz"} <= pages
+
+
+def test_every_file_of_the_python_package_is_there_and_no_other(checkout, deb):
+    there = {path for path, mode in _files(deb).items() if "/dist-packages/neuca_tools/" in path and mode[0] == "-"}
+    assert there == {f"/usr/lib/python3/dist-packages/{path.relative_to(checkout)}"
+                     for path in (checkout / "neuca_tools").rglob("*") if path.is_file()}
+
+
+def test_everything_belongs_to_root_and_nobody_else_may_write(deb):
+    odd = {path: mode for path, mode in _files(deb).items()
+           if not re.fullmatch(r"(l.{9}|[d-]rwxr-xr-x|-rw-r--r--) root/root", mode)}
+    assert odd == {}
+
+
+def test_only_the_configuration_and_the_init_scripts_are_conffiles(deb, tmp_path):
+    run("dpkg-deb", "--control", deb, tmp_path)
+    assert (tmp_path / "conffiles").read_text().splitlines() == [
+        "/etc/init.d/neuca-guest-tools", "/etc/init.d/neuca-names", "/etc/neuca/config"]
+
+
+def test_the_configuration_has_every_line_commented_out(checkout):
+    lines = (checkout / "examples" / "config").read_text().splitlines()
+    assert [line for line in lines if line and not re.match(r"[#;]|\[[a-z]+\]$", line)] == []
+
+
+def test_equal_sources_give_equal_packages(checkout, deb, tmp_path):
+    elsewhere = {**ENVIRONMENT, "TZ": "Asia/Tokyo", "LC_ALL": "C", "TMPDIR": str(tmp_path)}
+    run("sh", "-c", 'umask 077; exec "$0" "$1"', checkout / "packaging" / "build-deb", tmp_path / "out", env=elsewhere)
+    assert (tmp_path / "out" / deb.name).read_bytes() == deb.read_bytes()
+
+
+def test_a_build_leaves_the_checkout_alone(checkout, deb):
+    assert not (checkout / "debian").exists()
+    assert [path for path in checkout.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
+    assert deb.exists()
+
+
+def test_both_services_are_enabled_at_the_installation(own_root, deb):
+    said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*; cd /etc; ls -d rc[S2].d/*neuca*\n", deb)
+    assert re.sub(r"S\d\d", "S", said).split() == [
+        "multi-user.target.wants/neuca-guest-tools.service", "multi-user.target.wants/neuca-names.service",
+        "rc2.d/Sneuca-guest-tools", "rcS.d/Sneuca-names"]
+
+
+def test_the_installed_commands_run(own_root, deb):
+    said = own_root(INSTALL + "neuca-version; neuca version; cd /; neucad --version; man -w neuca-get neucad\n", deb)
+    assert said.splitlines()[:3] == ["NEuca version 2.0.0"] * 3
+    assert said.split()[9:] == ["/usr/share/man/man1/neuca.1.gz", "/usr/share/man/man8/neucad.8.gz"]
+
+
+def test_an_upgrade_keeps_the_configuration_and_the_state(own_root, deb):
+    said = own_root(INSTALL + WRITTEN + """
+        echo '[network]' > /etc/neuca/config; echo 'drift = enforce' >> /etc/neuca/config
+        echo '[network]' > /etc/neuca/config.d/mine.conf
+        dpkg -i /tmp/*.deb > /dev/null
+        cat /etc/neuca/config /etc/neuca/config.d/mine.conf; ls /etc/neuca /var/lib/neuca
+        """, deb)
+    assert said.split() == ["[network]", "drift", "=", "enforce", "[network]", "/etc/neuca:", "config", "config.d",
+                            "/var/lib/neuca:", "record.json"]
+
+
+def test_a_removal_keeps_the_names_the_marks_and_the_state(own_root, deb):
+    said = own_root(INSTALL_ALL + WRITTEN + f"dpkg -r neuca-guest-tools > /dev/null; ls {' '.join(MARKS)} /var/lib/neuca/*; "
+                    "ls /usr/bin/neuca* /usr/lib/python3/dist-packages/neuca_tools 2> /dev/null || true\n", deb)
+    assert said.split() == sorted([*MARKS, "/var/lib/neuca/generated-files", "/var/lib/neuca/record.json"])
+
+
+def test_a_purge_leaves_nothing_of_ours_and_all_of_others(own_root, deb):
+    before = own_root(LEFT)
+    said = own_root(INSTALL_ALL + WRITTEN + "dpkg --purge neuca-guest-tools > /dev/null\n" + LEFT + f"ls {' '.join(FOREIGN)}\n", deb)
+    assert said.splitlines() == [*before.splitlines(), *sorted(FOREIGN)]
+
+
+def test_a_purge_finds_what_the_configuration_has_moved(own_root, deb):
+    said = own_root(INSTALL + """
+        mkdir -p /srv/rules /srv/nm /srv/state /srv/run
+        printf '[linux]\\nudev-directory = /srv/rules\\nudev-substring = own\\nnetworkmanager-directory = /srv/nm\\n' > /etc/neuca/config
+        printf '[runtime]\\nstate-directory = /srv/state\\nrun-directory = /srv/run\\n' >> /etc/neuca/config
+        touch /srv/rules/10-own-fe163e006daf.rules /srv/rules/10-other-fe163e006daf.rules /srv/nm/neuca.conf /srv/nm/mine.conf
+        touch /srv/state/record.json /srv/state/document.json.neuca-new /srv/run/lock /srv/run/foreign
+        dpkg --purge neuca-guest-tools > /dev/null
+        find /srv | sort
+        """, deb)
+    assert said.split() == ["/srv", "/srv/nm", "/srv/nm/mine.conf", "/srv/rules", "/srv/rules/10-other-fe163e006daf.rules",
+                            "/srv/run", "/srv/run/foreign"]

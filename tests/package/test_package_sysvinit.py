@@ -1,0 +1,69 @@
+"""The SysV scripts: run for real against the installed agent, in a root, a network and processes of their own."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import ROOT, run
+from test_package_deb import INSTALL
+
+SCRIPT = "/etc/init.d/neuca-guest-tools"
+# tail follows the name of a file that is not there yet; the first line ends the wait.
+UP = 'read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n'
+QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
+STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
+SHELL = ("packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
+         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-names").split()
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if " NEuca agent" not in line and line != "."]
+
+
+@pytest.mark.parametrize("script", SHELL)
+def test_shellcheck_has_nothing_to_say(script):
+    run("shellcheck", "--shell=sh", ROOT / script)
+
+
+def test_start_status_and_stop(own_root, deb):
+    said = own_root(INSTALL + QUIETLY + STATUS + f"{SCRIPT} start\n" + UP + 'cat "/proc/$pid/comm"\n' + STATUS
+                    + f"{SCRIPT} stop\n[ ! -e /proc/$pid ] && echo gone; ls /run/neucad.pid 2> /dev/null || true\n" + STATUS, deb)
+    assert _lines(said) == ["neucad is not running", "3", "neucad", "neucad is running with process id PID", "0", "gone",
+                            "neucad is not running", "3"]
+
+
+def test_a_second_start_and_a_second_stop_change_nothing(own_root, deb):
+    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP + f"{SCRIPT} start; echo $?; cat /run/neucad.pid | grep -cx $pid\n"
+                    f"{SCRIPT} stop; {SCRIPT} stop; echo $?\n", deb)
+    assert _lines(said) == ["0", "1", "0"]
+
+
+def test_restart_and_reload(own_root, deb):
+    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP + f"first=$pid; {SCRIPT} restart\n" + UP
+                    + f'[ $pid != $first ] && echo another\n{SCRIPT} reload; echo $?\n'
+                    "timeout 30 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
+                    f"{SCRIPT} stop\ncode=0; {SCRIPT} reload > /dev/null || code=$?; echo $code\n", deb)
+    assert _lines(said) == ["another", "0", "again", "7"]
+
+
+def test_the_process_id_of_another_program_is_never_signalled(own_root, deb):
+    said = own_root(INSTALL + "sleep 60 & echo $! > /run/neucad.pid\n" + STATUS
+                    + f"{SCRIPT} stop; kill -0 $! && echo alive\n", deb)
+    assert _lines(said) == ["neucad is dead, and its pid file exists", "1", "alive"]
+
+
+def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
+    said = own_root(INSTALL + "dpkg -r neuca-guest-tools > /dev/null; "
+                    f"for script in neuca-names neuca-guest-tools; do sh /etc/init.d/$script start; echo $?; done\n", deb)
+    assert said.split() == ["0", "0"]
+
+
+def test_names_come_before_the_network_and_the_agent_after_it():
+    names = (ROOT / "sysvinit" / "neuca-names").read_text()
+    agent = (ROOT / "sysvinit" / "neuca-guest-tools").read_text()
+    assert re.search(r"X-Start-Before: +networking ", names)
+    assert re.search(r"Default-Start: +S$", names, re.MULTILINE)
+    assert re.search(r"Should-Start: +\$network .*neuca-names", agent)
