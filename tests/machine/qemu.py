@@ -92,7 +92,7 @@ class Machine:
         self.agent, agent = socket.socketpair()
         self._events: list[dict] = []
         accel = acceleration(image)
-        processor = "host" if accel == "kvm" else "max,svm=off"
+        processor = "host" if accel == "kvm" else "Westmere"
         command = [PROGRAM, "-nodefaults", "-display", "none", "-accel", accel, "-cpu", processor, "-smp", processors,
                    "-m", memory, "-kernel", image.kernel, "-initrd", image.initrd,
                    "-append", f"root=/dev/vda rw console=ttyS0 systemd.show_status=1 {image.recipe.arguments}",
