@@ -66,7 +66,7 @@ class Daemon:
         self._udev: Optional[udev.Monitor] = None
 
     def run(self) -> None:
-        """First a pass over the last good document, at once; then the loop."""
+        """First a pass over the last good document, at once, or with none over what the sources say; then the loop."""
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
@@ -76,8 +76,9 @@ class Daemon:
             self._watch(receive.fileno(), lambda: self._signals(receive))
             self._watch(self._links.fileno(), self._link_events)
             self._watch_udev()
-            self._begin(replace(self._job, start=True, fetch=False, run=True))
-            if not self._job.has_last_good():
+            known = self._job.has_last_good()
+            self._begin(replace(self._job, start=True, fetch=not known, run=True))
+            if not known:
                 self._say_ready("waiting for the first document")
             while not self._stopping:
                 self._turn()
@@ -218,8 +219,7 @@ class Daemon:
         for fault in self.config.faults:
             log.warning("%s", fault.text)
         self._job = replace(self._job, config=self.config)
-        self._plans.poll = time.monotonic()
-        self._dirty(0.0)
+        self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration read again")
 
     def _feed_watchdog(self, now: float) -> None:

@@ -84,10 +84,11 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     before = record.original_sysctls if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(document.routes if document else (), links, asked, world, work.found_keys, limits)
+    removable = replace(_removable(record.owned, complete, sure), vlans=work.deletable() if complete else frozenset())
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, {**before, **work.sysctls})
     problems = [*roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
-        want, _removable(record.owned, complete, sure), roles, requests, {**names, **work.vlan_names},
+        want, removable, roles, requests, {**names, **work.vlan_names},
         tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
@@ -131,7 +132,9 @@ class _Work:
         if role == "management":
             self.refuse(key, f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}")
         elif role == "ignored" and key.vlan_id is None:
-            self.problems.append(Problem("ignored", "it is on the list of NICs to ignore, or was released", key))
+            nic = self.record.nics.get(key.mac)
+            text = "it was released" if nic and nic.released else "it is on the list of NICs to ignore"
+            self.problems.append(Problem("ignored", text, key))
         elif role == "dataplane" and device and device.index in self.roles.protected:
             self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
         else:
@@ -164,8 +167,18 @@ class _Work:
         else:
             foreign = self._foreign_above(key, device, mtu)
             if foreign is None:
-                return mtu
+                return self._with_ipv6(key, mtu, device)
             self.refuse(key, f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}')
+        return None
+
+    def _with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
+        """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
+        theirs = (address for address in self.world.addresses.get(device.index, ()) if address.version == 6
+                  and not address.is_link_local and (key, address) not in self.record.owned.addresses)
+        address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
+        if address is None:
+            return mtu
+        self.refuse(key, f'MTU {mtu} asked, but "{device.name}" would lose its IPv6 address {address}', "mtu")
         return None
 
     def _foreign_above(self, key: LinkKey, device: Device, mtu: int) -> Optional[Device]:
@@ -189,6 +202,7 @@ class _Work:
             return self._hands_off(key, link, found) if found else None
         most = parent.mtu or self.roles.nics[key.mac].mtu
         mtu = self._vlan_mtu(key, request.mtu or self._before(key).mtu, parent, most)
+        mtu = self._with_ipv6(key, mtu, found) if mtu and found else mtu
         link = self._common(request, replace(link, mtu=mtu), mtu or min(found.mtu if found else most, most))
         lies_down = parent.state == "down" or (parent.state != "up" and not self.roles.nics[key.mac].up)
         if link.state == "up" and lies_down:
@@ -259,6 +273,15 @@ class _Work:
                             sysctls=original.sysctls)
                 left[key] = replace(link, mtu=self._nic_mtu(key, original.mtu, device))
         return left
+
+    def deletable(self) -> frozenset[LinkKey]:
+        """Our VLANs that nothing is stacked on which is not ours: that would go with them."""
+        owned = self.record.owned.vlans
+        kept = {key: self.children[self.found_keys[key].index] for key in owned if key in self.found_keys}
+        for key in sorted(kept):
+            if kept[key] and key not in self.requests:
+                self.refuse(key, f'it is no longer asked for, but "{kept[key][0].name}" is stacked on it')
+        return frozenset(key for key in owned if not kept.get(key))
 
     def _before(self, key: LinkKey) -> Original:
         """What the link was like before the agent, if the document is sure enough to go back to it."""

@@ -24,8 +24,8 @@ FEW = 4  # files up to which one fsync each is cheaper than a sync of the file s
 def read_bytes(path: Path) -> Optional[bytes]:
     """The content of a file (at most 64 MiB), None where there is none. Raises OSError otherwise: an error is not "absent"."""
     try:
-        with path.open("rb") as stream:
-            return stream.read(LARGEST)
+        with path.open("rb", buffering=0) as stream:
+            return stream.read(min(os.fstat(stream.fileno()).st_size, LARGEST))
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -71,6 +71,8 @@ def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_defa
     gateways = [route.via for route in foreign if route.to.prefixlen == 0 and route.via is not None]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *gateways}
     prefixes = {address.network for index in roles.management for address in world.addresses.get(index, ())}
+    prefixes |= {route.to for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
+                 if route.index in roles.management and route.via is None and route.to.prefixlen >= SHORTEST_PREFIX}
     prefixes = {prefix for prefix in prefixes if prefix != LINK_LOCAL}
     return Fence(tuple(sorted(prefixes, key=str)), {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
                  allow_default_route, frozenset(route.to.version for route in defaults))

@@ -55,6 +55,12 @@ def last_good(directory: Path, reason: str = "") -> Intake:
     return Intake(document, stored if document else None, stale=document is not None, reason=reason)
 
 
+def _stored(directory: Path) -> Optional[StoredDocument]:
+    with suppress(RecordError):
+        return load_document(directory)
+    return None
+
+
 def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, directory: Path) -> Intake:
     """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force."""
     try:
@@ -74,7 +80,7 @@ def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, director
 
 def _taken(source: str, text: str, directory: Path) -> Intake:
     document = parse(text)
-    before = last_good(directory).stored
+    before = _stored(directory)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     same = before is not None and before.sha256 == sha256 and before.source == source

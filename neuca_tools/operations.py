@@ -159,8 +159,12 @@ class AddAddress(LinkOperation):
 @dataclass(frozen=True)
 class DeleteAddress(LinkOperation):
     kind = "delete-address"
-    phase = Phase.RETIRE
     address: Address
+    phase_of: Phase = Phase.RETIRE
+
+    @property
+    def order(self) -> Phase:
+        return self.phase_of
 
     @property
     def change(self) -> tuple[Value, Value]:

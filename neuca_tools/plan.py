@@ -58,13 +58,18 @@ class _Sides:
             if parent is not None:
                 yield key, found, self.want.links[key]
 
+    def comes_up(self, nic: LinkKey) -> bool:
+        wanted, found = self.want.links.get(nic), self.have.links.get(nic)
+        return wanted is not None and wanted.state == "up" and (found is None or found.state != "up" or nic.mac in self.bounced)
+
     def goes_down(self, key: LinkKey) -> bool:
         """Whether this plan takes the link down, if only for a moment: it then loses routes and IPv6 addresses."""
         nic, nic_found = self.want.links.get(key.nic), self.have.links.get(key.nic)
         nic_down = nic is not None and nic.state == "down" and nic_found is not None and nic_found.state == "up"
         link, found = self.want.links.get(key), self.have.links.get(key)
         own_down = link is not None and link.state == "down" and found is not None and found.state == "up"
-        return key.mac in self.bounced or nic_down or own_down
+        follows = link is not None and link.state == "down" and key.vlan_id is not None and self.comes_up(key.nic)
+        return key.mac in self.bounced or nic_down or own_down or follows
 
 
 def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scope: Optional[Collection[str]] = None,
@@ -76,14 +81,14 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
     """
     sides = _rename(have, want, owned, scope, rename_while_up)
     operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
-                  *_raise_up(sides), *_addresses(sides), *_routes(sides), *_stale_addresses(sides))
+                  *_raise_up(sides), *_stale_addresses(sides), *_addresses(sides), *_routes(sides))
     return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
 
 
 def in_scope(operations: Collection[Operation], scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
-    """The operations that touch one of these NICs, or none at all (files, sysctls of the host)."""
-    return tuple(operation for operation in operations
-                 if scope is None or not operation.domains or operation.domains & frozenset(scope))
+    """The operations that touch one of these NICs, and files; settings of the whole host if "" is among them."""
+    return tuple(operation for operation in operations if scope is None or isinstance(operation, (WriteFile, Tell))
+                 or (operation.domains or {""}) & frozenset(scope))
 
 
 def _rename(have: NetworkState, want: NetworkState, owned: Owned, scope: Optional[Collection[str]], live: bool) -> _Sides:
@@ -152,12 +157,14 @@ def _stale_routes(sides: _Sides) -> Iterator[Operation]:
 
 
 def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
+    """Old addresses, last of all; but a link has an IPv6 address once only (EEXIST), whatever the length of its prefix."""
     for key, found in sorted(sides.have.links.items()):
         wanted = sides.want.links.get(key)
         kept = set(wanted.addresses) if wanted else set()
         for address in found.addresses:
             if address not in kept and (key, address) in sides.owned.addresses and not _stale_vlan(sides, key):
-                yield DeleteAddress(sides.target(key), address)
+                first = address.version == 6 and address.ip in {one.ip for one in kept}
+                yield DeleteAddress(sides.target(key), address, Phase.ADDRESS if first else Phase.RETIRE)
 
 
 def _grow(sides: _Sides) -> Iterator[Operation]:
@@ -192,6 +199,8 @@ def _raise_up(sides: _Sides) -> Iterator[Operation]:
         bounced = is_up and key.mac in sides.bounced and wanted.state != "down"
         if bounced or (wanted.state == "up" and not is_up):
             yield SetState(sides.target(key), True)
+        elif wanted.state == "down" and key.vlan_id is not None and sides.comes_up(key.nic):
+            yield SetState(sides.target(key), False, Phase.UP)  # the kernel brings every VLAN up with its NIC
 
 
 def _addresses(sides: _Sides) -> Iterator[Operation]:

@@ -119,7 +119,7 @@ def writer(handles: Host, survey: Survey) -> GuardedWriter:
     return GuardedWriter(handles.netlink, handles.managers(), allowed)
 
 
-def run_pass(config: Config, intake: Intake, start: bool) -> Report:
+def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
     """One pass under the lock. `start`: drift is set right; else only NICs that changed their request, or appeared."""
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
         return Pass(handles, intake).run(start)
@@ -133,7 +133,7 @@ class Pass:
         self.state_directory = handles.config.state_directory
         self.began = time.monotonic()
 
-    def run(self, start: bool) -> Report:
+    def run(self, start: bool) -> tuple[Report, Status]:
         keep(self.intake, self.state_directory, self.host.config.run_directory)
         survey = self.host.survey(self.intake, records.load_record(self.state_directory))
         survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
@@ -145,8 +145,9 @@ class Pass:
             result = marked + apply(operations, writer(self.host, survey))
             after, result = self._verify(survey, scope, result, watch)
             undone = self._undo(after, before, result)
-        self._remember(after, scope, result)
-        return self._report(result, undone)
+        after = self._remember(after, scope, result)
+        report = self._report(result, undone)
+        return report, _status(self.host.config, self.intake, after, report)
 
     def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
         """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
@@ -185,7 +186,8 @@ class Pass:
                 watch.wait(patience)
             survey = self.host.survey(self.intake, memory.intend(survey.record, result.done))
             left = _unfinished(survey.plan(scope), result)
-            again = [operation for operation in left if not _was_done(operation, result)]
+            done = {_identity(operation) for operation in result.done}
+            again = [operation for operation in left if _identity(operation) not in done]
             if patience == PATIENCE[-1]:
                 again += [operation for operation in left if isinstance(operation, WriteSysctl)]
             if again:
@@ -207,12 +209,13 @@ class Pass:
         operations = plan(now.have, before, everything, scope=result.lost_nics, rename_while_up=now.world.rename_while_up)
         return apply([operation for operation in operations if operation.domain], writer(self.host, now))
 
-    def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> None:
+    def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
         survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
         record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have)
         record = memory.applied(memory.meet(record, survey.resolution), survey.resolution, survey.world, scope, result.lost_nics)
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)
+        return replace(survey, record=record)
 
     def _report(self, result: Result, undone: Result) -> Report:
         for operation in result.done:
@@ -233,10 +236,11 @@ class Pass:
 def status_now(config: Config, intake: Intake) -> Status:
     """The status, from one look. Raises ObserveError, RecordError."""
     with host(config) as handles:
-        return _status(config, intake, handles.survey(intake, records.load_record(config.state_directory)))
+        survey = handles.survey(intake, records.load_record(config.state_directory))
+        return _status(config, intake, survey, read_report(config.run_directory))
 
 
-def _status(config: Config, intake: Intake, survey: Survey) -> Status:
+def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Report]) -> Status:
     """Out of the plan that a start would carry out now."""
     stored = intake.stored
     faults = [(fault.severity, fault.text) for fault in (intake.document.faults if intake.document else ())]
@@ -248,7 +252,7 @@ def _status(config: Config, intake: Intake, survey: Survey) -> Status:
         tuple(text for severity, text in faults if severity == "warning"))
     notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     return judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
-                 read_report(config.run_directory))
+                 report)
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
@@ -265,9 +269,8 @@ def _restorable(link: Link) -> Link:
                                          if address.version == 4 or not address.is_link_local))
 
 
-def _was_done(operation: Operation, result: Result) -> bool:
-    return any((done.kind, done.target, done.change[1]) == (operation.kind, operation.target, operation.change[1])
-               for done in result.done)
+def _identity(operation: Operation) -> tuple[object, ...]:
+    return operation.kind, operation.target, operation.change[1]
 
 
 def _key(operation: Operation) -> Optional[LinkKey]:

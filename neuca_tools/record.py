@@ -97,7 +97,7 @@ def _read(path: Path) -> Optional[dict[str, Any]]:
         data = None if content is None else json.loads(content)
     except OSError as error:
         raise RecordError(f'read "{path}": {error.strerror}') from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(path, f"it is no JSON: {error}") from error
     if data is not None and (not isinstance(data, dict) or data.get("version") != VERSION):
         raise _unusable(path, f"it is not of version {VERSION}")

@@ -66,10 +66,12 @@ def _colored(text: str, good: bool, color: bool) -> str:
     return f"{GREEN if good else RED}{text}{PLAIN}" if color else text
 
 
-def plan(operations: Iterable[Operation], problems: Iterable[Problem]) -> str:
+def plan(operations: Iterable[Operation], problems: Iterable[Problem], names: Mapping[LinkKey, str]) -> str:
     """One line for each operation, in order; then what is not done, and why."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
-    lines += [f"not done: {f'{problem.link}: ' if problem.link else ''}{problem.text}" for problem in problems]
+    for problem in problems:
+        link = f"{names.get(problem.link) or problem.link}: " if problem.link else ""
+        lines.append(f"{'left alone' if problem.code == 'ignored' else 'not done'}: {link}{problem.text}")
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from .documents.values import UnusableError
 from .documents.values import mac as mac_of
 from .guard import OWN
 from .model import Address, Document, Fault, LinkKey, LinkRequest, RouteRequest
-from .routing import through
+from .routing import Networks
 
 
 def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
@@ -28,9 +28,9 @@ def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document whose own lines are all good: what they no longer ask for may go."""
+    """The links of an incomplete document that have lines, all of them good: what they no longer ask for may go."""
     doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
-    return frozenset(key for key in requests if key.mac not in doubtful)
+    return frozenset(key for key, request in requests.items() if key.mac not in doubtful and request.origins)
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
@@ -51,7 +51,8 @@ def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tup
     for key, request in sorted(requests.items()):
         parts[key.mac].append(repr(replace(request, origins=())))
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+    networks = Networks(asked)
     for route in routes:
-        link = through(route.via, asked)
+        link = networks.link(route.via)
         parts[link.mac if link else ""].append(repr(replace(route, where="")))
     return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}

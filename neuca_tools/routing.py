@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Optional
 
 from .guard import Fence
@@ -38,8 +39,10 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
     banned: list[Network] = []
     problems: list[Problem] = []
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
-    asked_networks = {key: link.addresses for key, link in usable.items()}
-    found_networks = {key: _present(key, world, found) for key in usable}
+    asked_networks = Networks({key: link.addresses for key, link in usable.items()})
+    found_networks = Networks({key: _present(key, world, found) for key in usable})
+    all_networks = Networks(asked_of)
+    taken = {(other.to, other.metric) for other in world.routes if other.protocol != ROUTE_PROTOCOL}
     own = {address.ip for address in _all_addresses(links, world)}
     for route in routes:
         if route.state == "user":
@@ -48,11 +51,11 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
             reason = _ban_reason(route, usable)
             banned += [] if reason else [route.to]
         else:
-            asked = through(route.via, asked_networks)
-            key = asked or through(route.via, found_networks)
-            nowhere = None if key else through(route.via, asked_of)
+            asked = asked_networks.link(route.via)
+            key = asked or found_networks.link(route.via)
+            nowhere = None if key else all_networks.link(route.via)
             reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
-            reason = reason or (key and _down_reason(route, key, usable, found)) or _clash(route, world)
+            reason = reason or (key and _down_reason(route, key, usable, found)) or _clash(route, taken)
             if reason is None and key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
                 loose |= set() if asked else {key.mac}
@@ -65,12 +68,21 @@ def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tup
     return world.addresses.get(found[key].index, ()) if key in found else ()
 
 
-def through(via: Optional[Host], addresses: Mapping[LinkKey, tuple[Address, ...]]) -> Optional[LinkKey]:
-    """The link with the most specific network that holds the next hop."""
-    matches = [(address.network.prefixlen, key) for key, own in addresses.items() for address in own
-               if via is not None and via.version == address.version and via in address.network]
-    longest = max((length for length, _ in matches), default=0)
-    return min((key for length, key in matches if length == longest), default=None)
+class Networks:
+    """The networks of the addresses of some links, to look next hops up in."""
+
+    def __init__(self, addresses: Mapping[LinkKey, tuple[Address, ...]]) -> None:
+        self._links: dict[Network, LinkKey] = {}
+        for key in sorted(addresses, reverse=True):
+            self._links.update((address.network, key) for address in addresses[key])
+        lengths = {(network.version, network.prefixlen) for network in self._links}
+        self._lengths = sorted(lengths, reverse=True)
+
+    def link(self, via: Optional[Host]) -> Optional[LinkKey]:
+        """The link with the most specific network that holds the next hop."""
+        networks = (ip_network((via, length), strict=False) for version, length in self._lengths
+                    if via is not None and via.version == version)
+        return next((self._links[network] for network in networks if network in self._links), None)
 
 
 def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host],
@@ -98,10 +110,9 @@ def _down_reason(route: RouteRequest, key: LinkKey, links: Mapping[LinkKey, Link
     return None
 
 
-def _clash(route: RouteRequest, world: World) -> Optional[str]:
+def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
     """Somebody's route that the kernel would replace by ours: its key is prefix and metric, whatever the device."""
-    same = any(other.to == route.to and other.metric == ROUTE_METRIC and other.protocol != ROUTE_PROTOCOL
-               for other in world.routes)
+    same = (route.to, ROUTE_METRIC) in taken
     return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})" if same else None
 
 

@@ -61,20 +61,24 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     failed = _failures(report, left)
     problems += failed
     lost = {problem.link.mac for problem in failed if problem.link}
-    pending = [operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost]
+    pending = {operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost}
     problems += [_shortfall(operation, operation in pending) for operation in left
                  if operation.domain not in lost and not isinstance(operation, WriteFile)]
     problems += _taken_back(failed, left)
-    problems += _files([operation for operation in left if isinstance(operation, WriteFile)])
+    problems += _files([operation for operation in left if isinstance(operation, WriteFile)], report is not None)
     problems += _contested(resolution, have)
     problems = list(dict.fromkeys(problems))
+    own: dict[LinkKey, list[Problem]] = {}
+    for problem in problems:
+        if problem.link is not None:
+            own.setdefault(problem.link, []).append(problem)
     waiting = bool(pending) or (not document.source and not document.none_for_us)
     codes = {problem.code for problem in problems} - INFORMATION
     state = ("failed" if "failed" in codes else "pending" if waiting else
              "degraded" if codes or (document.stale and document.source) else "ok")
     data = {
         "version": 1, "neuca": version, "state": state, "document": _document(document),
-        "interfaces": [_interface(link, resolution, have, problems, managers) for link in resolution.shown],
+        "interfaces": [_interface(link, resolution, have, own.get(link.key, []), managers) for link in resolution.shown],
         "problems": [_problem(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
@@ -100,10 +104,12 @@ def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Pr
     return [Problem("failed", f"undone, since this failed: {first[key.mac].text}", key) for key in sorted(links)]
 
 
-def _files(left: Sequence[WriteFile]) -> list[Problem]:
+def _files(left: Sequence[WriteFile], passed: bool) -> list[Problem]:
     if len(left) > MOST_FILES:
-        return [Problem("drift", f'{len(left)} files are not as they should be, "{left[0].path}" among them')]
-    return [Problem("drift", f'"{operation.path}" is not as it should be') for operation in left]
+        word = "as they should be" if passed else "written yet"
+        return [Problem("drift", f'{len(left)} files are not {word}, "{left[0].path}" among them')]
+    word = "as it should be" if passed else "written yet"
+    return [Problem("drift", f'"{operation.path}" is not {word}') for operation in left]
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
@@ -137,18 +143,17 @@ def _problem(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
-def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Iterable[Problem],
+def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Sequence[Problem],
                managers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     found, nic = have.links.get(link.key), resolution.roles.nics.get(link.key.mac)
     own_name = nic.name if nic and link.key.vlan_id is None else None
     name = (found.name if found else None) or own_name or link.name
-    own = [problem for problem in problems if problem.link == link.key]
     words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
              for manager in ("networkmanager", "networkd")}
     return {
         "mac": link.key.mac if link.key.vlan_id is None else None, "name": name, "kind": link.kind, "role": link.role,
-        "ok": all(problem.code in INFORMATION for problem in own), "managers": words,
-        "problems": [_problem(problem) for problem in own],
+        "ok": all(problem.code in INFORMATION for problem in problems), "managers": words,
+        "problems": [_problem(problem) for problem in problems],
         "parent": None if link.key.vlan_id is None else link.key.mac, "vlan_id": link.key.vlan_id}
 
 

@@ -15,17 +15,21 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NoReturn, Optional
+from typing import Callable, NoReturn, Optional
 
 from .config import Config
 from .errors import NeucaError
-from .intake import Intake, confirmed, fetch, keep, last_good
+from .intake import Intake, confirmed, fetch, keep
+from .reconcile import run_pass, status_now
 from .record import DOCUMENT
 from .sources import Session, parse_source
+from .status import Status
 
 log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
+END = b"}\n"
+IN_PASS = b"pass\n"  # what a child says before it changes anything
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,23 @@ class Worker:
         return not part or len(self._said) > LARGEST_REPORT
 
     def wait(self) -> None:
-        """Give it a moment to finish; `finish` then ends it in any case."""
-        deadline = time.monotonic() + GRACE
+        """Give a pass a moment to finish; `finish` then ends the child in any case, and at once one that only asks sources."""
+        deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
         while select.select([self._pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
                 return
+
+    def _in_pass(self) -> bool:
+        while select.select([self._pipe], [], [], 0)[0] and not self.read():
+            pass
+        return self._said.startswith(IN_PASS)
 
     def finish(self) -> Optional[Outcome]:
         """Reap the child, by force if it still runs. None if it left no report."""
         os.close(self._pipe)
         with suppress(ProcessLookupError):
             if os.waitpid(self._child, os.WNOHANG)[0] == 0:
-                ended = self._said.endswith(b"\n")
+                ended = self._said.endswith(END)
                 os.kill(self._child, 0 if ended else signal.SIGKILL)
                 os.waitpid(self._child, 0)
         return _outcome(self._said)
@@ -99,7 +108,7 @@ class Worker:
 
 def _outcome(said: bytes) -> Optional[Outcome]:
     with suppress(ValueError, TypeError):
-        data = json.loads(said)
+        data = json.loads(said[len(IN_PASS):] if said.startswith(IN_PASS) else said)
         return Outcome(**{**data, "session": Session.from_json(data["session"])})
     return None
 
@@ -111,7 +120,7 @@ def _child(job: Job, report: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # systemd signals the whole group; the daemon says when to stop
-        outcome = work(job)
+        outcome = work(job, lambda: os.write(report, IN_PASS))
         text = json.dumps({**outcome.__dict__, "session": outcome.session.to_json()}) + "\n"
         os.write(report, text.encode())
         status = 0
@@ -123,32 +132,37 @@ def _child(job: Job, report: int) -> NoReturn:
         os._exit(status)
 
 
-def work(job: Job) -> Outcome:
-    """Do the job in this process. Raises NeucaError."""
+def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
+    """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
     config = job.config
-    intake = _intake(job)
+    before = confirmed(config.state_directory, config.run_directory)
+    intake = _intake(job, before)
+    sha256 = intake.stored.sha256 if intake.stored else ""
     news = bool(intake.sha256) and intake.sha256 != job.sha256
     if not (job.run or news):
         keep(intake, config.state_directory, config.run_directory)
-        return Outcome(sha256=job.sha256, session=intake.session)
-    from .reconcile import run_pass, status_now  # imports pyroute2
-
-    result = run_pass(config, intake, job.start)
-    status = status_now(config, intake)
+        same = (intake.stale, intake.reason, intake.refused) == (before.stale, before.reason, before.refused)
+        text = "" if same else _text(intake, status_now(config, intake))
+        return Outcome(sha256=job.sha256, session=intake.session, text=text)
+    begin_pass()
+    try:
+        report, status = run_pass(config, intake, job.start)
+    except NeucaError as error:
+        log.error("%s", error.text)
+        return Outcome(True, 1, sha256, intake.session, text=error.text)
     codes = {problem["code"] for one in status.data["interfaces"] for problem in one["problems"]}
-    return Outcome(True, len(result.problems), intake.sha256 or (intake.stored.sha256 if intake.stored else ""), intake.session,
-                   bool(codes & {"absent", "contested"}), _text(status.data["state"], intake))
+    attentive = bool(codes & {"absent", "contested"})
+    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status))
 
 
-def _intake(job: Job) -> Intake:
-    config = job.config
+def _intake(job: Job, before: Intake) -> Intake:
+    """What the sources say now if it is time to ask them, else what they said before."""
     if not job.fetch:
-        start = last_good(config.state_directory, "not asked yet since the start") if job.start else None
-        return start or confirmed(config.state_directory, config.run_directory)
-    specs = [parse_source(text) for text in config.sources]
-    return fetch(specs, config.timeout, job.session, config.state_directory)
+        return before
+    specs = [parse_source(text) for text in job.config.sources]
+    return fetch(specs, job.config.timeout, job.session, job.config.state_directory)
 
 
-def _text(state: str, intake: Intake) -> str:
+def _text(intake: Intake, status: Status) -> str:
     origin = f"document of {intake.stored.source}" if intake.stored else "no document"
-    return f"{state}; {origin}{' (stale)' if intake.stale else ''}"
+    return f"{status.data['state']}; {origin}{' (stale)' if intake.stale else ''}"

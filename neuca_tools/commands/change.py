@@ -11,7 +11,7 @@ from ..errors import NeucaError, UsageError
 from ..handback import release, revert, take_back
 from ..intake import last_good
 from ..operations import WriteFile
-from ..reconcile import host, run_pass, status_now
+from ..reconcile import host, run_pass
 from ..record import load_record
 from ..status import EXIT_FAILED, EXIT_OK, find_link
 from .context import configuration, document, is_root, report_faults
@@ -32,9 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_once(config: Config, source: str = "") -> int:
     """One pass, then status's exit code; `neucad --once` is the same."""
     intake = document(config, source or None)
-    run_pass(config, intake, start=True)
-    code = report_faults(intake, config)
-    return code or status_now(config, intake).exit_code
+    _, status = run_pass(config, intake, start=True)
+    return report_faults(intake, config) or status.exit_code
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:

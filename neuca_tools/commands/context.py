@@ -18,6 +18,8 @@ from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 if TYPE_CHECKING:
     import argparse
 
+EXIT_INTERRUPTED = 130  # as a shell says of a program that SIGINT ended
+
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """The outermost loop of a command: an error is one line, with its hint on a line of its own."""
@@ -29,6 +31,8 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
             print(f"       {error.hint}", file=sys.stderr)
         invalid = isinstance(error, (ConfigError, DocumentError))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if invalid else EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush is quiet
         return EXIT_OK

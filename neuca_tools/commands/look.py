@@ -59,7 +59,7 @@ def _plan(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.json:
         print(json.dumps({"version": 1, "operations": [operation.to_json() for operation in operations]}, indent=1))
     else:
-        print(render.plan(operations, survey.resolution.problems))
+        print(render.plan(operations, survey.resolution.problems, survey.resolution.names))
     return report_faults(intake, config)
 
 

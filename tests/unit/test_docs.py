@@ -237,7 +237,7 @@ def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
     files = marking.wanted(resolution, record, places, []).files
     have = found(resolution, world, record, PROTOCOL, files, {}, lambda path: "0" if "/eth1/" in path else None)
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
-    text = render.plan(plan(have, want), resolution.problems)
+    text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
 
 

@@ -243,7 +243,7 @@ def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
         state(there(2), there(3), files={"/x": None}),
         state(link(2, mtu=9000), link(3, mtu=9000), files={"/x": b""}, sysctls={"net/core/rmem_max": "1"}),
     )
-    assert words(have, want, scope={mac(3)}) == [
+    assert words(have, want, scope={mac(3), ""}) == [
         'write "/x"',
         "set the MTU of eth3 from 1500 to 9000",
         'set the sysctl net/core/rmem_max to "1"',

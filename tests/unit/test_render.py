@@ -190,12 +190,12 @@ def test_a_plan_for_people():
     agent = Agent(machine(nic(2, max_mtu=9000)), f"[interface {mac(2)}]\nmtu = 9001\n[routes]\n0.0.0.0/0 = 10.0.0.1\n")
     survey = agent.survey()
     operations = [one for one in survey.plan() if one.kind != "write-file"]
-    assert render.plan(operations, survey.resolution.problems).split("\n") == [
+    assert render.plan(operations, survey.resolution.problems, survey.resolution.names).split("\n") == [
         "bring eth2 up",
-        'not done: 02:00:00:00:00:02: MTU 9001 asked, but "eth2" takes at most 9000',
+        'not done: eth2: MTU 9001 asked, but "eth2" takes at most 9000',
         "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
     ]
-    assert render.plan([], [Problem("absent", "gone")]) == "nothing to do\nnot done: gone"
+    assert render.plan([], [Problem("absent", "gone")], {}) == "nothing to do\nnot done: gone"
 
 
 STATUS = {

@@ -147,7 +147,7 @@ def test_an_ignored_nic_is_what_the_administrator_wanted():
     agent.run()
     found = status(agent)
     assert (found.data["state"], found.exit_code) == ("ok", 0)
-    assert own(found) == [("ignored", "it is on the list of NICs to ignore, or was released")]
+    assert own(found) == [("ignored", "it is on the list of NICs to ignore")]
     assert [one["ok"] for one in found.data["interfaces"] if one["mac"] == mac(2)] == [True]
 
 
