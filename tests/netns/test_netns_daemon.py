@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 
@@ -212,6 +213,7 @@ def test_at_boot_the_last_good_document_is_used_at_once(host):
     host.once()
     for name in ("dp1", "dp2"):
         host.ip(f"address flush dev {name}")
+    shutil.rmtree(host.folder / "run")  # as a boot leaves it
     host.metadata.mode = "hang"
     host.configure(sources="ec2", timeout=60)
     began = time.monotonic()

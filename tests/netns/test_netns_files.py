@@ -38,9 +38,8 @@ def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
 def test_a_nic_that_is_absent_has_its_marks_before_it_appears(lab):
     lab.veth("dp1", 1)
     lab.once(ADDRESSED)
-    assert lines(lab, f"udev/{DATA.replace('0101', '0102')}") == [
-        f'SUBSYSTEM=="net", ACTION=="add|change|move", {NIC % mac(2)}, {MARKS}']
     assert f"mac:{mac(2)}" in (lab.folder / "nm" / "neuca.conf").read_text()
+    assert f"PermanentMACAddress={mac(2)}\n" in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
 
 
 def test_other_managers_are_kept_off_dataplane_nics_alone(lab):

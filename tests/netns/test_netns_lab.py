@@ -52,6 +52,7 @@ def test_a_second_pass_that_writes_is_a_failure(lab):
     lab.run("ip", "link", "set", "dp1", "down")
     with pytest.raises(AssertionError):
         lab.finish()
+    lab.applied = False
 
 
 def test_the_guest_cannot_write_to_the_files_of_its_host(lab):
