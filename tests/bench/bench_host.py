@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
 NEUCAD = [PYTHON, "-c", "import sys; from neuca_tools.commands.neucad import main; sys.exit(main())"]  # as pip's script does
 GROUP = "7"  # any: so that `ip` removes all taps in one request
-MTU, QUEUE = 1400, 2000  # a tap has 1500 and 1000
+MTU, QUEUE = 9000, 10000  # what a fast dataplane asks for; a tap has 1500 and 1000
 
 
 def private(*command: str) -> int:

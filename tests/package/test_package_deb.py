@@ -7,25 +7,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from conftest import ENVIRONMENT, run
+from packages import COMMANDS, ENVIRONMENT, FOREIGN, INSTALL, INSTALL_ALL, LEFT, MARKS, WRITTEN, run
 
-# ../shared/spec/commands.md, "Names".
-ALIASES = ("all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
-           " user-script users version").split()
-COMMANDS = {"neuca", "neucad", *(f"neuca-{alias}" for alias in ALIASES)}
-MARKS = ("/etc/udev/rules.d/10-neuca-persistent-fe163e006daf.rules /etc/udev/rules.d/15-neuca-persistent-fe163e006dae.rules"
-         " /etc/NetworkManager/conf.d/neuca.conf /etc/systemd/network/05-neuca-nics.network"
-         " /etc/systemd/network/05-neuca-vlans.network /etc/sysctl.d/neuca.conf").split()
-FOREIGN = ("/etc/udev/rules.d/70-persistent-net.rules /etc/udev/rules.d/10-neuca-persistent-notes.rules"
-           " /etc/NetworkManager/conf.d/mine.conf /etc/systemd/network/10-mine.network /etc/sysctl.d/90-mine.conf").split()
-# Nothing is started: there is no init in here.
-QUIET = "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d\n"
-INSTALL_ALL = QUIET + "dpkg --force-unsafe-io -i /tmp/*.deb > /dev/null\n"
-# To compile takes most of the time.
-INSTALL = "rm -f /usr/bin/*py3compile\n" + INSTALL_ALL
-WRITTEN = f"mkdir -p /var/lib/neuca /run/neuca /var/log/neuca; touch {' '.join([*MARKS, *FOREIGN])} /var/lib/neuca/record.json\n"
-# Of a kind that no other program of this host has: "notes" is a foreign file with a name like ours.
-LEFT = "find /etc /var/cache /var/lib /var/log /run /usr /opt /srv -name '*neuca*' -not -name '*-notes.rules' | sort\n"
+from neuca_tools import marks
+from neuca_tools.config import Config
 
 
 def _field(deb: Path, name: str) -> str:
@@ -124,14 +109,16 @@ def test_a_removal_keeps_the_names_the_marks_and_the_state(own_root, deb):
 
 def test_a_purge_leaves_nothing_of_ours_and_all_of_others(own_root, deb):
     before = own_root(LEFT)
-    said = own_root(INSTALL_ALL + WRITTEN + "dpkg --purge neuca-guest-tools > /dev/null\n" + LEFT + f"ls {' '.join(FOREIGN)}\n", deb)
+    said = own_root(INSTALL_ALL + WRITTEN + "dpkg --purge neuca-guest-tools > /dev/null\n" + LEFT
+                    + f"ls {' '.join(FOREIGN)}\n", deb)
     assert said.splitlines() == [*before.splitlines(), *sorted(FOREIGN)]
 
 
 def test_a_purge_finds_what_the_configuration_has_moved(own_root, deb):
     said = own_root(INSTALL + """
         mkdir -p /srv/rules /srv/nm /srv/state /srv/run
-        printf '[linux]\\nudev-directory = /srv/rules\\nudev-substring = own\\nnetworkmanager-directory = /srv/nm\\n' > /etc/neuca/config
+        printf '%s\\n' '[linux]' 'udev-directory = /srv/rules' 'udev-substring = own' > /etc/neuca/config
+        printf '%s\\n' 'networkmanager-directory = /srv/nm' >> /etc/neuca/config
         printf '[runtime]\\nstate-directory = /srv/state\\nrun-directory = /srv/run\\n' >> /etc/neuca/config
         touch /srv/rules/10-own-fe163e006daf.rules /srv/rules/10-other-fe163e006daf.rules /srv/nm/neuca.conf /srv/nm/mine.conf
         touch /srv/state/record.json /srv/state/document.json.neuca-new /srv/run/lock /srv/run/foreign
@@ -140,3 +127,12 @@ def test_a_purge_finds_what_the_configuration_has_moved(own_root, deb):
         """, deb)
     assert said.split() == ["/srv", "/srv/nm", "/srv/nm/mine.conf", "/srv/rules", "/srv/rules/10-other-fe163e006daf.rules",
                             "/srv/run", "/srv/run/foreign"]
+
+
+def test_the_usual_places_are_those_of_the_agent():
+    config, mac = Config(), "fe:16:3e:00:6d:af"
+    rule = marks.udev_rule_name(mac, True, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority)
+    assert {str(config.udev_directory / rule), str(config.networkmanager_directory / marks.NETWORKMANAGER_FILE),
+            str(config.networkd_directory / marks.NETWORKD_NICS_FILE), str(config.sysctl_directory / marks.SYSCTL_FILE),
+            str(config.networkd_directory / marks.NETWORKD_VLANS_FILE)} <= set(MARKS)
+    assert marks.rule_mac(Path(MARKS[1]).name, config.udev_substring) == "fe:16:3e:00:6d:ae"

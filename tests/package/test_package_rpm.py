@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from conftest import ENVIRONMENT, run
-from test_package_deb import COMMANDS, FOREIGN, LEFT, MARKS, WRITTEN
+from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, WRITTEN, run
 
 # systemctl is there and has nobody to talk to; rpm has a database of its own.
 # The Python of this host does not look where it would on the distribution that the rpm is for.
@@ -58,7 +57,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         "/usr/lib/systemd/system", "/usr/lib/systemd/system/neuca-guest-tools.service",
         "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset"}
-    python = {path.partition("/site-packages/")[2] for path in there if "/site-packages/neuca_tools/" in path and "." in path[-6:]}
+    python = {path.partition("/site-packages/")[2] for path in there
+              if "/site-packages/neuca_tools/" in path and "." in path[-6:]}
     assert python == {str(path.relative_to(checkout))
                       for path in (checkout / "neuca_tools").rglob("*") if path.is_file()}
     assert {f"/usr/share/man/man1/{command}.1.gz" for command in COMMANDS - {"neucad"}} <= there

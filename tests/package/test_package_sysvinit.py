@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import ROOT, run
-from test_package_deb import INSTALL
+from packages import INSTALL, ROOT, run
 
 SCRIPT = "/etc/init.d/neuca-guest-tools"
 # tail follows the name of a file that is not there yet; the first line ends the wait.
@@ -36,8 +35,8 @@ def test_start_status_and_stop(own_root, deb):
 
 
 def test_a_second_start_and_a_second_stop_change_nothing(own_root, deb):
-    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP + f"{SCRIPT} start; echo $?; cat /run/neucad.pid | grep -cx $pid\n"
-                    f"{SCRIPT} stop; {SCRIPT} stop; echo $?\n", deb)
+    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP
+                    + f"{SCRIPT} start; echo $?; grep -cx $pid /run/neucad.pid\n{SCRIPT} stop; {SCRIPT} stop; echo $?\n", deb)
     assert _lines(said) == ["0", "1", "0"]
 
 
@@ -57,7 +56,7 @@ def test_the_process_id_of_another_program_is_never_signalled(own_root, deb):
 
 def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
     said = own_root(INSTALL + "dpkg -r neuca-guest-tools > /dev/null; "
-                    f"for script in neuca-names neuca-guest-tools; do sh /etc/init.d/$script start; echo $?; done\n", deb)
+                    "for script in neuca-names neuca-guest-tools; do sh /etc/init.d/$script start; echo $?; done\n", deb)
     assert said.split() == ["0", "0"]
 
 
