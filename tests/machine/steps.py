@@ -54,13 +54,13 @@ def names(guest: Guest) -> Mapping[str, str]:
 
 
 def addresses(guest: Guest) -> Mapping[str, set[str]]:
-    """Name to global addresses, of every interface."""
-    return {name: {f"{address['local']}/{address['prefixlen']}" for address in one["addr_info"] if address["scope"] == "global"}
+    """Name to addresses, of every interface, but for those that IPv6 makes itself."""
+    return {name: {f"{address['local']}/{address['prefixlen']}" for address in one["addr_info"] if not address["local"].startswith("fe80:")}
             for name, one in links(guest).items()}  # fmt: skip
 
 
 def dataplane(guest: Guest) -> Mapping[str, set[str]]:
-    """Permanent MAC to global addresses, of the dataplane NICs that are there."""
+    """Permanent MAC to addresses, of the dataplane NICs that are there."""
     found = addresses(guest)
     return {nic: found[name] for nic, name in names(guest).items() if nic != MANAGEMENT}
 
