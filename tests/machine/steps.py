@@ -55,8 +55,11 @@ def names(guest: Guest) -> Mapping[str, str]:
 
 def addresses(guest: Guest) -> Mapping[str, set[str]]:
     """Name to addresses, of every interface, but for those that IPv6 makes itself."""
-    return {name: {f"{address['local']}/{address['prefixlen']}" for address in one["addr_info"] if not address["local"].startswith("fe80:")}
-            for name, one in links(guest).items()}  # fmt: skip
+    def of(one):
+        kept = (address for address in one["addr_info"] if not address["local"].startswith("fe80:"))
+        return {f"{address['local']}/{address['prefixlen']}" for address in kept}
+
+    return {name: of(one) for name, one in links(guest).items()}
 
 
 def dataplane(guest: Guest) -> Mapping[str, set[str]]:
