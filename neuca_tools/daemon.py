@@ -57,10 +57,11 @@ class Daemon:
         self.config, self.path, self._configure_log = config, path, configure_log
         self._selector = selectors.DefaultSelector()
         self._worker: Optional[Worker] = None
-        self._plans = Plans(poll=time.monotonic())
+        self._alive = systemd.watchdog_interval()
+        now = time.monotonic()
+        self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._job = Job(config)
         self._failures = 0
-        self._alive = systemd.watchdog_interval()
         self._stopping = self._ready = False
         self._links = LinkWatch()
         self._udev: Optional[udev.Monitor] = None
@@ -121,6 +122,7 @@ class Daemon:
     # --- the worker ---
 
     def _begin(self, job: Job) -> None:
+        self._links.stirred = False
         self._worker = Worker(job)
         self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
 
@@ -141,6 +143,8 @@ class Daemon:
             self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
         self._job = replace(self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session)
         self._links.attentive = outcome.attentive
+        if outcome.attentive and self._links.stirred:  # while the pass went on: it may have looked before
+            self._dirty(DEBOUNCE)
         self._settle_retry(outcome)
         if worker.job.start or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
@@ -223,9 +227,7 @@ class Daemon:
         log.info("configuration read again")
 
     def _feed_watchdog(self, now: float) -> None:
-        if self._alive is None:
-            return
-        if self._plans.watchdog is None or now >= self._plans.watchdog:
+        if self._alive is not None and self._plans.watchdog is not None and now >= self._plans.watchdog:
             systemd.notify("WATCHDOG=1")
             self._plans.watchdog = now + self._alive / 2
 

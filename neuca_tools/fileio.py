@@ -115,7 +115,8 @@ def _sync_file_system(directory: Path) -> None:
 def locked(path: Path, patience: float) -> Iterator[None]:
     """Hold the lock; two passes never run at once. Waits `patience` seconds for another one, then raises ApplyError.
 
-    flock(2) has no time-out: an interval timer's signal ends the wait. The lock goes with the process, however it dies.
+    fcntl(2) has no time-out: an interval timer's signal ends the wait. The lock goes with the process, however it dies, and a
+    child that outlives it does not have it.
     """
     with _naming("lock", path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +135,7 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
     before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, max(patience, SHORTEST_PATIENCE))
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
     except TimeoutError:
         raise ApplyError(f'lock "{path}": another pass has held it for {patience:g} s') from None
     finally:

@@ -33,12 +33,18 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         survey = Host(own, handles.netlink, handles.bus).survey(without, records.load_record(config.state_directory))
         if survey.resolution.roles.role(mac) == "management":
             raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
-        result = _do(handles, survey, [one for one in survey.plan({mac}) if one.domain == mac])
+        result = _do(handles, survey, [one for one in survey.plan({mac, ""}) if one.domain == mac or _goes_back(one, survey)])
         if result.failures:
             return result
         records.save_record(config.state_directory, memory.forget(survey.record, [mac]))
         after = handles.survey(intake, records.load_record(config.state_directory))
+        records.save_record(config.state_directory, memory.settle(after.record, after.resolution, after.have))
         return result + _do(handles, after, [one for one in after.plan(()) if isinstance(one, WriteFile)])
+
+
+def _goes_back(operation: Operation, survey: Survey) -> bool:
+    """A setting of the whole host that only this NIC asked for."""
+    return isinstance(operation, WriteSysctl) and survey.record.original_sysctls.get(operation.path) == operation.after
 
 
 def _without(document: Document, mac: str) -> Document:

@@ -94,7 +94,7 @@ def _rules(resolution: Resolution, record: Record, places: Places, dataplane: fr
     for mac in sorted({*resolution.roles.by_mac, *record.nics}, key=lambda mac: (mac not in resolution.roles.nics, mac)):
         pinned = pinned_name(mac, resolution, record)
         name = "" if pinned in used else pinned
-        if (name or (pinned and mac in dataplane)) and mac not in spared and has_rule(mac, resolution, record, dataplane):
+        if (name or mac in dataplane) and mac not in spared and has_rule(mac, resolution, record, dataplane):
             used.add(name)
             file = marks.udev_rule_name(mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority)
             rules[str(places.udev / file)] = marks.udev_rule(mac, name, mac in dataplane, _asked(mac, resolution))

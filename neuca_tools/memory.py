@@ -157,7 +157,7 @@ def applied(record: Record, resolution: Resolution, world: World, scope: Optiona
         in_scope = scope is None or mac in scope
         present = incarnation(mac, resolution, world)
         digest = resolution.digests.get(mac, "")
-        if in_scope and mac not in failed and (digest or resolution.complete):
+        if in_scope and mac not in failed and not nic.released and (digest or resolution.complete):
             nics[mac] = replace(nic, applied=digest, incarnation=(present or nic.incarnation) if digest else "")
     return replace(record, nics=nics, applied=resolution.digests.get("", ""))
 

@@ -183,14 +183,22 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
 
 def _sysctls(sides: _Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
-        if sides.have.sysctls.get(path) != value:
+        if not _same(sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, found, wanted in sides.both():
         target = sides.target(key)
         before = found.sysctls if found else {}
         for template, value in sorted(wanted.sysctls.items()):
-            if before.get(template) != value:
+            if not _same(before.get(template), value):
                 yield WriteSysctl(template.replace("{interface}", target.name), before.get(template), value, target)
+
+
+def _same(found: Optional[str], wanted: str) -> bool:
+    """The kernel reads `02` and writes back `2`: numbers are compared as numbers."""
+    if found is None:
+        return False
+    words = [[str(int(word)) if word.isdecimal() else word for word in value.split()] for value in (found, wanted)]
+    return words[0] == words[1]
 
 
 def _raise_up(sides: _Sides) -> Iterator[Operation]:

@@ -27,10 +27,10 @@ def interfaces() -> dict[str, int]:
 
 
 class LinkWatch:
-    """`attentive`: any link message matters, not only a device that comes or goes."""
+    """`attentive`: any link message matters, not only a device that comes or goes. `stirred`: there was one."""
 
     def __init__(self) -> None:
-        self.attentive = False
+        self.attentive = self.stirred = False
         self._known = {index for index, _ in socket.if_nameindex()}
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
                                      socket.NETLINK_ROUTE)
@@ -65,6 +65,7 @@ class LinkWatch:
         family, _, index, _, _ = INFO.unpack_from(body)
         if family != AF_UNSPEC:
             return False
+        self.stirred = True
         new = kind == RTM_NEWLINK and index not in self._known
         gone = kind == RTM_DELLINK and index in self._known
         (self._known.discard if kind == RTM_DELLINK else self._known.add)(index)

@@ -16,7 +16,6 @@ from typing import get_args
 import pytest
 
 from neuca_tools import marking, operations, render, status
-from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.commands import neuca, neucad
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
@@ -30,6 +29,7 @@ from neuca_tools.observe import found
 from neuca_tools.operation import Operation
 from neuca_tools.plan import plan
 from neuca_tools.routing import ROUTE_METRIC
+from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
 
 ROOT = Path(__file__).parents[2]
 MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").iterdir())}

@@ -237,11 +237,6 @@ def test_a_lock_can_be_taken_again_after_an_error_inside(tmp_path):
         assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_within_one_process_a_lock_excludes_too(tmp_path):
-    with locked(tmp_path / "lock", 1), pytest.raises(ApplyError), locked(tmp_path / "lock", 0.05):
-        pytest.fail("both hold it")
-
-
 def test_the_timer_and_the_handler_of_before_come_back(tmp_path):
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:

@@ -12,10 +12,11 @@ from neuca_tools.model import NicRecord, Problem, Record
 from neuca_tools.names import nic_names, rename_steps, vlan_name
 from neuca_tools.roles import Policy, assign
 
+NOBODY, ANYTHING = Record(), Policy()
 TAKEN = '"{}" should be "{}", but another interface has that name'
 
 
-def settle(text, seen, record=Record(), policy=Policy()):
+def settle(text, seen, record=NOBODY, policy=ANYTHING):
     """(name by number of NIC, problems)."""
     requests = merge(document(text).links, ())
     roles = assign(seen, {one.mac for one in requests}, policy, record)
