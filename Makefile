@@ -6,7 +6,7 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-lanes bench lint clean
+.PHONY: help demo test test-unit test-dbus test-netns test-package test-lanes bench lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,8 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 
 # One pytest run, so that its closing line speaks for all of it; the quick tiers come first.
 test: ## all tests
-	@tests/setup.sh unit dbus netns lanes
-	@$(PYTEST) $(ARGS) tests/unit tests/dbus tests/netns tests/lanes
+	@tests/setup.sh unit dbus netns package lanes
+	@$(PYTEST) $(ARGS) tests/unit tests/dbus tests/netns tests/package tests/lanes
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
@@ -31,6 +31,10 @@ test-dbus: ## against a private bus with mock services
 test-netns: ## against the real kernel, in private network namespaces
 	@tests/setup.sh netns
 	@$(PYTEST) $(ARGS) tests/netns
+
+test-package: ## both packages: built, linted, installed, upgraded and purged in a root of their own
+	@tests/setup.sh package
+	@$(PYTEST) $(ARGS) tests/package
 
 test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries
 	@tests/setup.sh lanes

@@ -115,6 +115,7 @@ class Daemon:
             self._plans.retry = None
         if poll:
             self._plans.poll = now + self.config.poll_interval
+            self._plans.rested = now + REST
         if events or retry or poll:
             run = events or retry or self.config.drift == "enforce"
             self._begin(replace(self._job, fetch=poll, run=run, start=False))
@@ -183,9 +184,12 @@ class Daemon:
         self._watch(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        appeared = self._links.drain(addresses=self.config.drift == "enforce")
-        if appeared:
+        waiting = not self._job.sha256
+        stirred = self._links.drain(addresses=waiting or self.config.drift == "enforce")
+        if stirred:
             self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
+        if stirred and waiting:  # for its first document: the management NIC may have its address now
+            self._plans.poll = min(self._plans.poll, max(time.monotonic() + DEBOUNCE, self._plans.rested))
 
     def _udev_events(self) -> None:
         if self._udev is None:

@@ -9,9 +9,11 @@ product=(python3 python3-pyroute2 python3-pyudev python3-dbus python3-systemd)
 packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps ;;
-        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates ;;
+        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps ;;
+        package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
+                 rpmlint shellcheck systemd util-linux ;;
         bench) echo "${product[@]}" iproute2 procps ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns

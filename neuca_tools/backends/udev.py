@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import select
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -117,20 +115,15 @@ def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
     """Have udevd process these interfaces (index to name) as if they had just come, and wait for it, at most so long.
 
     After a rename that failed a NIC is never initialised, and NetworkManager and networkd wait for it for ever. Returns the
-    indexes that udevd did not report in time. Raises ObserveError.
+    indexes that udevd has not finished with even so. Raises ObserveError.
     """
-    monitor = open_monitor()
-    waiting = set(interfaces)
     for name in interfaces.values():
         try:
             (_SYSFS / name / "uevent").write_text("add", encoding="ascii")
         except OSError as error:
             raise ObserveError(f'announced "{name}" to udev: {error.strerror}') from error
-    deadline = time.monotonic() + seconds
-    while waiting and select.select([monitor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        waiting -= {event.ifindex for event in monitor.drain() if event.action == "add"}
-    monitor.close()
-    return frozenset(waiting)
+    settle(seconds)
+    return frozenset(index for index in interfaces if not initialised(index))
 
 
 def here(ours: Mapping[str, int]) -> bool:

@@ -79,7 +79,10 @@ def _alone(config: Config) -> Iterator[None]:
 
 @contextmanager
 def _pid_file(config: Config) -> Iterator[None]:
-    """For SysV scripts; one that cannot be written costs only itself."""
+    """For SysV scripts, systemd needs none; one that cannot be written costs only itself."""
+    if "NOTIFY_SOCKET" in os.environ:
+        yield
+        return
     path = config.pid_directory / config.pid_file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

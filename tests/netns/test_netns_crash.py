@@ -106,7 +106,7 @@ def test_a_pass_waits_for_the_one_that_runs_and_gives_up_after_its_time(lab):
     lab.configure("[runtime]\ncommand-timeout = 1")
     (lab.folder / "run").mkdir()
     with (lab.folder / "run" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX)
         done = lab.once(document(9000, 1, [1]))
         assert (done.code, done.err) == (1, f'neuca: lock "{lab.folder}/run/lock": another pass has held it for 1 s\n')
         assert lab.link("dp1")["mtu"] == 1500
