@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from guest import mac, nics
 from qemu import Nic
 from steps import ADDRESSES, DOCUMENT, assert_left_alone, dataplane, in_force, names
@@ -44,6 +45,7 @@ def test_nics_come_and_go_while_the_guest_runs(guests, prepared):
     assert guest.reachable()
 
 
+@pytest.mark.long
 def test_a_nic_that_comes_half_a_minute_before_its_document_is_configured(guests, prepared):
     guest = guests("C", nics(3), after=prepared("C"))
     guest.serve(DOCUMENT)

@@ -32,7 +32,7 @@ def settings(guest, name):
     return one["mtu"], one["txqlen"], one["operstate"]
 
 
-@pytest.mark.parametrize("image", ["A", "C"])
+@pytest.mark.parametrize("image", ["A", pytest.param("C", marks=pytest.mark.long)])
 def test_a_vlan_and_its_parent_change_in_both_orders(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, after=before)
