@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from .guard import OWN, Fence, fence, sysctl_reason
+from .guard import Fence, fence, sysctl_reason
 from .model import (
+    OWN,
     Device,
     Document,
     Host,

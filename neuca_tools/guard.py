@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from .model import Address, Host, Network, Route, World
+from .model import OWN, Address, Host, Network, Route, World
 from .roles import Roles, best_default_routes
 
 # IPv4: RFC 3927 link-local literal that every cloud uses; IPv6: the EC2 one (facts: metadata, section 3).
@@ -92,7 +92,6 @@ def _length_now(host: Host, routes: Iterable[Route]) -> int:
 
 # --- sysctls --------------------------------------------------------------------------------------------------------
 
-OWN = "{interface}"
 PER_INTERFACE = (("net", "ipv4", "conf"), ("net", "ipv6", "conf"), ("net", "ipv4", "neigh"), ("net", "ipv6", "neigh"),
                  ("net", "mpls", "conf"))
 

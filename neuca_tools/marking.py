@@ -14,8 +14,7 @@ from typing import Optional
 
 from . import marks
 from .desired import Resolution
-from .guard import OWN
-from .model import LinkKey, NicRecord, Record
+from .model import OWN, LinkKey, NicRecord, Record
 from .roles import VIRTUAL_NICS
 
 

@@ -10,12 +10,10 @@ from typing import Literal, Optional
 
 from .desired import Resolution
 from .marking import has_rule, marked
-from .model import LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
+from .model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
 from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
 from .roles import identity, is_nic
-
-OWN = "{interface}"
 
 
 def after_boot(record: Record, boot_id: str) -> Record:

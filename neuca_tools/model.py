@@ -24,6 +24,9 @@ Router = Literal["true", "false", "user"]
 ProblemCode = Literal["absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"]
 
 
+OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
+
+
 class LinkKey(NamedTuple):
     """What a link *is*, whatever it is called: a NIC by its permanent MAC, a VLAN by its NIC and its ID."""
 

@@ -12,7 +12,7 @@ from .backends import sysctl
 from .desired import Resolution, find_links
 from .errors import ObserveError
 from .fileio import read_bytes
-from .model import Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
+from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
 
 ReadSysctl = Callable[[str], Optional[str]]
 Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word
@@ -36,7 +36,7 @@ def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, re
           read: ReadSysctl) -> Link:
     wanted, original = resolution.want.links.get(key), record.originals.get(key, Original())
     templates = {*(wanted.sysctls if wanted else ()), *original.sysctls}
-    values = {template: read(template.replace("{interface}", device.name)) for template in templates}
+    values = {template: read(template.replace(OWN, device.name)) for template in templates}
     return Link(
         key, "vlan" if key.vlan_id is not None else "physical", resolution.roles.role(key.mac), device.name, device.index,
         "up" if device.up else "down", device.mtu, device.txqueuelen, world.addresses.get(device.index, ()),

@@ -100,7 +100,9 @@ class Operation:
 
     @property
     def order(self) -> Phase:
-        return self.phase
+        """Its own phase (`phase_of`) where it can be needed in several, else that of its kind."""
+        own: Optional[Phase] = getattr(self, "phase_of", None)
+        return own or self.phase
 
     def run(self, writer: Writer) -> None:
         raise NotImplementedError

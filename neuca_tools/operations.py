@@ -19,10 +19,6 @@ class SetMtu(LinkOperation):
     phase_of: Phase = Phase.NIC
 
     @property
-    def order(self) -> Phase:
-        return self.phase_of
-
-    @property
     def change(self) -> tuple[Value, Value]:
         return self.before, self.after
 
@@ -42,10 +38,6 @@ class SetTxQueueLen(LinkOperation):
     phase_of: Phase = Phase.NIC
 
     @property
-    def order(self) -> Phase:
-        return self.phase_of
-
-    @property
     def change(self) -> tuple[Value, Value]:
         return self.before, self.after
 
@@ -63,10 +55,6 @@ class SetState(LinkOperation):
     kind = "set-state"
     up: bool
     phase_of: Phase = Phase.UP
-
-    @property
-    def order(self) -> Phase:
-        return self.phase_of
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -161,10 +149,6 @@ class DeleteAddress(LinkOperation):
     kind = "delete-address"
     address: Address
     phase_of: Phase = Phase.RETIRE
-
-    @property
-    def order(self) -> Phase:
-        return self.phase_of
 
     @property
     def change(self) -> tuple[Value, Value]:

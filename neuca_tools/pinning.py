@@ -13,8 +13,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from .backends import udev
-from .backends.linkwatch import interfaces
-from .backends.netlink import Netlink, Watch
+from .backends.linkwatch import Watch, interfaces
+from .backends.netlink import Netlink
 from .config import Config
 from .errors import ApplyError, ObserveError
 from .intake import last_good
@@ -41,7 +41,7 @@ def pin_names(config: Config) -> bool:
     here = config.managers == "auto" and udev.here(interfaces())
     if here:
         udev.settle(SETTLE)
-    with Netlink() as netlink, Watch(addresses=False) as watch:
+    with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
         roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
         current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}

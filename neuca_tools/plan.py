@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from .model import Address, Hop, Link, LinkKey, NetworkState, Owned
+from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned
 from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
 from .operations import (
@@ -190,7 +190,7 @@ def _sysctls(sides: _Sides) -> Iterator[Operation]:
         before = found.sysctls if found else {}
         for template, value in sorted(wanted.sysctls.items()):
             if not _same(before.get(template), value):
-                yield WriteSysctl(template.replace("{interface}", target.name), before.get(template), value, target)
+                yield WriteSysctl(template.replace(OWN, target.name), before.get(template), value, target)
 
 
 def _same(found: Optional[str], wanted: str) -> bool:

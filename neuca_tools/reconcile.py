@@ -20,8 +20,8 @@ from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
 from .backends.bus import Bus
-from .backends.linkwatch import interfaces
-from .backends.netlink import Netlink, Watch
+from .backends.linkwatch import Watch, interfaces
+from .backends.netlink import Netlink
 from .config import Config
 from .desired import Resolution, Settings, resolve
 from .fileio import locked, read_bytes

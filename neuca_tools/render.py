@@ -8,7 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from .desired import Resolution
-from .model import Document, Link, LinkKey, NetworkState, Origin, Original, Problem, Record, StoredDocument, World
+from .model import (
+    OWN,
+    Document,
+    Link,
+    LinkKey,
+    NetworkState,
+    Origin,
+    Original,
+    Problem,
+    Record,
+    StoredDocument,
+    World,
+)
 from .operation import Operation
 
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
@@ -96,7 +108,7 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
     return {"kind": link.kind, "mac": link.key.mac if nic else None, "name": link.name, "parent": None if nic else link.key.mac,
             "vlan_id": link.key.vlan_id, "role": link.role, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
             "addresses": [str(address) for address in link.addresses],
-            "sysctl": {dotted(template.replace("{interface}", name)): value for template, value in link.sysctls.items()}}
+            "sysctl": {dotted(template.replace(OWN, name)): value for template, value in link.sysctls.items()}}
 
 
 def observed_json(world: World) -> dict[str, Any]:

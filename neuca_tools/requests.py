@@ -12,8 +12,7 @@ from dataclasses import replace
 from .documents.links import combine, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
-from .guard import OWN
-from .model import Address, Document, Fault, LinkKey, LinkRequest, RouteRequest
+from .model import OWN, Address, Document, Fault, LinkKey, LinkRequest, RouteRequest
 from .routing import Networks
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
@@ -31,8 +29,6 @@ IFF_UP, IFF_SLAVE = 0x1, 0x800
 IFF_LOWER_UP = 0x10000
 IFA_F_NODAD = 0x02
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
-RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100
-RECEIVE_BUFFER = 8 * 1024 * 1024  # bytes; the default overruns at about 200 links (systemd #14417)
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
 
 
@@ -248,47 +244,3 @@ def kernel_release() -> tuple[int, int]:
     with suppress(ValueError, IndexError):
         return int(numbers[0]), int(numbers[1].split("-")[0])
     return 0, 0
-
-
-class Watch:
-    """A socket that becomes readable when a link or an address changes; what changed is for the next look to find out."""
-
-    def __init__(self, addresses: bool = True) -> None:
-        groups = RTMGRP_LINK | (RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR if addresses else 0)
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
-                                     socket.NETLINK_ROUTE)
-        with suppress(OSError):  # without CAP_NET_ADMIN the default size has to do; an overflow means: look again
-            self._socket.setsockopt(socket.SOL_SOCKET, 33, RECEIVE_BUFFER)  # SO_RCVBUFFORCE
-        self._socket.bind((0, groups))
-
-    def __enter__(self) -> Watch:  # noqa: PYI034 - as above
-        return self
-
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def drain(self) -> bool:
-        """Read all that is there. True if anything was; an overflow counts (ENOBUFS is reported once, then it goes on)."""
-        seen = False
-        while True:
-            try:
-                self._socket.recv(65536)
-            except BlockingIOError:
-                return seen
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise
-            seen = True
-
-    def wait(self, seconds: float) -> None:
-        """Until something changes, at most so long."""
-        deadline = time.monotonic() + seconds
-        self.drain()
-        select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))

@@ -41,7 +41,7 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
 
 def _wait_for_a_change(seconds: float) -> None:
     """Until the kernel reports a change, or so long."""
-    from ..backends.netlink import Watch
+    from ..backends.linkwatch import Watch
 
     with Watch() as watch:
         watch.wait(seconds)
