@@ -6,10 +6,10 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-package test-lanes bench lint clean
+.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the main job for real, in private network namespaces, in under a minute
 	@tests/setup.sh demo
@@ -35,6 +35,14 @@ test-netns: ## against the real kernel, in private network namespaces
 test-package: ## both packages: built, linted, installed, upgraded and purged in a root of their own
 	@tests/setup.sh package
 	@$(PYTEST) $(ARGS) tests/package
+
+test-machine: ## the package in real guests (QEMU): a chosen set; no part of make test yet
+	@tests/setup.sh machine
+	@$(PYTEST) $(ARGS) -m "not long" tests/machine
+
+test-machine-all: ## every test in real guests: hours
+	@tests/setup.sh machine
+	@$(PYTEST) $(ARGS) tests/machine
 
 test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries
 	@tests/setup.sh lanes

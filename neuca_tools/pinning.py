@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import Optional
 
 from .backends import udev
 from .backends.linkwatch import Watch, interfaces
@@ -18,7 +19,7 @@ from .backends.netlink import Netlink
 from .config import Config
 from .errors import ApplyError, ObserveError
 from .intake import last_good
-from .model import Device, LinkKey, World
+from .model import Device, LinkKey, Record, World
 from .names import Step, boot_names, rename_steps
 from .record import load_record
 from .requests import merge
@@ -41,6 +42,8 @@ def pin_names(config: Config) -> bool:
     here = config.managers == "auto" and udev.here(interfaces())
     if here:
         udev.settle(SETTLE)
+        if in_place(udev.hardware(), {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}, record):
+            return True
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
         roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
@@ -53,6 +56,21 @@ def pin_names(config: Config) -> bool:
         _announce({**moved, **_not_ready(after)})
     names = {index: device.name for index, device in after.devices.items()}
     return _complain(wanted, {LinkKey(mac): names.get(device.index, "") for mac, device in roles.nics.items()})
+
+
+def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record) -> bool:
+    """Whether every NIC (name, MAC) has its name already, from sysfs alone: a boot then pays for no netlink library.
+
+    Two NICs with one MAC, or a stranger under somebody's name, are for the whole look to judge.
+    """
+    wanted = {mac: asked.get(mac) or nic.name for mac, nic in record.nics.items() if not nic.released}
+    wanted.update((mac, name) for mac, name in asked.items() if name)
+    taken, seen = set(wanted.values()), set[str]()
+    for name, mac in present:
+        if mac in seen or wanted.get(mac, name) != name or (mac not in wanted and name in taken):
+            return False
+        seen.add(mac)
+    return True
 
 
 def _rename(steps: Iterable[Step], nics: Mapping[str, Device], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:

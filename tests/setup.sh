@@ -14,6 +14,8 @@ packages_of() {
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux ;;
+        machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
+                 dpkg-dev debhelper dh-python fakeroot git ;;
         bench) echo "${product[@]}" iproute2 procps ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns

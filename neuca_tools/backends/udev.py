@@ -22,6 +22,7 @@ from ..errors import ObserveError
 _CONTROL = Path("/run/udev/control")
 _SYSFS = Path("/sys/class/net")
 _BUFFER = 8 << 20  # bytes: a burst of some thousand interfaces
+_ETHERNET = "1"  # ARPHRD_ETHER, linux/if_arp.h
 _MOST = 4096  # events taken at once
 
 
@@ -148,6 +149,17 @@ def serves(control: bool, own: str, first: str, sysfs: Mapping[str, int], ours: 
     """
     elsewhere = bool(own and first and own != first)
     return control and not elsewhere and dict(sysfs) == dict(ours)
+
+
+def hardware() -> list[tuple[str, str]]:
+    """Name and current MAC of every Ethernet interface that has a device behind it, as sysfs shows them."""
+    found = []
+    for name in _sysfs():
+        with contextlib.suppress(OSError):
+            node = _SYSFS / name
+            if (node / "device").exists() and (node / "type").read_text(encoding="ascii").strip() == _ETHERNET:
+                found.append((name, (node / "address").read_text(encoding="ascii").strip()))
+    return found
 
 
 def _namespace(process: str) -> str:

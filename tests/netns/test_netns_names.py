@@ -110,3 +110,40 @@ def test_with_a_new_name_the_sysctl_file_and_the_marks_follow(lab):
     assert lab.once(f"[interface {mac(1)}]\nname = data7\n{setting}").code == 0
     assert "net/ipv4/conf/data7/rp_filter" in (lab.folder / "sysctl" / "neuca.conf").read_text()
     assert "interface-name:data7.*" in (lab.folder / "nm" / "neuca.conf").read_text()
+
+
+def shuffle(lab, **names):
+    """Rename by hand, all at once."""
+    with lab.foreign.changing():
+        for number, (old, _) in enumerate(names.items()):
+            lab.ip(f"link set {old} name tmp{number}")
+        for number, (_, new) in enumerate(names.items()):
+            lab.ip(f"link set tmp{number} name {new}")
+
+
+def pin(lab):
+    with lab.foreign.changing():
+        return lab.command("neucad", "--names", "--config", lab.config_file)
+
+
+def test_before_the_network_every_nic_gets_its_name_back_the_management_nic_too(lab):
+    lab.management()
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
+    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n{mac(2)} = up:ipv4:172.16.2.1/24\n").code == 0
+    shuffle(lab, mgmt0="dp1", dp1="dp2", dp2="mgmt0")
+    assert [code for code, _ in lab.problems("dp1")] == ["name"]
+    assert pin(lab).code == 0
+    assert [name_of(lab, one) for one in (MANAGEMENT_MAC, mac(1), mac(2))] == ["mgmt0", "dp1", "dp2"]
+    assert (lab.addresses("dp1"), lab.addresses("dp2")) == ({"172.16.1.1/24"}, {"172.16.2.1/24"})
+    assert (pin(lab).code, pin(lab).err) == (0, "")
+
+
+def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic_whose_name_it_has(lab):
+    for number in (1, 2, 3):
+        lab.veth(f"dp{number}", number)
+    lab.once("".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\n" for number in (1, 2, 3)))
+    shuffle(lab, dp1="dp2", dp2="dp1")
+    lab.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(1)}")
+    assert pin(lab).code == 0
+    assert [name_of(lab, mac(number)) for number in (1, 2, 3)] == ["dp2", "dp1", "dp3"]

@@ -11,7 +11,7 @@ NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
 
 
 def vlan(text="", number=5, nic=1):
-    return f"[vlan {mac(nic)}.{number}]\naddresses = 10.{number}.0.1/24, fd00:{number}::1/64\n{text}"
+    return f"[vlan {mac(nic)}.{number}]\naddresses = 10.{number % 250}.0.1/24, fd00:{number}::1/64\n{text}"
 
 
 @pytest.fixture
