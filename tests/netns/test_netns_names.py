@@ -147,3 +147,5 @@ def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic
     lab.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(1)}")
     assert pin(lab).code == 0
     assert [name_of(lab, mac(number)) for number in (1, 2, 3)] == ["dp2", "dp1", "dp3"]
+    assert lab.once().code == 4
+    assert lab.problems("dp1") == [("name", '"dp1" should be "dp2", but another interface has that name')]
