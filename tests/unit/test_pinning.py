@@ -30,7 +30,7 @@ def boot(seen, record, text="", ignored=()):
     return {int(one.mac[-2:], 16): name for one, name in boot_names(seen, roles, requests, record).items()}
 
 
-@pytest.mark.parametrize("order", permutations(THREE.values()))
+@pytest.mark.parametrize("order", list(permutations(THREE.values())))
 def test_whatever_the_probe_order_every_nic_gets_its_own_name_back(order):
     seen = world(*(nic(number, name) for number, name in zip(THREE, order)))
     wanted = boot(seen, remembers(THREE))

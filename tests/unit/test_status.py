@@ -209,7 +209,7 @@ def verdict(invalid, failed, pending, degraded, stale):
     return found.data["state"], found.exit_code
 
 
-@pytest.mark.parametrize(("invalid", "failed", "pending", "degraded", "stale"), product((True, False), repeat=5))
+@pytest.mark.parametrize(("invalid", "failed", "pending", "degraded", "stale"), list(product((True, False), repeat=5)))
 def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degraded, stale):
     code = 78 if invalid else 1 if failed else 3 if pending else 4 if degraded or stale else 0
     state = "failed" if failed else "pending" if pending else "degraded" if degraded or stale or invalid else "ok"
