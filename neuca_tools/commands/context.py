@@ -18,7 +18,7 @@ from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 if TYPE_CHECKING:
     import argparse
 
-EXIT_INTERRUPTED = 130  # as a shell says of a program that SIGINT ended
+INTERRUPTED = 130  # as a shell says of a program that SIGINT ended
 
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         invalid = isinstance(error, (ConfigError, DocumentError))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if invalid else EXIT_FAILED
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush is quiet
         return EXIT_OK

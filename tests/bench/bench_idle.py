@@ -71,7 +71,8 @@ class Daemon:
 
     def wakeups(self) -> int:
         """Within the next seconds, in which it has nothing to report. It gets a moment to fall asleep first."""
-        self._silence(MOMENT)
+        while select.select([self._news], [], [], MOMENT)[0]:
+            self._news.recv(4096)  # what it still says of the start: that a source has confirmed the document
         before = self._switches()
         self._silence(WINDOW)
         return self._switches() - before
