@@ -64,6 +64,8 @@ class GuardedWriter:
         index = target.ifindex or self._netlink.index_of(target.name)
         if index not in self._allowed:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
+        if self._netlink.name_of(index) not in ("", target.name):  # a sysctl goes by the name
+            raise GuardError(f'"{target.name}" has another name by now')
         return index
 
     def set_mtu(self, index: int, mtu: int) -> None:

@@ -62,6 +62,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._job = Job(config)
         self._failures = 0
+        self._starting = True  # until a pass has set drift right
         self._stopping = self._ready = False
         self._links = LinkWatch()
         self._udev: Optional[udev.Monitor] = None
@@ -118,13 +119,18 @@ class Daemon:
             self._plans.rested = now + REST
         if events or retry or poll:
             run = events or retry or self.config.drift == "enforce"
-            self._begin(replace(self._job, fetch=poll, run=run, start=False))
+            self._begin(replace(self._job, fetch=poll, run=run or self._starting, start=self._starting))
 
     # --- the worker ---
 
     def _begin(self, job: Job) -> None:
         self._links.stirred = False
-        self._worker = Worker(job)
+        try:
+            self._worker = Worker(job)
+        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of something
+            log.error("start a pass: %s", error.strerror)
+            self._settle_retry(Outcome(failed=1))
+            return
         self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
 
     def _worker_spoke(self) -> None:
@@ -143,9 +149,12 @@ class Daemon:
             outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
             self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
         self._job = replace(self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session)
-        self._links.attentive = outcome.attentive
-        if outcome.attentive and self._links.stirred:  # while the pass went on: it may have looked before
+        if outcome.failed:
+            self._links.drain()  # what the pass did and undid itself: the next try is the retry's
+        self._links.attentive = outcome.attentive and not outcome.failed
+        if self._links.attentive and self._links.stirred:  # while the pass went on: it may have looked before
             self._dirty(DEBOUNCE)
+        self._starting = self._starting and not outcome.passed
         self._settle_retry(outcome)
         if worker.job.start or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
@@ -185,7 +194,8 @@ class Daemon:
 
     def _link_events(self) -> None:
         waiting = not self._job.sha256
-        stirred = self._links.drain(addresses=waiting or self.config.drift == "enforce")
+        enforced = self.config.drift == "enforce" and not self._failures
+        stirred = self._links.drain(addresses=waiting or enforced)
         if stirred:
             self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
         if stirred and waiting:  # for its first document: the management NIC may have its address now

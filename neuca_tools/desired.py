@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from .guard import Fence, fence, sysctl_reason
+from .guard import Fence, fence, ground, sysctl_reason
 from .model import (
     OWN,
     Device,
@@ -70,6 +70,7 @@ class Resolution:
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
     loose: frozenset[str] = frozenset()
+    ground: tuple[str, ...] = ()
 
 
 def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
@@ -77,7 +78,7 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     requests = merge(document.links if document else (), settings.links)
     roles = assign(world, {key.mac for key in requests}, settings.policy, record)
     names, problems = nic_names(requests, world, roles, record)
-    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route)
+    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground)
     complete = document is not None and document.complete
     sure = trusted(document, requests) if document else frozenset()
     work = _Work(requests, world, roles, record, limits, names, None if complete else sure)
@@ -93,7 +94,7 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
         tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
-        hops.loose)
+        hops.loose, ground(world, roles))
 
 
 class _Work:
@@ -108,7 +109,7 @@ class _Work:
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
         self.found_keys = find_links(world, roles)
-        self.by_name = {device.name: device for device in world.devices.values()}
+        self.by_name = {name: device for device in world.devices.values() for name in (*device.altnames, device.name)}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in world.devices.values():
             self.children[device.lower].append(device)

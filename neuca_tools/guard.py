@@ -63,19 +63,32 @@ def _inside(inner: Network, outer: Network) -> bool:
     return same_family and inner.prefixlen >= outer.prefixlen and inner.network_address in outer
 
 
-def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_default_route: bool = False) -> Fence:
-    """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours."""
+def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_default_route: bool = False,
+          ground: Iterable[str] = ()) -> Fence:
+    """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours. `ground`: as it was before."""
     dataplane = _dataplane_indexes(world, roles)
     foreign = [route for route in world.routes if route.index not in dataplane]
     defaults = best_default_routes(foreign)
     gateways = [route.via for route in foreign if route.to.prefixlen == 0 and route.via is not None]
+    before = [ip_network(text) for text in ground]
+    gateways += [network.network_address for network in before if network.prefixlen == network.max_prefixlen]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *gateways}
     prefixes = {address.network for index in roles.management for address in world.addresses.get(index, ())}
     prefixes |= {route.to for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
                  if route.index in roles.management and route.via is None and route.to.prefixlen >= SHORTEST_PREFIX}
-    prefixes = {prefix for prefix in prefixes if prefix != LINK_LOCAL}
+    prefixes = {prefix for prefix in {*prefixes, *before} if prefix != LINK_LOCAL}
     return Fence(tuple(sorted(prefixes, key=str)), {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
                  allow_default_route, frozenset(route.to.version for route in defaults))
+
+
+def ground(world: World, roles: Roles) -> tuple[str, ...]:
+    """The management networks and gateways as they are now, to be remembered; empty while they have no address."""
+    now = fence(world, roles, ())
+    if not now.prefixes:
+        return ()
+    gateways = {str(ip_network(route.via)) for route in world.routes
+                if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management}
+    return tuple(sorted({*map(str, now.prefixes), *gateways}))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:

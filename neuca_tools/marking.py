@@ -109,9 +109,7 @@ def _asked(mac: str, resolution: Resolution) -> str:
 
 def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],
            sysctls_now: bytes) -> dict[str, tuple[str, bytes]]:
-    names = {mac: resolution.names.get(LinkKey(mac)) or pinned_name(mac, resolution, record) for mac in dataplane}
-    vlans = [resolution.names.get(key) or request.name for key, request in resolution.requests.items() if key.vlan_id]
-    patterns = sorted({*(f"{name}.*" for name in names.values() if name), *(name for name in vlans if name)})
+    patterns = sorted(_patterns(resolution, record, dataplane))
     networkd = marks.networkd_files(dataplane, patterns)
     files = {str(places.networkd / name): ("networkd", networkd.get(name, b""))
              for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}
@@ -119,6 +117,17 @@ def _lists(resolution: Resolution, record: Record, places: Places, dataplane: fr
         "networkmanager", marks.networkmanager_conf(dataplane, patterns))
     files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, sysctls_now))
     return files
+
+
+def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
+    """Names of VLANs on dataplane NICs: those that were granted, and whatever is on a NIC by the name that is its own.
+
+    A name that is only asked for may be somebody else's: a pattern for it would take that interface from its manager.
+    """
+    others = {device.name for mac, device in resolution.roles.nics.items() if mac not in dataplane}
+    known = (resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name for mac in dataplane)
+    vlans = {name for key, name in resolution.names.items() if key.vlan_id is not None}
+    return {f"{name}.*" for name in known if name and name not in others} | (vlans - others)
 
 
 def _sysctls(resolution: Resolution, now: bytes) -> bytes:

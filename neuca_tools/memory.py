@@ -53,7 +53,7 @@ def meet(record: Record, resolution: Resolution) -> Record:
         if role == "ignored":
             continue
         nics[mac] = replace(nic, name=_name(mac, nic, resolution), role=_role(mac, role, dataplane))
-    return replace(record, nics=nics)
+    return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 
 def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
@@ -97,11 +97,16 @@ def _first_change(original: Original, operation: Operation) -> Original:
     return original
 
 
-def settle(record: Record, resolution: Resolution, have: NetworkState) -> Record:
-    """Forget what is no longer there to take away, and originals that are in force again and that nobody asks to change."""
+def settle(record: Record, resolution: Resolution, have: NetworkState, world: Optional[World] = None) -> Record:
+    """Forget what is no longer there to take away, and originals that are in force again and that nobody asks to change.
+
+    A NIC that is there (`world`) and was not looked at, since it is in a bridge or ignored for now, keeps what is ours on it.
+    """
+    unseen = {identity(device) for device in world.devices.values() if is_nic(device)} if world else set()
+    unseen -= {key.mac for key in have.links}
     addresses = {(key, address) for key, address in record.owned.addresses
-                 if key in have.links and address in have.links[key].addresses}
-    vlans = {key for key in record.owned.vlans if key in have.links}
+                 if key.mac in unseen or (key in have.links and address in have.links[key].addresses)}
+    vlans = {key for key in record.owned.vlans if key.mac in unseen or key in have.links}
     originals = {}
     for key, original in record.originals.items():
         left = _still_changed(original, key, resolution, have) if key in have.links else original
@@ -155,9 +160,16 @@ def applied(record: Record, resolution: Resolution, world: World, scope: Optiona
         in_scope = scope is None or mac in scope
         present = incarnation(mac, resolution, world)
         digest = resolution.digests.get(mac, "")
-        if in_scope and mac not in failed and not nic.released and (digest or resolution.complete):
+        if digest and not (LinkKey(mac) in resolution.want.links or _truly_absent(mac, resolution)):
+            nics[mac] = replace(nic, applied="")  # it is somebody else's for now: what is asked of it is still to be done
+        elif in_scope and mac not in failed and not nic.released and (digest or resolution.complete):
             nics[mac] = replace(nic, applied=digest, incarnation=(present or nic.incarnation) if digest else "")
     return replace(record, nics=nics, applied=resolution.digests.get("", ""))
+
+
+def _truly_absent(mac: str, resolution: Resolution) -> bool:
+    held = any(problem.code == "contested" and problem.link == LinkKey(mac) for problem in resolution.problems)
+    return mac not in resolution.roles.nics and resolution.roles.role(mac) == "dataplane" and not held
 
 
 def forget(record: Record, macs: Iterable[str]) -> Record:

@@ -310,7 +310,10 @@ class NicRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """All that the agent knows from before. `boot_id` says which boot `owned`, and the links' originals, belong to."""
+    """All that the agent knows from before. `boot_id` says which boot `owned`, and the links' originals, belong to.
+
+    `ground`: the networks of the management NICs and their gateways, for a boot on which they have no address yet.
+    """
 
     boot_id: str = ""
     nics: Mapping[str, NicRecord] = field(default_factory=dict)
@@ -318,6 +321,7 @@ class Record:
     originals: Mapping[LinkKey, Original] = field(default_factory=dict)
     original_sysctls: Mapping[str, str] = field(default_factory=dict)
     applied: str = ""
+    ground: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,8 @@ class Pass:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
         died = records.load_journal(self.state_directory, survey.world.boot_id)
         links = {**survey.have.links, **(died.links if died else {})}
-        before = replace(survey.have, links={key: _restorable(link) for key, link in links.items()}, files={}, sysctls={})
+        before = replace(survey.have, links={key: _restorable(link) for key, link in links.items()}, files={}, sysctls={},
+                         hops=tuple(hop for hop in survey.have.hops if hop.ours))
         records.save_record(self.state_directory, memory.intend(survey.record, operations))
         if any(operation.domain for operation in operations):
             records.save_journal(self.state_directory, before, survey.world.boot_id)
@@ -211,7 +212,7 @@ class Pass:
 
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
         survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
-        record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have)
+        record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
         record = memory.applied(memory.meet(record, survey.resolution), survey.resolution, survey.world, scope, result.lost_nics)
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)

@@ -135,12 +135,13 @@ def _record(data: Mapping[str, Any]) -> Record:
         Owned(frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
               frozenset(_key(key) for key in owned["vlans"])),
         {_key(key): Original(**original) for key, original in data["originals"].items()},
-        data["original_sysctls"], data["applied"])
+        data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())))
 
 
 def _record_json(record: Record) -> dict[str, Any]:
     return {
-        "boot_id": record.boot_id, "applied": record.applied, "original_sysctls": dict(record.original_sysctls),
+        "boot_id": record.boot_id, "applied": record.applied, "ground": list(record.ground),
+        "original_sysctls": dict(record.original_sysctls),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
                   "vlans": sorted(str(key) for key in record.owned.vlans)},

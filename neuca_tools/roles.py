@@ -142,6 +142,10 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
             roles[mac] = "management"
         else:
             roles[mac] = "dataplane" if mac in named else "unlisted"
+    for device in known.values():  # a document may name it by the MAC that it has now
+        role = roles[identity(device)]
+        if device.mac in named and role in ("ignored", "management"):
+            roles[device.mac] = role
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
     return Roles(nics, roles, reasons, above(world, management | hands_off), above(world, management), tuple(problems))

@@ -58,6 +58,7 @@ class Outcome:
     session: Session = field(default_factory=Session)
     attentive: bool = False
     text: str = ""
+    passed: bool = False
 
 
 class Worker:
@@ -152,7 +153,7 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
         return Outcome(True, 1, sha256, intake.session, text=error.text)
     codes = {problem["code"] for one in status.data["interfaces"] for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
-    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status))
+    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True)
 
 
 def _intake(job: Job, before: Intake) -> Intake:

@@ -191,7 +191,7 @@ def _device(message: Any) -> Device:
     elsewhere = kind == "veth" or message.get_attr("IFLA_LINK_NETNSID") is not None
     flags = message["flags"]
     return Device(
-        index=message["index"], name=message.get_attr("IFLA_IFNAME") or "", kind=kind,
+        index=message["index"], name=os.fsdecode(message.get_attr("IFLA_IFNAME") or ""), kind=kind,
         mac=message.get_attr("IFLA_ADDRESS") or "", permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or "",
         lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0, master=message.get_attr("IFLA_MASTER") or 0,
         slave=bool(flags & IFF_SLAVE), hardware=not kind and _has_parent_device(message),
@@ -204,14 +204,14 @@ def _device(message: Any) -> Device:
 def _altnames(message: Any) -> Iterator[str]:
     names = message.get_attr("IFLA_PROP_LIST")
     if names:
-        yield from (value for name, value in names["attrs"] if name == "IFLA_ALT_IFNAME")
+        yield from (os.fsdecode(value) for name, value in names["attrs"] if name == "IFLA_ALT_IFNAME")
 
 
 def _has_parent_device(message: Any) -> bool:
     """Whether the device sits on a bus: the kernel says so since 5.14, sysfs before (if it shows this namespace)."""
     if message.get_attr("IFLA_PARENT_DEV_NAME"):
         return True
-    node = Path("/sys/class/net") / (message.get_attr("IFLA_IFNAME") or "")
+    node = Path("/sys/class/net") / os.fsdecode(message.get_attr("IFLA_IFNAME") or "")
     with suppress(OSError, ValueError):
         here = int((node / "ifindex").read_text(encoding="ascii")) == message["index"]
         return here and (node / "device").exists()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -23,6 +24,9 @@ INTERRUPTED = 130  # as a shell says of a program that SIGINT ended
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """The outermost loop of a command: an error is one line, with its hint on a line of its own."""
+    for stream in (sys.stdout, sys.stderr):  # an interface may have a name that is no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return run(arguments)
     except NeucaError as error:

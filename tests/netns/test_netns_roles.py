@@ -236,3 +236,27 @@ def test_devices_that_are_no_nics_are_never_taken_for_one(lab):
     assert lab.once(asked(1, 2, 3, 4)).code == 4
     for number in (1, 2, 3, 4):
         assert lab.problems(mac(number)) == [("absent", f'no NIC has the MAC "{mac(number)}"')]
+
+
+def test_what_a_nic_was_asked_while_it_was_in_a_bridge_is_done_when_it_is_free(lab):
+    lab.veth("dp1", 1)
+    line = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1."
+    assert lab.once(line + "1/24\n").code == 0
+    lab.ip("link add br9 type bridge")
+    lab.ip("link set dp1 master br9")
+    assert lab.once(line + "2/24\n").code == 4
+    assert lab.addresses("dp1") == {"172.16.1.1/24"}
+    lab.ip("link set dp1 nomaster")
+    assert lab.once().code == 0
+    assert lab.addresses("dp1") == {"172.16.1.2/24"}
+
+
+def test_a_document_cannot_use_the_management_network_before_that_has_its_address(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interfaces]\n{mac(1)} = up\n").code == 0
+    with lab.foreign.changing():
+        lab.ip("address flush dev mgmt0")
+    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:192.0.2.77/24\n").code == 4
+    assert lab.problems("dp1") == [("refused", "address 192.0.2.77/24: it lies inside the management network 192.0.2.0/24")]
+    assert lab.addresses("dp1") == set()

@@ -178,3 +178,14 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
 ])  # fmt: skip
 def test_a_sysctl_is_refused_for_this_reason(path, reason):
     assert sysctl_reason(path) == reason
+
+
+def test_before_the_management_nic_has_its_address_its_network_of_before_is_guarded():
+    seen = world(nic(1), nic(2))
+    roles = assign(seen, {mac(2)}, Policy(management=frozenset({mac(1)})), Record())
+    limits = fence(seen, roles, (), ground=("192.168.50.0/24", "192.168.50.1/32"))
+    assert limits.address(ip_interface("192.168.50.77/24")) is not None
+    assert limits.route(ip_network("192.168.50.0/25")) is not None
+    reason = "it would take over 192.168.50.1, which is reached through the management NIC"
+    assert limits.route(ip_network("192.168.0.0/16")) == reason
+    assert limits.address(ip_interface("172.16.0.1/24")) is None

@@ -229,3 +229,13 @@ def test_a_sysctl_that_goes_back_needs_no_file():
 def test_a_manager_is_told_of_new_nics_alone(text, record, told):
     """Of one that goes it would hear too, and take it: entries are removed for the next boot (appliers.md, 2.7)."""
     assert marks(text, record=record).tell == ({NM: "networkmanager", NICS: "networkd", VLANS: "networkd"} if told else {})
+
+
+@pytest.mark.parametrize("text", [
+    f"[vlan {mac(2)}.5]\nname = eth1\n",
+    f"[interface {mac(2)}]\n[vlan {mac(1)}.100]\nname = eth1.100\n",
+    f"[interface {mac(2)}]\n[interface {mac(8)}]\nname = eth1\n",
+])  # fmt: skip
+def test_no_list_ever_matches_the_management_nic_or_what_is_on_it(text):
+    files = marks(text).files
+    assert not any(b"eth1" in (files.get(path) or b"") for path in (NM, NICS, VLANS))

@@ -253,3 +253,10 @@ def test_above_and_below_follow_vlans_and_masters_and_survive_a_loop():
     assert below(seen, [10]) == {10, 9, 1}
     assert above(seen, [2]) == {2, 3}
     assert above(seen, [0]) == below(World(), [0]) == frozenset()
+
+
+def test_a_nic_that_is_named_by_the_mac_it_has_now_keeps_its_role():
+    seen = world(nic(1, mac=mac(7)), nic(2, mac=mac(8)))
+    policy = Policy(ignored=frozenset({mac(1)}), management=frozenset({mac(2)}))
+    roles = assign(seen, {mac(7), mac(8)}, policy, Record())
+    assert (roles.role(mac(7)), roles.role(mac(8))) == ("ignored", "management")
