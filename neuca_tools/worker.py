@@ -14,7 +14,7 @@ import select
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
 from .config import Config
@@ -159,7 +159,7 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
 def _intake(job: Job, before: Intake) -> Intake:
     """What the sources say now if it is time to ask them, else what they said before."""
     if not job.fetch:
-        return before
+        return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
     return fetch(specs, job.config.timeout, job.session, job.config.state_directory)
 
