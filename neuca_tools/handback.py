@@ -19,7 +19,7 @@ from .model import Document, NetworkState, NicRecord, Owned
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
-from .reconcile import Host, Survey, host, log, writer
+from .reconcile import Host, Survey, host, log_result, writer
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -83,8 +83,5 @@ def _originals(survey: Survey, config: Config) -> NetworkState:
 
 def _do(handles: Host, survey: Survey, operations: Sequence[Operation]) -> Result:
     result = apply(operations, writer(handles, survey))
-    for operation in result.done:
-        log.info("%s", operation.text)
-    for failure in result.failures:
-        log.error("%s", failure.text)
+    log_result(result)
     return result

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Literal, Optional
 
@@ -175,8 +175,8 @@ def _truly_absent(mac: str, resolution: Resolution) -> bool:
 def forget(record: Record, macs: Iterable[str]) -> Record:
     """After `neuca release`: the NIC is ignored from now on, and nothing on it is ours."""
     gone = set(macs)
-    nics: Mapping[str, NicRecord] = {mac: NicRecord(released=True) if mac in gone else nic for mac, nic in record.nics.items()}
     owned = Owned(frozenset(pair for pair in record.owned.addresses if pair[0].mac not in gone),
                   frozenset(key for key in record.owned.vlans if key.mac not in gone))
     originals = {key: original for key, original in record.originals.items() if key.mac not in gone}
-    return replace(record, nics={**nics, **{mac: NicRecord(released=True) for mac in gone}}, owned=owned, originals=originals)
+    nics = {**record.nics, **{mac: NicRecord(released=True) for mac in gone}}
+    return replace(record, nics=nics, owned=owned, originals=originals)

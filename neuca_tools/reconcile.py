@@ -119,6 +119,14 @@ def writer(handles: Host, survey: Survey) -> GuardedWriter:
     return GuardedWriter(handles.netlink, handles.managers(), allowed)
 
 
+def log_result(result: Result) -> None:
+    """One line for each operation: the text that `neuca plan` prints, or that with the reason why it failed."""
+    for operation in result.done:
+        log.info("%s", operation.text)
+    for failure in result.failures:
+        log.error("%s", failure.text)
+
+
 def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
     """One pass under the lock. `start`: drift is set right; else only NICs that changed their request, or appeared."""
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
@@ -219,10 +227,7 @@ class Pass:
         return replace(survey, record=record)
 
     def _report(self, result: Result, undone: Result) -> Report:
-        for operation in result.done:
-            log.info("%s", operation.text)
-        for failure in result.failures:
-            log.error("%s", failure.text)
+        log_result(result)
         for operation in undone.done:
             log.warning("undone: %s", operation.text)
         for failure in undone.failures:

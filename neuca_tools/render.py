@@ -23,7 +23,7 @@ from .model import (
 )
 from .operation import Operation
 
-GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"  # ECMA-48, SGR
+GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 
 
 def dotted(path: str) -> str:

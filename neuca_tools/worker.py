@@ -21,7 +21,7 @@ from .config import Config
 from .errors import NeucaError
 from .intake import Intake, confirmed, fetch, keep
 from .reconcile import run_pass, status_now
-from .record import DOCUMENT
+from .record import DOCUMENT, load_look
 from .sources import Session, parse_source
 from .status import Status
 
@@ -136,14 +136,13 @@ def _child(job: Job, report: int) -> NoReturn:
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
     config = job.config
-    before = confirmed(config.state_directory, config.run_directory)
-    intake = _intake(job, before)
+    intake = _intake(job)
     sha256 = intake.stored.sha256 if intake.stored else ""
     news = bool(intake.sha256) and intake.sha256 != job.sha256
     if not (job.run or news):
+        before = load_look(config.run_directory)
         keep(intake, config.state_directory, config.run_directory)
-        same = (intake.stale, intake.reason, intake.refused) == (before.stale, before.reason, before.refused)
-        text = "" if same else _text(intake, status_now(config, intake))
+        text = "" if load_look(config.run_directory) == before else _text(intake, status_now(config, intake))
         return Outcome(sha256=job.sha256, session=intake.session, text=text)
     begin_pass()
     try:
@@ -156,9 +155,10 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True)
 
 
-def _intake(job: Job, before: Intake) -> Intake:
+def _intake(job: Job) -> Intake:
     """What the sources say now if it is time to ask them, else what they said before."""
     if not job.fetch:
+        before = confirmed(job.config.state_directory, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
     return fetch(specs, job.config.timeout, job.session, job.config.state_directory)

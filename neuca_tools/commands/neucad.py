@@ -83,7 +83,7 @@ def _pid_file(config: Config) -> Iterator[None]:
     if "NOTIFY_SOCKET" in os.environ:
         yield
         return
-    path = config.pid_directory / config.pid_file
+    path = config.pid_path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{os.getpid()}\n", encoding="ascii")
