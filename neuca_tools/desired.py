@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from .effects import Note
 from .guard import Fence, fence, ground, sysctl_reason
 from .model import (
     OWN,
@@ -71,6 +72,7 @@ class Resolution:
     left_alone: tuple[Network, ...] = ()
     loose: frozenset[str] = frozenset()
     ground: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:

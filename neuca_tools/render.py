@@ -60,6 +60,7 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     for line, one in zip(rest, shown):
         lines.append(_colored(line[:2], one["ok"], color) + line[2:])
         lines += [f"      {problem['code']}: {problem['text']}" for problem in one["problems"]]
+        lines += [f"      note: {note['setting']}: {note['effect']}: {note['reason']}" for note in one["notes"]]
     lines += [f"{_colored('!!', False, color)} {problem['code']}: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *(f"   note: {note}" for note in data["notes"])])
 

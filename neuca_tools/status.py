@@ -154,6 +154,7 @@ def _interface(link: Link, resolution: Resolution, have: NetworkState, problems:
         "mac": link.key.mac if link.key.vlan_id is None else None, "name": name, "kind": link.kind, "role": link.role,
         "ok": all(problem.code in INFORMATION for problem in problems), "managers": words,
         "problems": [_problem(problem) for problem in problems],
+        "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
         "parent": None if link.key.vlan_id is None else link.key.mac, "vlan_id": link.key.vlan_id}
 
 

@@ -212,6 +212,7 @@ STATUS = {
             "ok": False,
             "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
             "problems": [{"code": "mtu", "text": "too large"}],
+            "notes": [],
             "parent": None,
             "vlan_id": None,
         },
@@ -223,6 +224,7 @@ STATUS = {
             "ok": True,
             "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
             "problems": [],
+            "notes": [{"setting": "txqueuelen", "effect": "not applicable", "reason": "the qdisc noqueue has no queue"}],
             "parent": mac(2),
             "vlan_id": 7,
         },
@@ -242,6 +244,7 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
         "!!  eth2    02:00:00:00:00:02            dataplane  unmanaged       absent",
         "      mtu: too large",
         "ok  eth2.7  VLAN 7 on 02:00:00:00:00:02  dataplane  unmanaged       absent",
+        "      note: txqueuelen: not applicable: the qdisc noqueue has no queue",
         "!! invalid: line 3",
         "   note: networkmanager: no answer",
     ]

@@ -13,6 +13,7 @@ import pytest
 from worlds import Agent, key, mac, machine, nic
 
 from neuca_tools.desired import Resolution
+from neuca_tools.effects import Note
 from neuca_tools.model import NetworkState, Owned, Problem
 from neuca_tools.operation import Target
 from neuca_tools.operations import SetMtu, WriteFile, WriteSysctl
@@ -266,3 +267,19 @@ def test_a_problem_is_told_once():
 def test_find_link(text, meant):
     survey = small(TWO + f"[vlan {mac(2)}.7]\n").survey()
     assert find_link(text, survey.resolution, survey.resolution.names) == meant
+
+
+def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
+    agent = small(TWO)
+    agent.run()
+    survey = agent.survey()
+    note = Note("txqueuelen", "not applicable", "the qdisc noqueue has no queue", key(2))
+    resolution = replace(survey.resolution, notes=(note, Note("rings.rx", "unsupported", "x", key(3))))
+    found = judge("2.0.0", GOOD, resolution, survey.have, survey.plan(), survey.changed(), {}, (), PASS)
+    told = {one["mac"]: one["notes"] for one in found.data["interfaces"]}
+    assert told[mac(2)] == [
+        {"setting": "txqueuelen", "effect": "not applicable", "reason": "the qdisc noqueue has no queue"}
+    ]
+    assert (told[mac(1)], found.data["state"], note.text) == (
+        [], "ok", "txqueuelen: not applicable: the qdisc noqueue has no queue"
+    )  # fmt: skip
