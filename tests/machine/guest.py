@@ -51,7 +51,7 @@ class Done(NamedTuple):
 class Guest:
     """A disk of its own on top of an image or of another guest's disk; at most one QEMU runs on it."""
 
-    def __init__(self, image: images.Image, folder: Path, nics: Sequence[Nic], *, processors: int = 2, memory: int = 1024,
+    def __init__(self, image: images.Image, folder: Path, nics: Sequence[Nic], *, processors: int = 1, memory: int = 1024,
                  disk: Path | None = None) -> None:  # fmt: skip
         self.image, self.folder, self.nics = image, folder, list(nics)
         self.processors, self.memory = processors, memory

@@ -48,7 +48,7 @@ def what_is_wrong(guest, before, slots) -> str:
 
 def boots(guests, before, orders):
     """What is wrong in each of so many boots, two at a time."""
-    made = [guests(before.image.recipe.name, nics(3), after=before, processors=1) for _ in orders]
+    made = [guests(before.image.recipe.name, nics(3), after=before) for _ in orders]
     with ThreadPoolExecutor(2) as pool:
         wrong = list(filter(None, pool.map(what_is_wrong, made, itertools.repeat(before), orders)))
     print(f"{before.image.recipe.name}: {len(orders)} boots, {len(wrong)} with something wrong")

@@ -60,7 +60,7 @@ def test_two_guests_pass_9000_bytes_over_a_vlan(guests):
     made = []
     for host, (image, end) in enumerate(zip("AC", link()), 1):
         cards = [Nic(MANAGEMENT, 0x10, management=True), Nic(mac(1), 0x11, link=end, host_mtu=9000)]
-        guest = guests(image, cards, processors=1)
+        guest = guests(image, cards)
         guest.serve(asking(9000, 9000, host=host))
         guest.power_on()
         made.append(guest)
