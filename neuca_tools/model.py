@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Literal, NamedTuple, Optional, Union
 
+from .rows import Item, Script, Storage, User
+
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
@@ -103,52 +105,6 @@ class RouteRequest:
     state: RouteState
     via: Optional[Host] = None
     where: str = ""
-
-
-@dataclass(frozen=True)
-class User:
-    """One line of `[users]`."""
-
-    login: str
-    sudo: bool
-    keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Script:
-    """One script, its body as it was written."""
-
-    name: str
-    body: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Storage:
-    """One iSCSI device of `[storage]`."""
-
-    device: str
-    ip: Host
-    port: int
-    lun: int
-    chap_user: str
-    chap_secret: str = field(repr=False)
-    attach: bool = False
-    fs_type: str = ""
-    fs_options: str = ""
-    format: bool = False
-    mount_point: str = ""
-
-
-class Item(NamedTuple):
-    """One key of a document with its value as written, for `neuca get`."""
-
-    section: str
-    key: str
-    value: str
-    line: int
-
-    def __repr__(self) -> str:
-        return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"  # values may be secret
 
 
 @dataclass(frozen=True)

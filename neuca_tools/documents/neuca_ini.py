@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Callable, Optional, cast
 
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import Document, Fault, Item, LinkKey, LinkRequest, Router
+from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
+from neuca_tools.rows import Item
 
 from . import interfaces, links, tables, values
 from .ini import Line, Section, last_wins, read

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Callable, TypeVar
 
-from neuca_tools.model import Fault, RouteRequest, RouteState, Script, Storage, User
+from neuca_tools.model import Fault, RouteRequest, RouteState
+from neuca_tools.rows import Script, Storage, User
 
 from . import values
 from .ini import Line

@@ -9,7 +9,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.model import RouteRequest, Storage, User
+from neuca_tools.model import RouteRequest
+from neuca_tools.rows import Storage, User
 
 SECRET = "AAAAcanary"
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
-    {"neuca_tools", "errors", "model", "effects"},
+    {"neuca_tools", "errors", "rows", "model", "effects"},
     {"documents", "roles", "names", "guard", "marks", "requests", "routing", "desired", "marking"},
     {"operation", "operations", "memory", "plan", "status", "render"},
     {"fileio"},
