@@ -1,0 +1,95 @@
+"""What one run of iperf3 or iperf 2 says, whatever its version and the form in which it was written.
+
+Everything that a version or a form does not tell is None ("not known"), never zero. Rates are bit/s, sizes bytes, times seconds.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What went over in one interval, all streams of a direction together: windows are sums, `rtt` is their mean."""
+
+    start: float
+    end: float
+    bytes: Optional[float] = None
+    rate: Optional[float] = None
+    retransmits: Optional[int] = None
+    cwnd: Optional[float] = None  # bytes, as iperf3 prints it: the sender's congestion window
+    snd_wnd: Optional[float] = None  # bytes: what the receiver allows (iperf3 3.10 on Linux 5.4 and later)
+    rtt: Optional[float] = None
+    pmtu: Optional[int] = None
+    datagrams: Optional[int] = None
+    lost: Optional[int] = None
+    jitter: Optional[float] = None
+    omitted: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.end - self.start)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The end of a run, as one end of it counted."""
+
+    seconds: Optional[float] = None
+    bytes: Optional[float] = None
+    rate: Optional[float] = None
+    retransmits: Optional[int] = None
+    datagrams: Optional[int] = None
+    lost: Optional[int] = None
+    out_of_order: Optional[int] = None
+    jitter: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One direction of a run: "forward" is from the client to the server."""
+
+    direction: str = "forward"
+    intervals: tuple[Interval, ...] = ()
+    sent: Total = Total()
+    received: Total = Total()
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A data connection, as the end that wrote the document sees it."""
+
+    local: str
+    local_port: int
+    remote: str
+    remote_port: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `error` is iperf's own reason, or the reader's: then there may be no flow, and a flow may be short."""
+
+    tool: str
+    version: Optional[str] = None
+    protocol: Optional[str] = None  # "tcp" or "udp"
+    flows: tuple[Flow, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    streams: Optional[int] = None
+    duration: Optional[float] = None  # asked for
+    target: Optional[float] = None  # asked for, all streams together; 0 is "as fast as it goes"
+    datagram: Optional[int] = None  # bytes of one write: of a datagram, with UDP
+    buffer: Optional[float] = None  # asked for with -w
+    sndbuf: Optional[float] = None
+    rcvbuf: Optional[float] = None
+    mss: Optional[int] = None
+    congestion: Optional[str] = None  # the sender's algorithm
+    cpu_local: Optional[float] = None  # per cent of one CPU, of the iperf process alone
+    cpu_remote: Optional[float] = None
+    error: Optional[str] = None
+    notes: tuple[str, ...] = ()  # what is odd about the document, for people
+
+    def flow(self, direction: str) -> Optional[Flow]:
+        return next((flow for flow in self.flows if flow.direction == direction), None)
