@@ -1,4 +1,4 @@
-"""The skip policy: under CI=true a skip is a failure, but for the reasons listed here.
+"""The skip policy: under CI=true a skip is a failure, but for the reasons listed here. And which tests keep together.
 
 A test that silently does not run is the same as no test. To add a reason: it must be about the machine, name what the machine
 has not, and say where the test does run instead.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.
@@ -48,3 +51,19 @@ def pytest_runtest_makereport(item, call):  # noqa: ARG001 - pytest's names
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_make_collect_report(collector):  # noqa: ARG001 - a module may skip itself whole
     _judge((yield).get_result())
+
+
+def _together(item):
+    """The name of those tests that share what is costly to make: the packages, or a guest's image and prepared disk."""
+    tier = item.path.relative_to(HERE).parts[0]
+    image = getattr(item, "callspec", None) and item.callspec.params.get("image")
+    return {"package": "package", "machine": f"machine-{image or 'A'}"}.get(tier)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Under pytest-xdist (`make test`) those go to one worker."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if group := _together(item):
+                item.add_marker(pytest.mark.xdist_group(group))
