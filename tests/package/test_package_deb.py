@@ -57,7 +57,7 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(deb):
 def test_only_the_configuration_and_the_init_scripts_are_conffiles(deb, tmp_path):
     run("dpkg-deb", "--control", deb, tmp_path)
     assert (tmp_path / "conffiles").read_text().splitlines() == [
-        "/etc/init.d/neuca-guest-tools", "/etc/init.d/neuca-names", "/etc/neuca/config"]
+        "/etc/init.d/neuca-guest-tools", "/etc/init.d/neuca-host-keys", "/etc/init.d/neuca-names", "/etc/neuca/config"]
 
 
 def test_the_configuration_has_every_line_commented_out(checkout):
@@ -77,11 +77,11 @@ def test_a_build_leaves_the_checkout_alone(checkout, deb):
     assert deb.exists()
 
 
-def test_both_services_are_enabled_at_the_installation(own_root, deb):
+def test_every_service_is_enabled_at_the_installation(own_root, deb):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*; cd /etc; ls -d rc[S2].d/*neuca*\n", deb)
     assert re.sub(r"S\d\d", "S", said).split() == [
-        "multi-user.target.wants/neuca-guest-tools.service", "multi-user.target.wants/neuca-names.service",
-        "rc2.d/Sneuca-guest-tools", "rcS.d/Sneuca-names"]
+        *(f"multi-user.target.wants/neuca-{name}.service" for name in ("guest-tools", "host-keys", "names")),
+        "rc2.d/Sneuca-guest-tools", "rc2.d/Sneuca-host-keys", "rcS.d/Sneuca-names"]
 
 
 def test_the_installed_commands_run(own_root, deb):

@@ -55,6 +55,7 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
     assert {path[5:] for path in there if path.startswith("/etc/")} == IN_ETC | {"systemd", "udev"}
     assert {path for path in there if path.startswith("/usr/lib/systemd/")} == {
         "/usr/lib/systemd/system", "/usr/lib/systemd/system/neuca-guest-tools.service",
+        "/usr/lib/systemd/system/neuca-host-keys.service",
         "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset"}
     python = {path.partition("/site-packages/")[2] for path in there
@@ -74,15 +75,16 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(rpm):
     assert [row for row in rows if not re.match(r"(l.{9}|[d-]rwxr-xr-x|-rw-r--r--) root root ", row)] == []
 
 
-def test_presets_enable_both_services(own_root, rpm):
+def test_presets_enable_every_service(own_root, rpm):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*\n", rpm)
-    assert said.split() == ["multi-user.target.wants/neuca-guest-tools.service", "multi-user.target.wants/neuca-names.service"]
+    assert said.split() == [
+        f"multi-user.target.wants/neuca-{name}.service" for name in ("guest-tools", "host-keys", "names")]
 
 
 def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
     said = "\n".join(_query(rpm, "--scripts"))
-    assert "preset neuca-names.service neuca-guest-tools.service" in said
-    assert "disable --now neuca-guest-tools.service neuca-names.service" in said
+    assert "preset neuca-names.service neuca-host-keys.service neuca-guest-tools.service" in said
+    assert "disable --now neuca-guest-tools.service neuca-names.service neuca-host-keys.service" in said
     assert "try-restart neuca-guest-tools.service" in said
     assert "%{" not in said
     assert "systemd_" not in said, "a macro was not expanded"
@@ -91,7 +93,7 @@ def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
 def test_an_upgrade_keeps_what_the_agent_has_written(own_root, rpm):
     said = own_root(INSTALL + WRITTEN + "rpm -U --force --nodeps /tmp/*.rpm; "
                     f"ls {' '.join(MARKS)} /var/lib/neuca/*; ls -d /etc/systemd/system/*.wants/neuca* | wc -l\n", rpm)
-    assert said.split() == [*sorted([*MARKS, "/var/lib/neuca/record.json"]), "2"]
+    assert said.split() == [*sorted([*MARKS, "/var/lib/neuca/record.json"]), "3"]
 
 
 def test_erasing_it_leaves_nothing_of_ours_and_all_of_others(own_root, rpm):

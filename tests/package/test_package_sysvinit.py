@@ -15,7 +15,7 @@ UP = 'read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n'
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
 SHELL = ("packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
-         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-names").split()
+         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-names sysvinit/neuca-host-keys").split()
 
 
 def _lines(text: str) -> list[str]:
@@ -56,8 +56,16 @@ def test_the_process_id_of_another_program_is_never_signalled(own_root, deb):
 
 def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
     said = own_root(INSTALL + "dpkg -r neuca-guest-tools > /dev/null; "
-                    "for script in neuca-names neuca-guest-tools; do sh /etc/init.d/$script start; echo $?; done\n", deb)
-    assert said.split() == ["0", "0"]
+                    "for script in names host-keys guest-tools; do sh /etc/init.d/neuca-$script start; echo $?; done\n", deb)
+    assert said.split() == ["0", "0", "0"]
+
+
+def test_host_keys_are_made_once_and_only_for_a_server(own_root, deb):
+    start = "/etc/init.d/neuca-host-keys start > /dev/null; echo $?; ls /etc/ssh | grep -c 'ssh_host_.*_key$' || true\n"
+    said = own_root(INSTALL + "rm -f /etc/ssh/ssh_host_* /usr/sbin/sshd; ls /usr/bin/ssh-keygen > /dev/null\n" + start
+                    + "touch /usr/sbin/sshd; chmod +x /usr/sbin/sshd\n" + start
+                    + "rm /etc/ssh/ssh_host_rsa_key\n" + start, deb)
+    assert said.split() == ["0", "0", "0", "3", "0", "2"]
 
 
 def test_names_come_before_the_network_and_the_agent_after_it():
@@ -66,3 +74,5 @@ def test_names_come_before_the_network_and_the_agent_after_it():
     assert re.search(r"X-Start-Before: +networking ", names)
     assert re.search(r"Default-Start: +S$", names, re.MULTILINE)
     assert re.search(r"Should-Start: +\$network .*neuca-names", agent)
+    keys = (ROOT / "sysvinit" / "neuca-host-keys").read_text()
+    assert re.search(r"X-Start-Before: +ssh ", keys)

@@ -13,7 +13,7 @@ from packages import INSTALL, ROOT, run
 
 from neuca_tools.config import Config
 
-AGENT, NAMES = "neuca-guest-tools.service", "neuca-names.service"
+AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-host-keys.service"
 # "systemd-analyze security" counts these against a service; the rest is closed.
 OPEN = {
     "CapabilityBoundingSet_CAP_NET_ADMIN": "links, addresses, routes and sysctls are its work",
@@ -33,7 +33,7 @@ OPEN = {
 }
 # Measured with systemd 252. nm-cloud-setup's unit, opened for the same work (CAP_NET_ADMIN, no PrivateUsers=,
 # ProtectKernelTunables= or ProtectHome=yes), has 2.5.
-FIGURES = {AGENT: 2.1, NAMES: 1.9}
+FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8}
 
 
 def _unit(name: str) -> Mapping[str, list[str]]:
@@ -62,7 +62,7 @@ def test_every_opening_of_the_sandbox_has_a_reason(name):
     assert {row["json_field"] for row in rows if float(row["exposure"] or 0)} - OPEN.keys() == set()
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", [AGENT, NAMES])
 def test_what_the_agent_writes_is_open_and_nothing_else(name):
     unit, config = _unit(name), Config()
     places = {config.udev_directory, config.networkmanager_directory, config.networkd_directory, config.sysctl_directory}
@@ -105,6 +105,15 @@ def test_names_are_given_once_in_a_boot_and_never_stop_it():
     assert "RequiredBy" not in unit
 
 
+def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_else():
+    unit = _unit(KEYS)
+    assert unit["ConditionPathExistsGlob"] == ["!/etc/ssh/ssh_host_*_key"]
+    assert unit["ConditionFileIsExecutable"] == ["/usr/sbin/sshd"]
+    assert unit["Before"] == ["ssh.service", "sshd.service"]
+    assert {"cloud-init.service", "sshd-keygen.target"} <= set(unit["After"])
+    assert unit["ReadWritePaths"] == ["-/etc/ssh"]
+
+
 def test_systemd_understands_every_line(own_root, deb):
-    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} 2>&1 | grep neuca || true\n", deb)
+    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} {KEYS} 2>&1 | grep neuca || true\n", deb)
     assert said == ""
