@@ -13,6 +13,7 @@ apply         operations become calls: the only place that acts; a journal befor
 verify        asks again until nothing is left to do, or patience ends
 record        what we added and what was there before us, in the state directory
 status        how far the host is from what is asked, with a reason for each shortfall
+sealing       which files of this host the clones of its image must not inherit
 reconcile     one pass over all of the above; `daemon` makes passes when something changes
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd
 commands/     `neucad` and `neuca SUBCOMMAND`: thin

@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import os
 import signal
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from .errors import ApplyError
 LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
 NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
 SHORTEST_PATIENCE = 0.001  # seconds; setitimer(2) takes 0 for "never"
+FLOCK = "hhqqi"  # fcntl(2): type, whence, start, length, process id
 FEW = 4  # files up to which one fsync each is cheaper than a sync of the file system
 
 
@@ -141,3 +143,22 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def lock_holder(path: Path) -> int:
+    """The process that holds a lock of `locked`: 0 for nobody, or for one that this PID namespace does not see (fcntl(2)).
+
+    Not for a lock that this process holds: to close any descriptor of its file lets it go. Raises ApplyError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise ApplyError(f'ask who has locked "{path}": {error.strerror}', error.errno or 0) from error
+    try:
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return int(holder) if kind != fcntl.F_UNLCK else 0
+    finally:
+        os.close(descriptor)

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("apply", "change", "one pass, which sets drift right too", "source"),
     Command("release", "change", "hand one NIC back: what is ours on it goes, and it is ignored from then on", "undo", "link"),
     Command("revert", "change", "put back every sysctl, MTU and txqueuelen that was changed"),
+    Command("clean", "clean", "before an image is captured: what its clones must not inherit goes", "keep-identity dry-run"),
     Command("get", "data", "one item of the user-data", "", "item"),
     Command("user-data", "data", "the user-data as it was read"),
     Command("interfaces", "data", "the interfaces that the user-data asks for"),
@@ -48,7 +49,7 @@ COMMANDS = (
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-LATER = ("run-scripts", "selftest", "clean", "collect-logs", "tune")
+LATER = ("run-scripts", "selftest", "collect-logs", "tune")
 STAGES = ("document", "desired", "observed")
 
 
@@ -117,5 +118,9 @@ def _add_option(row: argparse.ArgumentParser, option: str) -> None:
         row.add_argument("--wait", action="store_true", help="until nothing is left to do that is not done yet")
     elif option == "timeout":
         row.add_argument("--timeout", metavar="SECONDS", type=float, default=300.0, help="for --wait (%(default)g)")
+    elif option == "keep-identity":
+        row.add_argument("--keep-identity", action="store_true", help="only what neucad has written goes")
+    elif option == "dry-run":
+        row.add_argument("--dry-run", action="store_true", help="print the same, and change nothing")
     elif option == "undo":
         row.add_argument("--undo", action="store_true", help="take a released NIC back")

@@ -146,7 +146,7 @@ def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch
 
 @pytest.mark.parametrize("command", neuca.COMMANDS, ids=lambda command: command.name)
 def test_every_option_of_a_command_is_in_its_synopsis(command):
-    assert re.findall(r"Fl -(\w+)", COMMANDS[command.name].split("\n")[0]) == command.options.split()
+    assert re.findall(r"Fl -([\w-]+)", COMMANDS[command.name].split("\n")[0]) == command.options.split()
 
 
 def test_every_installed_name_is_a_name_of_the_manual_page():

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.fileio import FEW, NEW, locked, read_bytes, write_files
+from neuca_tools.fileio import FEW, NEW, lock_holder, locked, read_bytes, write_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -251,3 +251,17 @@ def test_a_lock_in_a_place_that_cannot_be_written_is_named():
     with pytest.raises(ApplyError) as caught, locked(Path("/proc/nothing/lock"), 1):
         pytest.fail("held")
     assert caught.value.text == 'lock "/proc/nothing/lock": No such file or directory'
+
+
+def test_a_lock_that_nobody_holds_has_no_holder(tmp_path):
+    assert lock_holder(tmp_path / "lock") == 0
+    with locked(tmp_path / "lock", 1):
+        pass
+    assert lock_holder(tmp_path / "lock") == 0
+
+
+def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(ApplyError) as caught:
+        lock_holder(tmp_path / "lock")
+    assert caught.value.text == f'ask who has locked "{tmp_path}/lock": Too many levels of symbolic links'

@@ -23,7 +23,7 @@ LEVELS = [
     {"record", "report", "managers"},
     {"intake", "observe", "apply", "verify"},
     {"reconcile"},
-    {"handback", "pinning", "worker"},
+    {"handback", "pinning", "sealing", "worker"},
     {"daemon"},
     {"selftest"},
     {"commands"},

@@ -1,0 +1,65 @@
+"""`neuca clean`: before an image is captured, what its clones must not inherit goes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+from .. import sealing
+from ..config import Config
+from ..errors import ApplyError, NeucaError
+from ..sealing import Trace
+from ..status import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK
+from .context import configuration, is_root
+
+if TYPE_CHECKING:
+    import argparse
+
+KEPT = ('neuca: keep the SSH host keys in "{}": nothing would make new ones at the next boot, and sshd starts with none\n'
+        "       enable neuca-host-keys.service; if something else makes them, remove them by hand")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if not is_root():
+        raise NeucaError("neuca clean: only root may do this")
+    return clean(config, Path("/"), with_identity=not arguments.keep_identity, dry_run=arguments.dry_run)
+
+
+def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
+    """One line for each thing that goes, then the exit code. Host identity is that of the file system at `root`."""
+    if dry_run:
+        return _clean(config, root, with_identity, sealing.running_daemon(config), _show)
+    with sealing.undisturbed(config) as daemon:
+        return _clean(config, root, with_identity, daemon, _remove)
+
+
+def _clean(config: Config, root: Path, with_identity: bool, daemon: int, each: Callable[[Trace], bool]) -> int:
+    found = sealing.find(config, root, with_identity)
+    if daemon:
+        print(f"stop neucad, process {daemon}: it starts again at the next boot")
+    elif not found.traces:
+        print("nothing is left to remove")
+    done = [each(trace) for trace in found.traces]
+    if found.kept:
+        print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
+    if not config.complete:
+        return EXIT_INVALID
+    return EXIT_FAILED if not all(done) else EXIT_DEGRADED if found.kept else EXIT_OK
+
+
+def _show(trace: Trace) -> bool:
+    print(trace.text)
+    return True
+
+
+def _remove(trace: Trace) -> bool:
+    try:
+        trace.run()
+    except ApplyError as error:
+        print(f"neuca: {error.text}", file=sys.stderr)
+        return False
+    return _show(trace)

@@ -1,0 +1,334 @@
+"""Sealing an image: what goes, what stays, what is kept with a word about it; interrupted, repeated, planted with links."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuca_tools import sealing
+from neuca_tools.commands import neuca
+from neuca_tools.commands.clean import clean
+from neuca_tools.config import Config, load
+from neuca_tools.errors import ApplyError, NeucaError, ObserveError
+from neuca_tools.fileio import locked
+
+ROOT = Path(__file__).parents[2]
+ID = b"0123456789abcdef0123456789abcdef\n"
+RULE = "neuca-persistent-fe163e006daf.rules"
+OURS = (f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf networkd/05-neuca-nics.network"
+        " networkd/05-neuca-vlans.network sysctl/neuca.conf sysctl/neuca.conf.neuca-new log/neuca-agent.log log/neuca-agent.log.1"
+        " log/neuca-agent.log.2.gz log/neucad.out state/record.json state/journal.json state/document.json"
+        " state/document.json.neuca-new state/generated-files run/document.json run/last-look.json run/last-pass.json").split()
+OTHERS = ("udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
+          " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine").split()
+IDENTITY = ("etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"
+            " var/lib/urandom/random-seed var/lib/NetworkManager/secret_key var/lib/NetworkManager/internal-1-eth0.lease"
+            " var/lib/dhcp/dhclient.eth0.leases var/lib/dhcp/dhclient6.eth0.leases~ var/lib/dhclient/dhclient.leases"
+            " var/lib/dhcpcd/duid var/lib/dhcpcd/secret var/lib/dhcpcd/eth0.lease6").split()
+KEYS = [f"etc/ssh/ssh_host_{kind}_key{end}" for kind in ("ecdsa", "ed25519", "rsa") for end in ("", ".pub", "-cert.pub")]
+NOT_IDENTITY = ("etc/hostname etc/ssh/sshd_config etc/ssh/ssh_host_notes var/lib/dhcp/dhcpd.leases var/lib/systemd/timesync"
+                " var/lib/NetworkManager/NetworkManager.state etc/NetworkManager/system-connections/lan.nmconnection").split()
+
+
+def fill(folder, names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(ID)
+
+
+def files(folder):
+    """Every file and link below, but for the locks."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")
+            if (path.is_symlink() or not path.is_dir()) and path.name not in sealing.LOCKS}
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host that has met a document, among whatever else is on it; its next boot makes new host keys."""
+    fill(tmp_path / "own", [*OURS, *OTHERS])
+    fill(tmp_path / "root", [*IDENTITY, *KEYS, *NOT_IDENTITY])
+    (tmp_path / "root/etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
+    (tmp_path / "root/etc/systemd/system/multi-user.target.wants/neuca-host-keys.service").symlink_to("/nowhere")
+    return Host(tmp_path)
+
+
+class Host:
+    """Its configuration, and what `clean` does to it."""
+
+    def __init__(self, folder):
+        self.own, self.root = folder / "own", folder / "root"
+        own = self.own
+        self.config = Config(
+            state_directory=own / "state", run_directory=own / "run", log_directory=own / "log", udev_directory=own / "udev",
+            networkmanager_directory=own / "nm", networkd_directory=own / "networkd", sysctl_directory=own / "sysctl")
+
+    def clean(self, with_identity=True, dry_run=False):
+        return clean(self.config, self.root, with_identity, dry_run)
+
+    @property
+    def left(self):
+        return files(self.own), files(self.root)
+
+
+MAKER = "etc/systemd/system/multi-user.target.wants/neuca-host-keys.service"
+
+
+def test_what_is_ours_and_the_identity_go_and_everything_else_stays(host, capsys):
+    assert host.clean() == 0
+    assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
+    assert (host.root / "etc/machine-id").read_bytes() == b""
+    said = capsys.readouterr()
+    assert said.err == ""
+    gone = [host.own / name for name in OURS] + [host.root / name for name in (*IDENTITY[1:], *KEYS)]
+    lines = [f'empty "{host.root}/etc/machine-id"', *(f'remove "{path}"' for path in gone)]
+    assert sorted(said.out.splitlines()) == sorted(lines)
+
+
+def test_a_second_time_does_nothing(host, capsys):
+    host.clean()
+    before = {path: path.lstat().st_mtime_ns for folder in (host.own, host.root) for path in folder.rglob("*")}
+    capsys.readouterr()
+    assert host.clean() == 0
+    assert capsys.readouterr().out == "nothing is left to remove\n"
+    assert {path: path.lstat().st_mtime_ns for folder in (host.own, host.root) for path in folder.rglob("*")} == before
+
+
+def test_a_dry_run_prints_the_same_and_changes_nothing(host, capsys):
+    before = host.left
+    assert host.clean(dry_run=True) == 0
+    would = capsys.readouterr().out
+    assert (host.left, (host.root / "etc/machine-id").read_bytes()) == (before, ID)
+    host.clean()
+    assert capsys.readouterr().out == would
+
+
+def test_the_identity_is_kept_if_it_is_to_be(host, capsys):
+    assert host.clean(with_identity=False) == 0
+    assert host.left == (set(OTHERS), {*NOT_IDENTITY, *IDENTITY, *KEYS, MAKER})
+    assert "machine-id" not in capsys.readouterr().out
+
+
+def test_a_host_where_nothing_ever_was_has_nothing_to_remove(tmp_path, capsys):
+    assert Host(tmp_path).clean() == 0
+    assert capsys.readouterr().out == "nothing is left to remove\n"
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, len(OURS), len(OURS) + 3, len(OURS) + len(IDENTITY) + 1])
+def test_after_an_interruption_the_next_time_does_the_rest(host, steps):
+    """Each file goes by itself: what was done before it died is not there to be done again."""
+    for trace in sealing.find(host.config, host.root, True).traces[:steps]:
+        trace.run()
+    assert host.clean() == 0
+    assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
+
+
+# --- SSH host keys --------------------------------------------------------------------------------------------------
+
+
+def test_host_keys_stay_where_nothing_would_make_new_ones(host, capsys):
+    (host.root / MAKER).unlink()
+    assert host.clean() == 4
+    assert host.left == (set(OTHERS), {*NOT_IDENTITY, *KEYS, "etc/machine-id"})
+    said = capsys.readouterr()
+    assert said.err == (
+        f'neuca: keep the SSH host keys in "{host.root}/etc/ssh": nothing would make new ones at the next boot, and sshd starts'
+        " with none\n       enable neuca-host-keys.service; if something else makes them, remove them by hand\n")
+    assert "ssh_host" not in said.out
+
+
+def test_a_script_of_sysv_makes_host_keys_too(host):
+    (host.root / MAKER).unlink()
+    fill(host.root, ["etc/rc2.d/S01neuca-host-keys"])
+    assert host.clean() == 0
+    assert not any("ssh_host_rsa" in name for name in host.left[1])
+
+
+def test_where_there_are_no_keys_none_are_missed(host, capsys):
+    (host.root / MAKER).unlink()
+    for name in KEYS:
+        (host.root / name).unlink()
+    assert (host.clean(), capsys.readouterr().err) == (0, "")
+
+
+# --- the machine id -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"uninitialized\n"])
+def test_a_machine_id_that_is_none_is_left_as_it_is(host, content):
+    (host.root / "etc/machine-id").write_bytes(content)
+    host.clean()
+    assert (host.root / "etc/machine-id").read_bytes() == content
+
+
+def test_a_machine_id_that_is_not_there_is_not_made(host):
+    (host.root / "etc/machine-id").unlink()
+    assert host.clean() == 0
+    assert not (host.root / "etc/machine-id").exists()
+
+
+def test_a_machine_id_keeps_its_file_and_its_mode(host):
+    path = host.root / "etc/machine-id"
+    path.chmod(0o444)
+    before = path.stat()
+    host.clean()
+    after = path.stat()
+    assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, 0)
+
+
+def test_the_link_that_dbus_has_in_place_of_an_id_stays(host):
+    link = host.root / "var/lib/dbus/machine-id"
+    link.unlink()
+    link.symlink_to("../../../etc/machine-id")
+    assert host.clean() == 0
+    assert link.is_symlink()
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_goes_and_what_it_leads_to_stays(host, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    links = [host.own / OURS[0], host.own / "state/record.json", host.root / KEYS[0], host.root / IDENTITY[2]]
+    for link in links:
+        link.unlink()
+        link.symlink_to(precious)
+    assert host.clean() == 0
+    assert (precious.read_bytes(), [link for link in links if link.is_symlink()]) == (b"precious", [])
+
+
+def test_a_machine_id_behind_a_link_is_not_touched_and_is_a_failure(host, tmp_path, capsys):
+    elsewhere = tmp_path / "id"
+    elsewhere.write_bytes(ID)
+    (host.root / "etc/machine-id").unlink()
+    (host.root / "etc/machine-id").symlink_to(elsewhere)
+    assert host.clean() == 1
+    assert elsewhere.read_bytes() == ID
+    assert capsys.readouterr().err == f'neuca: empty "{host.root}/etc/machine-id": it is a link, and none is followed\n'
+    assert host.left[0] == set(OTHERS)
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_removed_costs_only_itself(host, capsys):
+    odd = host.own / "state/document.json"
+    odd.unlink()
+    odd.mkdir()
+    assert host.clean() == 1
+    assert capsys.readouterr().err == f'neuca: remove "{odd}": Is a directory\n'
+    assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
+
+
+def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
+    path = host.own / "udev-loop"
+    path.symlink_to(path)
+    config = Config(**{**host.config.__dict__, "udev_directory": path})
+    with pytest.raises(ObserveError) as caught:
+        sealing.find(config, host.root, True)
+    assert caught.value.text == f'list "{path}": Too many levels of symbolic links'
+
+
+def test_a_wrong_configuration_is_named_by_the_exit_code(host, tmp_path):
+    (tmp_path / "config").write_text("[runtime]\ncommand-timeout = soon\n")
+    faults = load(tmp_path / "config").faults
+    host.config = Config(**{**host.config.__dict__, "faults": faults})
+    assert host.clean() == 78
+    assert host.left[0] == set(OTHERS)
+
+
+def test_it_is_for_root_alone_even_to_look(monkeypatch, capsys):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert neuca.main(["clean", "--dry-run"], "neuca") == 1
+    assert capsys.readouterr() == ("", "neuca: neuca clean: only root may do this\n")
+
+
+# --- the agent ------------------------------------------------------------------------------------------------------
+
+HOLD = """import signal, sys
+from pathlib import Path
+from neuca_tools.fileio import locked
+if sys.argv[2:]: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with locked(Path(sys.argv[1]), 5):
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def holder(host):
+    """A function: a process that holds one of the locks, as the daemon or a pass does."""
+    running = []
+
+    def hold(name, *words):
+        process = subprocess.Popen([sys.executable, "-c", HOLD, host.config.run_directory / name, *words],
+                                   stdout=subprocess.PIPE, text=True, cwd=ROOT)  # fmt: skip
+        running.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield hold
+    for process in running:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()
+
+
+def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
+    daemon = holder("neucad.lock")
+    with sealing.undisturbed(host.config) as process:
+        assert process == daemon.pid
+        assert daemon.wait(10) == -signal.SIGTERM
+        another = [sys.executable, "-c", HOLD.replace(", 5)", ", 0.1)"), host.config.run_directory / "neucad.lock"]
+        refused = subprocess.run(another, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert "another pass has held it for 0.1 s" in refused.stderr
+
+
+def test_the_daemon_that_is_stopped_is_named_and_a_dry_run_lets_it_be(host, holder, capsys):
+    daemon = holder("neucad.lock")
+    assert host.clean(dry_run=True) == 0
+    assert daemon.poll() is None
+    line = f"stop neucad, process {daemon.pid}: it starts again at the next boot"
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert host.clean() == 0
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert daemon.wait(10) == -signal.SIGTERM
+
+
+def test_a_daemon_that_does_not_stop_costs_nothing(host, holder, monkeypatch):
+    daemon = holder("neucad.lock", "deaf")
+    monkeypatch.setattr(sealing, "STOP_WITHIN", 0.1)
+    before = host.left
+    with pytest.raises(NeucaError) as caught:
+        host.clean()
+    assert caught.value.text == f"stop neucad, process {daemon.pid}: it still runs after 0.1 s"
+    assert host.left == before
+
+
+def test_a_pass_under_way_is_waited_for(host, holder):
+    holder("lock")
+    host.config = Config(**{**host.config.__dict__, "command_timeout": 0.1})
+    before = host.left
+    with pytest.raises(ApplyError) as caught:
+        host.clean()
+    assert caught.value.text == f'lock "{host.config.run_directory}/lock": another pass has held it for 0.1 s'
+    assert host.left == before
+
+
+def test_a_daemon_that_has_died_is_not_there_to_be_stopped(host, holder):
+    daemon = holder("neucad.lock")
+    descriptor = os.pidfd_open(daemon.pid)
+    daemon.kill()
+    assert select.select([descriptor], [], [], 10)[0]
+    os.close(descriptor)
+    assert sealing.running_daemon(host.config) == 0
+    with locked(host.config.run_directory / "neucad.lock", 1):
+        pass
