@@ -8,6 +8,7 @@ observe       what this host has: a World, read through the backends
 roles, names  which NIC is dataplane, management, ignored or unlisted; which name each one keeps
 desired       the Document resolved against the World: a NetworkState
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off
+leftovers     what a network manager had put on a NIC before it was ours
 plan          two NetworkStates become a tuple of operations: the only place that decides
 apply         operations become calls: the only place that acts; a journal before, a rollback after a failure
 verify        asks again until nothing is left to do, or patience ends

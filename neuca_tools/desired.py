@@ -134,7 +134,9 @@ class _Work:
         """Whether this is a dataplane NIC that is there, free and unprotected, or a VLAN on one."""
         role, device = self.roles.role(key.mac), self.roles.nics.get(key.mac)
         if role == "management":
-            self.refuse(key, f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}")
+            text = f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}"
+            # In doubt, any change of a link may matter: the NIC that is management beyond doubt has no default route yet.
+            self.problems.append(Problem("contested" if key.mac in self.roles.doubtful else "refused", text, key))
         elif role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
             text = "it was released" if nic and nic.released else "it is on the list of NICs to ignore"

@@ -52,7 +52,8 @@ def meet(record: Record, resolution: Resolution) -> Record:
         nic = nics.get(mac, NicRecord())
         if role == "ignored":
             continue
-        nics[mac] = replace(nic, name=_name(mac, nic, resolution), role=_role(mac, role, dataplane))
+        nics[mac] = replace(nic, name=_name(mac, nic, resolution), role=_role(mac, role, dataplane),
+                            doubtful=mac in resolution.roles.doubtful)
     return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 

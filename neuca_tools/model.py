@@ -178,6 +178,7 @@ class World:
     metadata_index: int = 0
     boot_id: str = ""
     rename_while_up: bool = True
+    leased: frozenset[tuple[int, Address]] = frozenset()  # those with a lifetime, with their device
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------
@@ -206,13 +207,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Hop:
-    """A route through one of our links, asked or found."""
+    """A route through one of our links, asked or found. `left_over`: a manager put it there that has to leave the NIC."""
 
     to: Network
     link: LinkKey
     via: Optional[Host] = None
     metric: int = 0
     ours: bool = True
+    left_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,13 +257,18 @@ class Original:
 
 @dataclass(frozen=True)
 class NicRecord:
-    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to."""
+    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to.
+
+    `leaving`: the manager that held it when it became ours, until all of it is gone. `doubtful`: see `roles`.
+    """
 
     name: str = ""
     role: Literal["", "dataplane", "management"] = ""
     released: bool = False
     applied: str = ""
     incarnation: str = ""
+    leaving: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)

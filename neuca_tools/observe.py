@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -13,6 +13,7 @@ from .desired import Resolution, find_links
 from .errors import ObserveError
 from .fileio import read_bytes
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
+from .roles import AUTOMATIC
 
 ReadSysctl = Callable[[str], Optional[str]]
 Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word
@@ -29,7 +30,9 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
     paths = {*resolution.want.sysctls, *record.original_sysctls}
     sysctls = {path: value for path in sorted(paths) for value in [read_sysctl(path)] if value is not None}
     running = {path: manager for path, manager in resolution.want.tell.items() if manager in managers}
-    return NetworkState(links, _hops(world, devices, resolution, protocol), sysctls=sysctls, files=_files(files), tell=running)
+    leaving = {mac for mac, nic in record.nics.items() if nic.leaving}
+    hops = _hops(world, devices, resolution, protocol, leaving)
+    return NetworkState(links, hops, sysctls=sysctls, files=_files(files), tell=running)
 
 
 def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record, managers: Words,
@@ -37,20 +40,27 @@ def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, re
     wanted, original = resolution.want.links.get(key), record.originals.get(key, Original())
     templates = {*(wanted.sysctls if wanted else ()), *original.sysctls}
     values = {template: read(template.replace(OWN, device.name)) for template in templates}
+    leased = {address for address in (wanted.addresses if wanted else ()) if (device.index, address) in world.leased}
+    addresses = tuple(address for address in world.addresses.get(device.index, ()) if address not in leased)
     return Link(
         key, "vlan" if key.vlan_id is not None else "physical", resolution.roles.role(key.mac), device.name, device.index,
-        "up" if device.up else "down", device.mtu, device.txqueuelen, world.addresses.get(device.index, ()),
+        "up" if device.up else "down", device.mtu, device.txqueuelen, addresses,
         {template: value for template, value in values.items() if value is not None},
         {manager: words[device.name] for manager, words in managers.items() if device.name in words})
 
 
-def _hops(world: World, devices: Mapping[LinkKey, Device], resolution: Resolution, protocol: int) -> tuple[Hop, ...]:
-    """Our own routes, and other people's to a prefix that should have none; never a default route, nor a link's own network."""
+def _hops(world: World, devices: Mapping[LinkKey, Device], resolution: Resolution, protocol: int,
+          leaving: Collection[str]) -> tuple[Hop, ...]:
+    """Our own routes, other people's to a prefix that should have none, and what a manager leaves behind.
+
+    Of other people's never a default route, nor a link's own network.
+    """
     keys = {device.index: key for key, device in devices.items()}
     banned = set(resolution.want.banned)
-    return tuple(Hop(route.to, keys[route.index], route.via, route.metric, route.protocol == protocol)
-                 for route in world.routes if route.index in keys
-                 and (route.protocol == protocol or (route.to in banned and route.via is not None)))
+    hops = (Hop(route.to, keys[route.index], route.via, route.metric, route.protocol == protocol,
+                route.protocol in AUTOMATIC and keys[route.index].mac in leaving and keys[route.index].vlan_id is None)
+            for route in world.routes if route.index in keys)
+    return tuple(hop for hop in hops if hop.ours or hop.left_over or (hop.to in banned and hop.via is not None))
 
 
 def _files(paths: Iterable[str]) -> dict[str, Optional[bytes]]:

@@ -151,7 +151,7 @@ def _stale_routes(sides: _Sides) -> Iterator[Operation]:
     kept = {(hop.to, hop.metric) for hop in sides.want.hops}
     for hop in sides.have.hops:
         stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
-        stale = stale or hop.to in sides.want.banned
+        stale = stale or hop.left_over or hop.to in sides.want.banned
         if stale and not _stale_vlan(sides, hop.link):
             yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
 

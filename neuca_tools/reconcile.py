@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import __version__, marking, memory
+from . import __version__, leftovers, marking, memory
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
@@ -32,7 +32,7 @@ from .marks import SYSCTL_FILE
 from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .observe import found
 from .operation import Operation, Phase
-from .operations import Tell, Unmanage, WriteFile, WriteSysctl
+from .operations import DeleteAddress, DeleteRoute, Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
@@ -40,6 +40,7 @@ from .routing import ROUTE_PROTOCOL
 from .status import DocumentStatus, Report, Status, judge
 
 log = logging.getLogger("neuca")
+MOST_REMOVED = 1000  # lines that status keeps until the next boot
 MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds between looks: drivers, udev and systemd-sysctl settle late
 
@@ -91,7 +92,10 @@ class Host:
         resolution = replace(resolution, want=want)
         managers = self.managers()
         words = managers.ask([device.name for device in world.devices.values()])
+        record = leftovers.leave(record, resolution.roles.nics, marking.marked(resolution, record), words)
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
+        removable = leftovers.removable(resolution.removable, record, have, world)
+        resolution = replace(resolution, removable=removable)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
     def managers(self) -> Managers:
@@ -146,6 +150,7 @@ class Pass:
         survey = self.host.survey(self.intake, records.load_record(self.state_directory))
         survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
         scope = None if start or self.host.config.drift == "enforce" else survey.changed()
+        before_us = leftovers.left(survey.record, survey.have, survey.world)
         survey, marked = self._mark(survey, scope)
         operations = survey.plan(scope)
         before = self._write_down(survey, operations)
@@ -154,12 +159,14 @@ class Pass:
             after, result = self._verify(survey, scope, result, watch)
             undone = self._undo(after, before, result)
         after = self._remember(after, scope, result)
-        report = self._report(result, undone)
+        gone = before_us - leftovers.left(after.record, after.have, after.world)
+        report = self._report(result, undone, sorted(gone))
         return report, _status(self.host.config, self.intake, after, report)
 
     def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
         """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
-        operations = [operation for operation in survey.plan(scope) if operation.order <= Phase.MARK]
+        planned = survey.plan(scope)
+        operations = [operation for operation in planned if operation.order <= Phase.MARK]
         if not any(isinstance(operation, (Unmanage, Tell)) for operation in operations):
             return survey, Result()
         records.save_record(self.state_directory, survey.record)
@@ -167,8 +174,11 @@ class Pass:
             result = apply(operations, writer(self.host, survey))
             watch.wait(MANAGERS_LET_GO)
         again = self.host.survey(self.intake, survey.record)
+        left = set(again.plan(scope))
+        flushed = tuple(operation for operation in planned
+                        if isinstance(operation, (DeleteAddress, DeleteRoute)) and operation not in left)
         links = {key: replace(link, managers={}) for key, link in again.want.links.items()}
-        return replace(again, want=replace(again.want, tell={}, links=links)), result
+        return replace(again, want=replace(again.want, tell={}, links=links)), result + Result(flushed)
 
     def _write_down(self, survey: Survey, operations: Sequence[Operation]) -> NetworkState:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
@@ -221,20 +231,25 @@ class Pass:
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
         survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
         record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
-        record = memory.applied(memory.meet(record, survey.resolution), survey.resolution, survey.world, scope, result.lost_nics)
+        record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world)
+        record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics)
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)
         return replace(survey, record=record)
 
-    def _report(self, result: Result, undone: Result) -> Report:
+    def _report(self, result: Result, undone: Result, removed: Sequence[str]) -> Report:
         log_result(result)
+        for text in removed:
+            log.info("%s: removed", text)
         for operation in undone.done:
             log.warning("undone: %s", operation.text)
         for failure in undone.failures:
             log.error("could not be undone: %s", failure.text)
         problems = tuple(Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures)
         texts = tuple(operation.text for operation in result.done)
-        report = now(time.monotonic() - self.began, texts, problems, bool(undone.done))
+        before = read_report(self.host.config.run_directory)
+        told = (*(before.removed if before else ()), *(f"{text}: removed" for text in removed))[-MOST_REMOVED:]
+        report = now(time.monotonic() - self.began, texts, problems, bool(undone.done), told)
         write_report(self.host.config.run_directory, report)
         return report
 
@@ -257,6 +272,7 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
         intake.none_for_us, intake.reason, tuple(filter(None, [*invalid, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"))
     notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
+    notes += report.removed if report else ()
     return judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
                  report)
 
@@ -276,7 +292,8 @@ def _restorable(link: Link) -> Link:
 
 
 def _identity(operation: Operation) -> tuple[object, ...]:
-    return operation.kind, operation.target, operation.change[1]
+    before, after = operation.change
+    return operation.kind, operation.target, before if after is None else after
 
 
 def _key(operation: Operation) -> Optional[LinkKey]:

@@ -17,10 +17,11 @@ from .status import Report
 FILE = "last-pass.json"
 
 
-def now(seconds: float, changed: tuple[str, ...], problems: tuple[Problem, ...], undone: bool) -> Report:
+def now(seconds: float, changed: tuple[str, ...], problems: tuple[Problem, ...], undone: bool,
+        removed: tuple[str, ...] = ()) -> Report:
     """The report of a pass that has just ended."""
     finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Report(finished, round(seconds, 3), changed, problems, undone)
+    return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 
 
 def write_report(directory: Path, report: Report) -> None:
@@ -37,5 +38,6 @@ def read_report(directory: Path) -> Optional[Report]:
         data = json.loads(read_bytes(directory / FILE) or b"null")
         problems = tuple(Problem(one["code"], one["text"], LinkKey(one["mac"], one["vlan_id"]) if one["mac"] else None)
                          for one in data["problems"])
-        return Report(data["finished"], data["seconds"], tuple(data["changed"]), problems, bool(data["undone"]))
+        return Report(data["finished"], data["seconds"], tuple(data["changed"]), problems, bool(data["undone"]),
+                      tuple(data.get("removed", ())))
     return None

@@ -16,6 +16,7 @@ from typing import Optional
 from .model import Device, LinkKey, Problem, Record, Role, Route, World
 
 VIRTUAL_NICS = frozenset({"veth", "tun"})  # so that the whole agent can be tried in a network namespace
+AUTOMATIC = frozenset({9, 16})  # RTPROT_RA, RTPROT_DHCP (linux/rtnetlink.h): nobody's decision
 MAC_LENGTH = len("00:00:00:00:00:00")
 
 
@@ -29,7 +30,10 @@ class Policy:
 
 @dataclass(frozen=True)
 class Roles:
-    """The outcome. `protected` and `management` are device indexes, with all that is stacked on or below them."""
+    """The outcome. `protected` and `management` are device indexes, with all that is stacked on or below them.
+
+    `doubtful` are NICs that are management for an automatic default route alone.
+    """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
     by_mac: Mapping[str, Role] = field(default_factory=dict)
@@ -37,6 +41,7 @@ class Roles:
     protected: frozenset[int] = frozenset()
     management: frozenset[int] = frozenset()
     problems: tuple[Problem, ...] = ()
+    doubtful: frozenset[str] = frozenset()
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac, "unlisted")
@@ -131,7 +136,7 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
     """
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     nics, problems = find_nics(world, [mac for mac in named if mac not in ignored])
-    reasons = _management(world, policy, record)
+    reasons, doubtful = _management(world, policy, record)
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
@@ -148,25 +153,39 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
             roles[device.mac] = role
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
-    return Roles(nics, roles, reasons, above(world, management | hands_off), above(world, management), tuple(problems))
+    return Roles(nics, roles, reasons, above(world, management | hands_off), above(world, management), tuple(problems),
+                 doubtful)
 
 
-def _management(world: World, policy: Policy, record: Record) -> dict[str, str]:
-    """MAC to reason, for every NIC that is management."""
+def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], frozenset[str]]:
+    """MAC to reason, for every NIC that is management; and those of them that are it for an automatic default route alone.
+
+    Before a document is known, a network manager gives every NIC that has a DHCP server a default route, and any of them may
+    be the best one. While a NIC that is management beyond doubt has a default route of its own, those tell nothing.
+    """
     dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    metadata = _nics(world, [world.metadata_index]) - dataplane
+    sure = metadata | policy.management
+    best = best_default_routes(world.routes)
+    anchored = {route.to.version for route in world.routes if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure}
+    decided = [route for route in best if route.protocol not in AUTOMATIC]
+    telling = [route for route in best if route.protocol not in AUTOMATIC or route.to.version not in anchored]
+    carriers = _nics(world, (route.index for route in best)) & (sure | _nics(world, (route.index for route in telling)))
     reasons: dict[str, str] = {}
     if not policy.management:
-        recorded = (mac for mac, nic in record.nics.items() if nic.role == "management")
+        recorded = {mac for mac, nic in record.nics.items() if nic.role == "management" and not (nic.doubtful and anchored)}
         reasons.update((mac, "it is recorded as the management NIC") for mac in recorded)
-    defaults = below(world, (route.index for route in best_default_routes(world.routes)))
-    evidence = ((below(world, [world.metadata_index]), "it carries the route to the metadata service"),
-                (defaults, "it carries the default route"))
-    for indexes, reason in evidence:
-        carriers = (world.devices[index] for index in indexes if index in world.devices)
-        macs = (identity(device) for device in carriers if is_nic(device))
-        reasons.update((mac, reason) for mac in macs if mac not in dataplane)
+    reasons.update((mac, "it carries the route to the metadata service") for mac in metadata)
+    reasons.update((mac, "it carries the default route") for mac in carriers - dataplane)
     reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
-    return reasons
+    firm = {mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful}
+    return reasons, frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
+
+
+def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:
+    """The MACs of the NICs that are among these devices, or carry them."""
+    carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
+    return frozenset(identity(device) for device in carriers if is_nic(device))
 
 
 def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:

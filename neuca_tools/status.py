@@ -22,13 +22,17 @@ INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shor
 
 @dataclass(frozen=True)
 class Report:
-    """How the last pass went. `finished` in RFC 3339, UTC; `seconds` it took; `changed`: the texts of the operations done."""
+    """How the last pass went. `finished` in RFC 3339, UTC; `seconds` it took; `changed`: the texts of the operations done.
+
+    `removed`: what managers had put on NICs before those were ours, and is gone; from all passes since the boot.
+    """
 
     finished: str
     seconds: float
     changed: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     undone: bool = False
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ DUMP_TRIES = 5  # a dump that was interrupted by a change is asked for again (ap
 DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
 IFF_UP, IFF_SLAVE = 0x1, 0x800
 IFF_LOWER_UP = 0x10000
-IFA_F_NODAD = 0x02
+IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
 
@@ -60,16 +60,22 @@ class Netlink:
         routes = tuple(route for message in self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
                        for route in _routes(message))
         indexes = (self._route_to(host) for host in metadata_hosts)
-        return World(devices, self._addresses(), routes, next((index for index in indexes if index), 0), boot_id(),
-                     kernel_release() >= LIVE_RENAME_SINCE)
+        addresses, leased = self._addresses()
+        return World(devices, addresses, routes, next((index for index in indexes if index), 0), boot_id(),
+                     kernel_release() >= LIVE_RENAME_SINCE, leased)
 
-    def _addresses(self) -> dict[int, tuple[Address, ...]]:
+    def _addresses(self) -> tuple[dict[int, tuple[Address, ...]], frozenset[tuple[int, Address]]]:
+        """All of them, and those with a lifetime: from DHCP or a router advertisement, hardly ever from a hand."""
         found: dict[int, list[Address]] = {}
+        leased: set[tuple[int, Address]] = set()
         for message in self._dump(self._ip.get_addr):
             text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
             if text:
-                found.setdefault(message["index"], []).append(ip_interface(f"{text}/{message['prefixlen']}"))
-        return {index: tuple(addresses) for index, addresses in found.items()}
+                address = ip_interface(f"{text}/{message['prefixlen']}")
+                found.setdefault(message["index"], []).append(address)
+                flags = message.get_attr("IFA_FLAGS") or message["flags"]
+                leased |= set() if flags & IFA_F_PERMANENT else {(message["index"], address)}
+        return {index: tuple(addresses) for index, addresses in found.items()}, frozenset(leased)
 
     def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
         """A dump that no change interrupted, or the last one of a few; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look."""
@@ -138,11 +144,14 @@ class Netlink:
         self._run("link", "del", index=index, gone=(errno.ENODEV,))
 
     def add_address(self, index: int, address: Address) -> None:
-        """Add it without duplicate address detection, so that it can be used at once (IPv6: RFC 4862 would take 1 to 2 s)."""
+        """Add it without duplicate address detection, so that it can be used at once (IPv6: RFC 4862 would take 1 to 2 s).
+
+        `replace`: one that is there already, with a lifetime, is there for good from now on.
+        """
         more: dict[str, Any] = {"flags": IFA_F_NODAD} if address.version == 6 else {}
         if address.version == 4 and address.network.prefixlen < 31:
             more["broadcast"] = str(address.network.broadcast_address)
-        self._run("addr", "add", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
+        self._run("addr", "replace", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
                   family=_family(address), gone=(errno.EEXIST,), **more)
 
     def delete_address(self, index: int, address: Address) -> None:

@@ -92,3 +92,12 @@ def test_an_address_that_the_user_removed_by_hand_comes_back_with_the_next_start
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     lab.once(up("172.16.0.9/24"))
     assert lab.addresses("dp1") == {"172.16.0.9/24"}
+
+
+def test_an_asked_address_with_a_lifetime_is_there_for_good_afterwards(lab):
+    lab.veth("dp1", 1, up=True)
+    for address in ("172.16.0.1/24", "fd00:16::1/64"):
+        lab.ip(f"address add {address} dev dp1 valid_lft 900 preferred_lft 900")
+    assert lab.once(up("172.16.0.1/24", "fd00:16::1/64")).code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
+    assert "dynamic" not in lab.ip("address show dev dp1")

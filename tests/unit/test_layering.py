@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 LEVELS = [
     {"neuca_tools", "errors", "rows", "model", "effects"},
     {"documents", "roles", "names", "guard", "marks", "requests", "routing", "desired", "marking"},
-    {"operation", "operations", "memory", "plan", "status", "render"},
+    {"operation", "operations", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
     {"record", "report", "managers"},

@@ -260,3 +260,50 @@ def test_a_nic_that_is_named_by_the_mac_it_has_now_keeps_its_role():
     policy = Policy(ignored=frozenset({mac(1)}), management=frozenset({mac(2)}))
     roles = assign(seen, {mac(7), mac(8)}, policy, Record())
     assert (roles.role(mac(7)), roles.role(mac(8))) == ("ignored", "management")
+
+
+# --- default routes that a manager got from DHCP, before a document was known -----------------------------------------
+
+DHCP = 16  # RTPROT_DHCP
+
+
+def leased(*metrics):
+    """NICs 1, 2, … with a default route each, from DHCP, with these metrics; the metadata service is on the link of NIC 1."""
+    nics = [nic(number) for number in range(1, len(metrics) + 1)]
+    defaults = [route("0.0.0.0/0", number, f"10.0.{number}.1", metric, DHCP)
+                for number, metric in enumerate(metrics, 1) if metric]  # fmt: skip
+    return world(*nics, routes=defaults, metadata=1)
+
+
+@pytest.mark.parametrize("metrics", [(1024, 1024, 1024), (102, 100, 101)])
+def test_default_routes_from_dhcp_make_no_management_nic_beside_one_that_is_sure_and_has_its_own(metrics):
+    assert roles(leased(*metrics)) == {1: "management", 2: "unlisted", 3: "unlisted"}
+    assert roles(leased(*metrics), named=(2, 3)) == {1: "management", 2: "dataplane", 3: "dataplane"}
+    assert roles(leased(*metrics), named=(1, 2)) == {1: "management", 2: "dataplane", 3: "unlisted"}
+    nowhere = replace(leased(*metrics), metadata_index=0)
+    assert roles(nowhere, named=(2, 3), policy=Policy(management=frozenset({mac(1)})))[2] == "dataplane"
+
+
+def test_a_default_route_from_dhcp_protects_where_no_other_nic_has_one_or_somebody_set_it():
+    assert roles(leased(None, 100), named=(2,)) == {1: "management", 2: "management"}
+    by_hand = replace(leased(102, None), routes=(*leased(102, None).routes, route("0.0.0.0/0", 2, "10.0.2.1", 100)))
+    assert roles(by_hand, named=(2,)) == {1: "management", 2: "management"}
+    nowhere = replace(leased(100, 100), metadata_index=0)
+    assert roles(nowhere, named=(2,)) == {1: "management", 2: "management"}
+
+
+def test_the_one_default_route_of_a_family_is_not_given_up_for_one_of_the_other():
+    six = route("::/0", 2, "fe80::1", 100, 9)
+    seen = replace(leased(100, None), routes=(*leased(100, None).routes, six))
+    assert roles(seen, named=(2,)) == {1: "management", 2: "management"}
+
+
+def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
+    before = assign(leased(None, 100), {mac(2)}, ANYONE, NOBODY)
+    assert before.doubtful == {mac(2)}
+    doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=True)})
+    assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
+    assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
+    firm = Record(nics={mac(2): NicRecord(role="management")})
+    assert roles(leased(102, 100), named=(2,), record=firm)[2] == "management"
+    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).doubtful == frozenset()

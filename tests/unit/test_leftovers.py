@@ -1,0 +1,104 @@
+"""What a manager had put on a NIC before a document made it ours: only that goes, and all of it is told."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface, ip_network
+
+import pytest
+from worlds import document, key, mac, nic, route, texts, world
+
+from neuca_tools import leftovers, memory
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.model import Hop, NicRecord, Owned, Record
+from neuca_tools.observe import found
+from neuca_tools.plan import plan
+from neuca_tools.routing import ROUTE_PROTOCOL
+
+MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
+LEASE, HAND, SIX = ip_interface("10.99.2.16/24"), ip_interface("10.1.0.1/24"), ip_interface("fd00:99::5/64")
+ASKED = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
+
+
+def seen(*routes, leased=(LEASE, SIX)):
+    """The management NIC 1 has the metadata route and a default route of its own; NIC 2 has what DHCP and a hand gave it."""
+    default = route("0.0.0.0/0", 1, "192.0.2.1", 1024, 16)
+    one = world(nic(1), nic(2), addresses={1: "192.0.2.10/24", 2: f"{LEASE} {HAND} {SIX}"}, routes=(default, *routes), metadata=1)
+    return replace(one, leased=frozenset((2, address) for address in leased))
+
+
+def survey(here, record, text=ASKED, words=MANAGED):
+    """What `Host.survey` does about leftovers."""
+    resolution = resolve(document(text), Settings(), here, record)
+    record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words)
+    have = found(resolution, here, record, ROUTE_PROTOCOL, (), words, lambda _: None)
+    return resolution, record, have, leftovers.removable(resolution.removable, record, have, here)
+
+
+def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
+    by_hand = (route("10.50.0.0/16", 2, "10.1.0.9", protocol=3), route("10.51.0.0/16", 2, "10.1.0.9", protocol=4))
+    here = seen(route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16), route("10.99.2.2/32", 2, None, 1024, 16), *by_hand)
+    resolution, record, have, owned = survey(here, Record())
+    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == [
+        "delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2",
+        "delete the route to 10.99.2.2/32 on eth2",
+        "delete the address 10.99.2.16/24 from eth2",
+        "delete the address fd00:99::5/64 from eth2",
+    ]  # fmt: skip
+    assert leftovers.left(record, have, here) == {
+        "systemd-networkd had put the address 10.99.2.16/24 on eth2 before a document named it",
+        "systemd-networkd had put the address fd00:99::5/64 on eth2 before a document named it",
+        "systemd-networkd had put the route to 0.0.0.0/0 via 10.99.2.2 on eth2 before a document named it",
+        "systemd-networkd had put the route to 10.99.2.2/32 on eth2 before a document named it",
+    }
+
+
+@pytest.mark.parametrize(("nic_record", "words"), [
+    (NicRecord(role="dataplane"), MANAGED), (NicRecord(), {"networkd": {"eth2": "unmanaged"}}), (NicRecord(), {})])  # fmt: skip
+def test_a_nic_that_was_ours_before_or_that_nobody_holds_keeps_its_leases(nic_record, words):
+    here = seen(route("10.99.2.2/32", 2, None, 1024, 16))
+    resolution, record, have, owned = survey(here, Record(nics={mac(2): nic_record}), words=words)
+    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == []
+    assert leftovers.left(record, have, here) == frozenset()
+
+
+def test_a_pass_that_dies_between_the_mark_and_the_removal_leaves_word_of_it():
+    here = seen()
+    resolution, record, _, _ = survey(here, Record())
+    record = memory.meet(record, resolution)
+    assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving) == ("dataplane", "networkd")
+    _, _, _, owned = survey(here, record, words={"networkd": {"eth2": "unmanaged"}})
+    assert {address for _, address in owned.addresses} == {LEASE, SIX}
+
+
+def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
+    leaving = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
+    empty = replace(seen(leased=()), addresses={2: (HAND,)})
+    gone = {"networkd": {"eth2": "unmanaged"}}
+    for here, words, after in ((seen(), gone, "networkd"), (empty, MANAGED, "networkd"), (empty, gone, "")):
+        _, record, have, _ = survey(here, leaving, words=words)
+        assert leftovers.settled(record, have, here).nics[mac(2)].leaving == after
+
+
+def test_an_asked_address_that_is_only_leased_is_set_for_good():
+    text = f"[interface {mac(2)}]\naddresses = {LEASE}\n"
+    resolution, _, have, owned = survey(seen(), Record(), text)
+    assert "add the address 10.99.2.16/24 to eth2" in texts(plan(have, resolution.want, owned))
+    assert "delete the address 10.99.2.16/24 from eth2" not in texts(plan(have, resolution.want, owned))
+
+
+def test_addresses_of_a_vlan_are_nobodys_leftovers():
+    assert leftovers.left(Record(nics={mac(2): NicRecord(leaving="networkd")}), found_nothing(), seen()) == frozenset()
+
+
+def found_nothing():
+    _, _, have, _ = survey(seen(), Record(), words={})
+    child = replace(have.links[key(2)], key=key(2, 7))
+    return replace(have, links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),))
+
+
+def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
+    _, _, have, _ = survey(seen(), Record(), words={})
+    assert leftovers.removable(Owned(), Record(), have, seen()) == Owned()
