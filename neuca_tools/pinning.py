@@ -13,23 +13,29 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Optional
 
+from .apply import apply
 from .backends import udev
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
 from .config import Config
 from .errors import ApplyError, ObserveError
-from .intake import last_good
+from .fileio import locked
+from .intake import fetch, last_good
 from .model import Device, LinkKey, Record, World
 from .names import Step, boot_names, rename_steps
+from .operations import WriteFile
 from .record import load_record
 from .requests import merge
 from .roles import Policy, assign
+from .sources import Session, parse_source
 
 log = logging.getLogger("neuca")
 SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
 ANNOUNCE = 10.0  # seconds that udev gets to take in what moved
 TRIES = 40  # systemd 252 adds an alternative name some milliseconds after a rename, which can be in the way of the next
 BETWEEN_TRIES = 0.02  # seconds
+LOCAL = frozenset({"file", "configdrive", "nocloud"})  # sources that need no network
+LOCAL_BUDGET = 2.0  # seconds
 
 
 def pin_names(config: Config) -> bool:
@@ -56,6 +62,25 @@ def pin_names(config: Config) -> bool:
         _announce({**moved, **_not_ready(after)})
     names = {index: device.name for index, device in after.devices.items()}
     return _complain(wanted, {LinkKey(mac): names.get(device.index, "") for mac, device in roles.nics.items()})
+
+
+def mark_ahead(config: Config) -> None:
+    """Where this host itself knows its document: the files that keep managers off, before one takes a NIC on a first boot.
+
+    Nothing but files is written; the first pass does the rest. Raises NeucaError.
+    """
+    local = [spec for spec in map(parse_source, config.sources) if spec.kind in LOCAL]
+    intake = fetch(local, LOCAL_BUDGET, Session(), config.state_directory) if local else last_good(config.state_directory)
+    named = {key.mac for key in merge(intake.document.links if intake.document else (), config.links)}
+    record = load_record(config.state_directory)
+    if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
+        return
+    from .reconcile import host, log_result, writer  # libraries that most boots do without, up to here
+
+    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+        survey = handles.survey(intake, record)
+        files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
+        log_result(apply(files, writer(handles, survey)))
 
 
 def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record) -> bool:

@@ -43,9 +43,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise NeucaError("neucad: only root may run it")
     _configure_log(config)
     if arguments.names:
-        from ..pinning import pin_names
+        from ..pinning import mark_ahead, pin_names
 
-        return EXIT_OK if pin_names(config) else EXIT_FAILED
+        named = pin_names(config)
+        mark_ahead(config)
+        return EXIT_OK if named else EXIT_FAILED
     if arguments.once:
         from .change import apply_once
 

@@ -149,3 +149,29 @@ def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic
     assert [name_of(lab, mac(number)) for number in (1, 2, 3)] == ["dp2", "dp1", "dp3"]
     assert lab.once().code == 4
     assert lab.problems("dp1") == [("name", '"dp1" should be "dp2", but another interface has that name')]
+
+
+def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_the_document(lab):
+    lab.veth("dp1", 1)
+    lab.document(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 9000\n")
+    step = ("neucad", "--names", "--config", lab.config_file)
+    with lab.monitored() as monitor:
+        assert lab.command(*step).code == 0
+        assert f"unmanaged-devices+=mac:{mac(1)}" in (lab.folder / "nm" / "neuca.conf").read_text()
+        assert f"PermanentMACAddress={mac(1)}" in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+        assert monitor.lines() == []
+    assert not (lab.folder / "state" / "record.json").exists()
+    assert lab.once().code == 0
+    assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == ({"172.16.1.1/24"}, 9000)
+    (lab.folder / "nm" / "neuca.conf").unlink()
+    assert lab.command(*step).code == 0
+    assert not (lab.folder / "nm" / "neuca.conf").exists(), "a boot that knows its NICs looks at nothing"
+    assert lab.once().code == 0
+
+
+def test_the_step_before_the_network_asks_no_service(lab):
+    lab.veth("dp1", 1)
+    lab.configure(sources="ec2=http://127.0.0.1:1")
+    assert lab.command("neucad", "--names", "--config", lab.config_file).code == 0
+    assert not (lab.folder / "nm").exists()
+    assert not (lab.folder / "udev").exists()
