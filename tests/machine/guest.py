@@ -120,7 +120,7 @@ class Guest:
 
     def plug(self, nic: Nic) -> None:
         options = dict(word.split("=", 1) for word in nic.netdev().split(",")[1:])
-        assert nic.link is None, "only a cable to nowhere can be plugged in while the machine runs"
+        assert nic.nowhere, "only a cable to nowhere can be plugged in while the machine runs"
         self._machine.execute("netdev_add", type="hubport", id=nic.id, hubid=int(options["hubid"]))
         self._machine.execute("device_add", **nic.device())
         self.nics.append(nic)

@@ -47,6 +47,18 @@ OOMScoreAdjust=-1000
 [Install]
 WantedBy=sysinit.target
 """
+# From before any network manager starts: what is set later, even for a moment, is in the file.
+MONITOR_UNIT = """[Unit]
+Description=The lab's record of links, addresses and routes
+DefaultDependencies=no
+After=systemd-remount-fs.service
+Wants=network-pre.target
+Before=network-pre.target neuca-names.service
+
+[Service]
+Type=exec
+ExecStart=/bin/sh -c 'exec ip -ts monitor link address route > /run/lab-monitor'
+"""
 NETWORKD_MANAGEMENT = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
 INTERFACES = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n"
 ENABLE = "systemctl enable lab-agent.service; systemctl mask apt-daily.timer apt-daily-upgrade.timer getty@tty1.service"
@@ -107,7 +119,7 @@ def image(name: str, packaged: bool = True) -> Image:
     with _alone():
         base = _base(recipe)
         deb = package() if packaged else None
-        key = hashlib.sha256(f"{base.name} {deb.parent.name if deb else ''}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{base.name} {deb.parent.name if deb else ''} {_INSTALL}{MONITOR_UNIT}".encode()).hexdigest()[:16]
         folder = CACHE / f"image-{name}-{key}"
         if not folder.exists():
             _build_image(base, deb, folder)
@@ -171,6 +183,10 @@ if [ -n "$2" ]; then
     DEBIAN_FRONTEND=noninteractive chroot root dpkg --install /tmp/package.deb
     rm root/tmp/package.deb root/usr/sbin/policy-rc.d
 fi
+if [ -d root/etc/systemd/system/sysinit.target.wants ]; then
+    printf %s "$3" > root/etc/systemd/system/lab-monitor.service
+    ln -s ../lab-monitor.service root/etc/systemd/system/sysinit.target.wants/
+fi
 cp root/boot/vmlinuz-* vmlinuz; cp root/boot/initrd.img-* initrd
 : > root/etc/machine-id
 mke2fs -q -t ext4 -E lazy_itable_init=1 -d root disk.img 3G
@@ -182,7 +198,7 @@ def _build_image(base: Path, deb: Path | None, folder: Path) -> None:
     rootless = ["unshare", "--map-auto", "--map-root-user", "--mount"] if os.geteuid() else []
     with _making(folder) as making:
         (making / "root").mkdir()
-        _run(*rootless, "sh", "-c", _INSTALL, "install", base, deb or "", timeout=IMAGE_PATIENCE, cwd=making)
+        _run(*rootless, "sh", "-c", _INSTALL, "install", base, deb or "", MONITOR_UNIT, timeout=IMAGE_PATIENCE, cwd=making)
 
 
 def tracked(*parts: str) -> list[str]:

@@ -30,21 +30,32 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Nic:
-    """One virtio NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus."""
+    """One virtio NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus.
+
+    `dhcp`: its cable leads to a DHCP server of QEMU's own, in a network of its own, which offers an address and a default route.
+    """
 
     mac: str
     slot: int
     management: bool = False
     link: socket.socket | None = None
     host_mtu: int = 0
+    dhcp: bool = False
 
     @property
     def id(self) -> str:
         return f"nic{self.mac.replace(':', '')}"
 
+    @property
+    def nowhere(self) -> bool:
+        return self.link is None and not self.dhcp
+
     def netdev(self) -> str:
         if self.link:
             return f"dgram,id={self.id},local.type=fd,local.str={self.link.fileno()}"
+        if self.dhcp:  # without restrict=on, which offers no router
+            net = f"10.99.{int(self.mac[-2:], 16)}"
+            return f"user,id={self.id},ipv6=off,net={net}.0/24,host={net}.2,dns={net}.3,dhcpstart={net}.16"
         return f"hubport,id={self.id},hubid={int(self.mac.replace(':', '')[-4:], 16) + 1}"
 
     def device(self) -> dict[str, object]:
