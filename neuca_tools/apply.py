@@ -7,22 +7,28 @@ The writer is the only way to a link, and it knows the links that a pass may tou
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from . import hardware
 from .backends import sysctl
 from .backends.netlink import Netlink
-from .errors import ApplyError, GuardError, ManagerError
+from .device_operation import SetDevice
+from .errors import ApplyError, GuardError, ManagerError, NeucaError
 from .fileio import write_files
 from .managers import Managers
 from .model import Address, Host, Network
 from .operation import Operation, Target
 from .operations import Unmanage, WriteFile, WriteSysctl
 
-COSTS_ITSELF = (Unmanage, WriteSysctl)
+COSTS_ITSELF = (Unmanage, WriteSysctl, SetDevice)
+# What the kernel, a driver or a container says to a setting of a device that it does not have, or not so (EIO: an interrupt
+# that the kernel manages itself). Anything else is a failure.
+DECLINES = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE, errno.ENOENT, errno.EPERM, errno.EACCES, errno.EROFS, errno.EIO)
 
 
 class Failure(NamedTuple):
@@ -30,6 +36,7 @@ class Failure(NamedTuple):
 
     operation: Operation
     reason: str
+    errno: int = 0
 
     @property
     def text(self) -> str:
@@ -38,13 +45,17 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What was done, and what failed; after a NIC's first failure nothing more is done to it."""
+    """What was done, and what failed; after a NIC's first failure nothing more is done to it.
+
+    `declined`: settings that a device does not take, which is nobody's failure.
+    """
 
     done: tuple[Operation, ...] = ()
     failures: tuple[Failure, ...] = ()
+    declined: tuple[Failure, ...] = ()
 
     def __add__(self, later: Result) -> Result:
-        return Result(self.done + later.done, self.failures + later.failures)
+        return Result(self.done + later.done, self.failures + later.failures, self.declined + later.declined)
 
     @property
     def lost_nics(self) -> frozenset[str]:
@@ -73,6 +84,9 @@ class GuardedWriter:
 
     def set_txqueuelen(self, index: int, packets: int) -> None:
         self._netlink.set_txqueuelen(index, packets)
+
+    def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
+        hardware.write(index, self._netlink.name_of(index), group, values)
 
     def set_up(self, index: int, up: bool) -> None:
         self._netlink.set_up(index, up)
@@ -125,16 +139,23 @@ def apply(operations: Iterable[Operation], writer: GuardedWriter) -> Result:
     """Do them all. Files of one directory go out together; so do the NICs of one manager."""
     done: list[Operation] = []
     failures: list[Failure] = []
+    declined: list[Failure] = []
     stopped: frozenset[str] = frozenset()
     for batch in _batches(operations):
         ready = [operation for operation in batch if operation.domain not in stopped]
-        reason = _try(ready, writer) if ready else None
-        if reason is None:
+        error = _try(ready, writer) if ready else None
+        if error is None:
             done += ready
             continue
-        failures += [Failure(operation, reason) for operation in ready]
+        failed = [Failure(operation, error.text, getattr(error, "errno", 0)) for operation in ready]
+        declined += filter(_is_declined, failed)
+        failures += [failure for failure in failed if not _is_declined(failure)]
         stopped |= Result((), tuple(failures)).lost_nics
-    return Result(tuple(done), tuple(failures))
+    return Result(tuple(done), tuple(failures), tuple(declined))
+
+
+def _is_declined(failure: Failure) -> bool:
+    return isinstance(failure.operation, SetDevice) and failure.errno in DECLINES
 
 
 def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
@@ -148,7 +169,7 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
         yield [operation for _, operation in pairs]
 
 
-def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[str]:
+def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[NeucaError]:
     """None, or why it failed. A manager that does not do as asked costs no NIC its settings: status shows who holds it."""
     first = batch[0]
     try:
@@ -161,5 +182,5 @@ def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[str]:
                 writer.index(first.on)
             first.run(writer)
     except (ApplyError, ManagerError) as error:
-        return error.text
+        return error
     return None

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from .devices import Wish, flat
 from .effects import Note
 from .guard import Fence, fence, ground, sysctl_reason
 from .model import (
@@ -96,7 +97,7 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
         tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
-        hops.loose, ground(world, roles))
+        hops.loose, ground(world, roles), tuple(work.notes))
 
 
 class _Work:
@@ -107,6 +108,7 @@ class _Work:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.limits, self.names, self.sure = limits, names, sure
         self.problems: list[Problem] = []
+        self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
@@ -160,7 +162,7 @@ class _Work:
         """State `user`: nothing but what puts back our own earlier changes."""
         before = self._before(key)
         return replace(link, state="user", mtu=self._nic_mtu(key, before.mtu, device), txqueuelen=before.txqueuelen,
-                       sysctls=before.sysctls, managers=UNMANAGED)
+                       sysctls=before.sysctls, device=before.device, managers=UNMANAGED)
 
     def _nic_mtu(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU that may be set: within the device's limits, and not below a link on it that is not ours."""
@@ -250,7 +252,19 @@ class _Work:
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
         sysctls = {template: value for template, value in before.sysctls.items() if not (small and template.startswith(IPV6))}
         return replace(link, state=request.state, txqueuelen=queue, addresses=tuple(addresses),
-                       sysctls={**sysctls, **self._sysctls(request, small)})
+                       sysctls={**sysctls, **self._sysctls(request, small)}, device=self._device(request, link.index, queue))
+
+    def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
+        """What is asked of the device and possible, and what nobody asks for any more as it was before."""
+        device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
+        asked = flat(request.device)
+        wish = Wish(request.key, asked, self.world.settings.get(index) if device else None, declined)
+        wish.resolve()
+        wish.queue(queue, request.txqueuelen is not None, device.qdisc if device else "noqueue",
+                   device.txqueuelen if device else 0)
+        self.notes += wish.notes
+        kept = {name: value for name, value in self._before(request.key).device.items() if name not in asked}
+        return {**kept, **wish.wanted}
 
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
@@ -276,7 +290,7 @@ class _Work:
             if key not in self.record.owned.vlans:
                 kind: str = "physical" if key.vlan_id is None else "vlan"
                 link = Link(key, kind, "unlisted", device.name, device.index, txqueuelen=original.txqueuelen,
-                            sysctls=original.sysctls)
+                            sysctls=original.sysctls, device=original.device)
                 left[key] = replace(link, mtu=self._nic_mtu(key, original.mtu, device))
         return left
 

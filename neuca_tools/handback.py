@@ -11,6 +11,7 @@ from . import memory
 from . import record as records
 from .apply import Result, apply
 from .config import Config
+from .device_operation import SetDevice
 from .errors import NeucaError
 from .fileio import locked
 from .intake import Intake
@@ -66,16 +67,16 @@ def revert(config: Config, intake: Intake) -> Result:
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
         survey = handles.survey(intake, records.load_record(config.state_directory))
         operations = [one for one in plan(survey.have, _originals(survey, config), Owned())
-                      if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl, WriteFile))]
+                      if isinstance(one, (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile))]
         result = _do(handles, survey, operations)
         if not result.failures:
-            records.save_record(config.state_directory, replace(survey.record, originals={}, original_sysctls={}))
+            records.save_record(config.state_directory, replace(survey.record, originals={}, original_sysctls={}, declined={}))
         return result
 
 
 def _originals(survey: Survey, config: Config) -> NetworkState:
     links = {key: replace(survey.have.links[key], state=None, mtu=original.mtu, txqueuelen=original.txqueuelen,
-                          sysctls=original.sysctls, addresses=(), managers={})
+                          sysctls=original.sysctls, device=original.device, addresses=(), managers={})
              for key, original in survey.record.originals.items() if key in survey.have.links}
     files = {str(config.sysctl_directory / SYSCTL_FILE): None}
     return NetworkState(links, sysctls=survey.record.original_sysctls, files=files)

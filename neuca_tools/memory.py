@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from errno import ENOENT
 from typing import Literal, Optional
 
 from .desired import Resolution
+from .device_operation import SetDevice
+from .device_settings import Declined
+from .devices import group_of, restorable, same
 from .marking import has_rule, marked
 from .model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
@@ -24,7 +28,7 @@ def after_boot(record: Record, boot_id: str) -> Record:
     if record.boot_id == boot_id:
         return record
     originals = {key: Original(sysctls=original.sysctls) for key, original in record.originals.items() if original.sysctls}
-    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals)
+    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals, declined={})
 
 
 def fresh(record: Record, world: World) -> Record:
@@ -39,7 +43,9 @@ def fresh(record: Record, world: World) -> Record:
                   frozenset(key for key in record.owned.vlans if key.mac not in back))
     originals = {key: Original(sysctls=original.sysctls) if key.mac in back else original
                  for key, original in record.originals.items()}
-    return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()})
+    declined = {key: one for key, one in record.declined.items() if key.mac not in back}
+    return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
+                   declined=declined)
 
 
 def meet(record: Record, resolution: Resolution) -> Record:
@@ -92,6 +98,8 @@ def _first_change(original: Original, operation: Operation) -> Original:
         return replace(original, mtu=operation.before)
     if isinstance(operation, SetTxQueueLen) and original.txqueuelen is None:
         return replace(original, txqueuelen=operation.before)
+    if isinstance(operation, SetDevice):
+        return replace(original, device={**restorable(operation.before), **original.device})
     if isinstance(operation, WriteSysctl) and operation.on is not None and operation.before is not None:
         template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
         return replace(original, sysctls={template: operation.before, **original.sysctls})
@@ -115,18 +123,34 @@ def settle(record: Record, resolution: Resolution, have: NetworkState, world: Op
             originals[key] = left
     sysctls = {path: value for path, value in record.original_sysctls.items()
                if have.sysctls.get(path) != value or path in _global_requests(resolution)}
-    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=originals, original_sysctls=sysctls)
+    declined = {key: one for key, one in record.declined.items() if key.mac in unseen or key in have.links}
+    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=originals, original_sysctls=sysctls,
+                   declined=declined)
+
+
+def decline(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
+    """Remember what a device did not take, so that it is not tried again before the next boot: a try may reset the NIC."""
+    everything = dict(record.declined)
+    for operation, reason, number in declined:
+        if isinstance(operation, SetDevice):
+            effect: Literal["not applicable", "unsupported"] = "unsupported" if number == ENOENT else "not applicable"
+            new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
+            everything[operation.on.key] = {**everything.get(operation.on.key, {}), **new}
+    return replace(record, declined=everything)
 
 
 def _still_changed(original: Original, key: LinkKey, resolution: Resolution, have: NetworkState) -> Original:
     request, found = resolution.requests.get(key), have.links[key]
     asks_mtu, asks_queue = request is not None and bool(request.mtu), request is not None and bool(request.txqueuelen)
     asked = {template for template, _ in request.sysctls} if request else set()
+    groups = {group for group, _ in request.device} if request else set()
     return Original(
         original.mtu if asks_mtu or found.mtu != original.mtu else None,
         original.txqueuelen if asks_queue or found.txqueuelen != original.txqueuelen else None,
         {template: value for template, value in original.sysctls.items()
-         if template in asked or found.sysctls.get(template) != value})
+         if template in asked or found.sysctls.get(template) != value},
+        {name: value for name, value in original.device.items()
+         if group_of(name) in groups or not same(name, found.device.get(name), value)})
 
 
 def _global_requests(resolution: Resolution) -> set[str]:
@@ -180,4 +204,5 @@ def forget(record: Record, macs: Iterable[str]) -> Record:
                   frozenset(key for key in record.owned.vlans if key.mac not in gone))
     originals = {key: original for key, original in record.originals.items() if key.mac not in gone}
     nics = {**record.nics, **{mac: NicRecord(released=True) for mac in gone}}
-    return replace(record, nics=nics, owned=owned, originals=originals)
+    declined = {key: one for key, one in record.declined.items() if key.mac not in gone}
+    return replace(record, nics=nics, owned=owned, originals=originals, declined=declined)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Literal, NamedTuple, Optional, Union
 
+from .device_settings import Declined, DeviceSettings
 from .rows import Item, Script, Storage, User
 
 Address = Union[IPv4Interface, IPv6Interface]
@@ -24,7 +25,6 @@ Role = Literal["dataplane", "management", "ignored", "unlisted"]
 RouteState = Literal["present", "absent", "user"]
 Router = Literal["true", "false", "user"]
 ProblemCode = Literal["absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"]
-
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
 
@@ -84,7 +84,7 @@ class Origin:
 class LinkRequest:
     """What a text asks of one NIC or VLAN. None or empty: not asked, so not ours to set.
 
-    `sysctls` holds (key, value) with `{interface}` still in the key. `state` None: only named as the parent of a VLAN.
+    `sysctls` has `{interface}` still in its keys; `device`: (`rings`, `rx 256`). `state` None: only the parent of a VLAN.
     """
 
     key: LinkKey
@@ -95,6 +95,7 @@ class LinkRequest:
     txqueuelen: Optional[int] = None
     sysctls: tuple[tuple[str, str], ...] = ()
     origins: tuple[Origin, ...] = ()
+    device: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Device:
 
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK; 0
     for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus.
-    `max_mtu` 0: no limit known.
+    `max_mtu` 0: no limit known. `qdisc`: the kind of its root qdisc.
     """
 
     index: int
@@ -154,6 +155,7 @@ class Device:
     min_mtu: int = 0
     max_mtu: int = 0
     txqueuelen: int = 0
+    qdisc: str = ""
     altnames: tuple[str, ...] = ()
 
 
@@ -179,6 +181,7 @@ class World:
     boot_id: str = ""
     rename_while_up: bool = True
     leased: frozenset[tuple[int, Address]] = frozenset()  # those with a lifetime, with their device
+    settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------
@@ -202,6 +205,7 @@ class Link:
     txqueuelen: Optional[int] = None
     addresses: tuple[Address, ...] = ()
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    device: Mapping[str, str] = field(default_factory=dict)
     managers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -253,6 +257,7 @@ class Original:
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    device: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -285,6 +290,7 @@ class Record:
     original_sysctls: Mapping[str, str] = field(default_factory=dict)
     applied: str = ""
     ground: tuple[str, ...] = ()
+    declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

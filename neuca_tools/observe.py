@@ -10,6 +10,7 @@ from typing import Callable, Optional
 
 from .backends import sysctl
 from .desired import Resolution, find_links
+from .device_settings import DeviceSettings
 from .errors import ObserveError
 from .fileio import read_bytes
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
@@ -42,10 +43,13 @@ def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, re
     values = {template: read(template.replace(OWN, device.name)) for template in templates}
     leased = {address for address in (wanted.addresses if wanted else ()) if (device.index, address) in world.leased}
     addresses = tuple(address for address in world.addresses.get(device.index, ()) if address not in leased)
+    settings = world.settings.get(device.index, DeviceSettings()).values
+    names = {*(wanted.device if wanted else ()), *original.device}
     return Link(
         key, "vlan" if key.vlan_id is not None else "physical", resolution.roles.role(key.mac), device.name, device.index,
         "up" if device.up else "down", device.mtu, device.txqueuelen, addresses,
         {template: value for template, value in values.items() if value is not None},
+        {name: value for name, value in settings.items() if name in names},
         {manager: words[device.name] for manager, words in managers.items() if device.name in words})
 
 

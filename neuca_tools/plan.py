@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from .device_operation import SetDevice
+from .devices import to_do
 from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned
 from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
@@ -168,7 +170,7 @@ def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
 
 
 def _grow(sides: _Sides) -> Iterator[Operation]:
-    """NICs: raise the MTU, set the queue. VLANs: create with the MTU in the same request, or raise it."""
+    """NICs: raise the MTU, set the queue and the device. VLANs: create with the MTU in the same request, or raise it."""
     for key, found, wanted in sides.both():
         phase = Phase.NIC if key.vlan_id is None else Phase.VLAN
         target = sides.target(key)
@@ -179,6 +181,8 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
         before = found.txqueuelen if found else None
         if wanted.txqueuelen is not None and wanted.txqueuelen != before:
             yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
+        for group, old, new in to_do(found.device if found else {}, wanted.device):
+            yield SetDevice(target, group, old, new, phase)
 
 
 def _sysctls(sides: _Sides) -> Iterator[Operation]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import __version__, leftovers, marking, memory
+from . import __version__, hardware, leftovers, marking, memory
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import udev
@@ -24,6 +24,8 @@ from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
 from .config import Config
 from .desired import Resolution, Settings, resolve
+from .device_operation import SetDevice
+from .devices import concerned, restorable
 from .fileio import locked, read_bytes
 from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
@@ -82,6 +84,8 @@ class Host:
         record = memory.fresh(record, world)
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
                             config.allow_default_route)
+        requests = (*(intake.document.links if intake.document else ()), *config.links)
+        world = replace(world, settings=hardware.read(world, concerned(requests, world, record)))
         resolution = resolve(intake.document, settings, world, record)
         places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
                                 config.sysctl_directory, config.udev_substring, config.data_udev_priority,
@@ -197,13 +201,13 @@ class Pass:
         What is left although it was done is a failure, but sysctls are set once more, since udev runs systemd-sysctl late. What
         is left and was not done (a NIC that appeared meanwhile, a side effect of the kernel) is done in a second round.
         """
-        if not result.done:
+        if not result.done and not result.declined:
             return survey, result
         left: tuple[Operation, ...] = ()
         for patience in PATIENCE:
             if patience:
                 watch.wait(patience)
-            survey = self.host.survey(self.intake, memory.intend(survey.record, result.done))
+            survey = self._again(survey, result)
             left = _unfinished(survey.plan(scope), result)
             done = {_identity(operation) for operation in result.done}
             again = [operation for operation in left if _identity(operation) not in done]
@@ -214,22 +218,29 @@ class Pass:
                 result += apply(again, writer(self.host, survey))
             elif not left:
                 return survey, result
-        survey = self.host.survey(self.intake, memory.intend(survey.record, result.done))
+        survey = self._again(survey, result)
         left = _unfinished(survey.plan(scope), result)
         reason = "done, but it is not so: another program or the driver put it back"
-        return survey, result + Result((), tuple(Failure(operation, reason) for operation in left))
+        failures = tuple(Failure(operation, reason) for operation in left)
+        result += Result((), tuple(failure for failure in failures if not isinstance(failure.operation, SetDevice)),
+                         tuple(failure for failure in failures if isinstance(failure.operation, SetDevice)))
+        return self._again(survey, result) if result.declined else survey, result
+
+    def _again(self, survey: Survey, result: Result) -> Survey:
+        """Another survey, with all in the record that was done since."""
+        return self.host.survey(self.intake, memory.decline(memory.intend(survey.record, result.done), result.declined))
 
     def _undo(self, after: Survey, before: NetworkState, result: Result) -> Result:
         """Bring the NICs that failed back to what they were: a plan with its arguments swapped."""
         if not result.lost_nics:
             return Result()
-        now = self.host.survey(self.intake, memory.intend(after.record, result.done))
+        now = self._again(after, result)
         everything = replace(now.record.owned, routes=True)
         operations = plan(now.have, before, everything, scope=result.lost_nics, rename_while_up=now.world.rename_while_up)
         return apply([operation for operation in operations if operation.domain], writer(self.host, now))
 
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
-        survey = self.host.survey(self.intake, memory.intend(after.record, result.done)) if result.failures else after
+        survey = self._again(after, result) if result.failures else after
         record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
         record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world)
         record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics)
@@ -241,6 +252,8 @@ class Pass:
         log_result(result)
         for text in removed:
             log.info("%s: removed", text)
+        for declined in result.declined:
+            log.warning("%s, ignoring", declined.text)
         for operation in undone.done:
             log.warning("undone: %s", operation.text)
         for failure in undone.failures:
@@ -279,21 +292,22 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
     """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
-    failed = {(failure.operation.kind, failure.operation.target) for failure in result.failures}
+    failed = {_identity(failure.operation)[:2] for failure in result.failures}
     return tuple(operation for operation in left
                  if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
-                 and (operation.kind, operation.target) not in failed)
+                 and _identity(operation)[:2] not in failed)
 
 
 def _restorable(link: Link) -> Link:
-    """Without the addresses that the kernel itself gives a link whenever it comes up."""
-    return replace(link, addresses=tuple(address for address in link.addresses
-                                         if address.version == 4 or not address.is_link_local))
+    """Without the addresses that the kernel itself gives a link whenever it comes up, nor what cannot be put back."""
+    addresses = tuple(address for address in link.addresses if address.version == 4 or not address.is_link_local)
+    return replace(link, device=restorable(link.device), addresses=addresses)
 
 
 def _identity(operation: Operation) -> tuple[object, ...]:
     before, after = operation.change
-    return operation.kind, operation.target, before if after is None else after
+    kind = f"{operation.kind} {operation.group}" if isinstance(operation, SetDevice) else operation.kind
+    return kind, operation.target, before if after is None else after
 
 
 def _key(operation: Operation) -> Optional[LinkKey]:

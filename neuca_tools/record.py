@@ -14,6 +14,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Any, Optional
 
+from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
@@ -135,7 +136,9 @@ def _record(data: Mapping[str, Any]) -> Record:
         Owned(frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
               frozenset(_key(key) for key in owned["vlans"])),
         {_key(key): Original(**original) for key, original in data["originals"].items()},
-        data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())))
+        data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())),
+        {_key(key): {name: Declined(*one) for name, one in settings.items()}
+         for key, settings in data.get("declined", {}).items()})
 
 
 def _record_json(record: Record) -> dict[str, Any]:
@@ -145,7 +148,9 @@ def _record_json(record: Record) -> dict[str, Any]:
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
                   "vlans": sorted(str(key) for key in record.owned.vlans)},
-        "originals": {str(key): {**original.__dict__, "sysctls": dict(original.sysctls)}
+        "declined": {str(key): {name: list(one) for name, one in settings.items()}
+                     for key, settings in record.declined.items()},
+        "originals": {str(key): {**original.__dict__, "sysctls": dict(original.sysctls), "device": dict(original.device)}
                       for key, original in record.originals.items()}}
 
 
@@ -160,7 +165,7 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 def _state_json(state: NetworkState) -> dict[str, Any]:
     return {
         "links": [{**link.__dict__, "key": str(link.key), "addresses": [str(address) for address in link.addresses],
-                   "sysctls": dict(link.sysctls), "managers": {}} for link in state.links.values()],
+                   "sysctls": dict(link.sysctls), "device": dict(link.device), "managers": {}} for link in state.links.values()],
         "hops": [{"to": str(hop.to), "link": str(hop.link), "via": hop.via and str(hop.via), "metric": hop.metric}
                  for hop in state.hops if hop.ours],
         "sysctls": dict(state.sysctls)}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from .desired import Resolution
+from .devices import flat, group_of
 from .model import (
     OWN,
     Document,
@@ -109,7 +110,8 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
     return {"kind": link.kind, "mac": link.key.mac if nic else None, "name": link.name, "parent": None if nic else link.key.mac,
             "vlan_id": link.key.vlan_id, "role": link.role, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
             "addresses": [str(address) for address in link.addresses],
-            "sysctl": {dotted(template.replace(OWN, name)): value for template, value in link.sysctls.items()}}
+            "sysctl": {dotted(template.replace(OWN, name)): value for template, value in link.sysctls.items()},
+            "device": dict(link.device)}
 
 
 def observed_json(world: World) -> dict[str, Any]:
@@ -131,7 +133,8 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
     if document is None or stored is None:
         return {"version": 1, "source": None}
     links = [{"link": str(link.key), "state": link.state, "name": link.name, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
-              "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls)} for link in document.links]
+              "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls),
+              "device": dict(link.device)} for link in document.links]
     return {
         "version": 1, "source": stored.source, "sha256": stored.sha256, "hostname": document.hostname, "router": document.router,
         "links": links,
@@ -167,9 +170,11 @@ def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record
     found, before = _settings(have.links.get(key)), record.originals.get(key, Original())
     origins = {origin.setting: origin for origin in request.origins} if request else {}
     original = {"mtu": before.mtu, "txqueuelen": before.txqueuelen,
-                **{f"sysctl.{template}": value for template, value in before.sysctls.items()}}
+                **{f"sysctl.{template}": value for template, value in before.sysctls.items()}, **before.device}
+    device = {name: origins[group_of(name)] for name in flat(request.device) if group_of(name) in origins} if request else {}
     sysctls = sorted(name for name in {*wanted, *origins} if name.startswith("sysctl."))
-    names = ["name", "state", "mtu", "txqueuelen", "addresses", *sysctls]
+    names = ["name", "state", "mtu", "txqueuelen", "addresses", *sorted({*device, *before.device}), *sysctls]
+    origins.update(device)
     silent = Origin("", "", "")
     rows = [{"setting": name, "asked": wanted.get(name) if name in origins or name == "name" else None,
              "found": found.get(name), "from": origins.get(name, silent).where,
@@ -177,7 +182,8 @@ def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record
     role = resolution.roles.role(key.mac)
     return {"version": 1, "link": str(key), "role": role, "reason": resolution.roles.reasons.get(key.mac) or _role_reason(role),
             "settings": rows, "problems": [{"code": problem.code, "text": problem.text} for problem in resolution.problems
-                                           if problem.link == key]}
+                                           if problem.link == key],
+            "notes": [note.to_json() for note in resolution.notes if note.link == key]}
 
 
 def _settings(link: Optional[Link]) -> dict[str, Union[str, int, None]]:
@@ -185,7 +191,7 @@ def _settings(link: Optional[Link]) -> dict[str, Union[str, int, None]]:
         return {}
     return {"name": link.name, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
             "addresses": ", ".join(str(address) for address in link.addresses) or None,
-            **{f"sysctl.{template}": value for template, value in link.sysctls.items()}}
+            **{f"sysctl.{template}": value for template, value in link.sysctls.items()}, **link.device}
 
 
 def _role_reason(role: str) -> str:
@@ -199,4 +205,5 @@ def explain(data: Mapping[str, Any]) -> str:
     rows += [[str(row["setting"]), *("-" if row[name] in (None, "") else str(row[name])
                                      for name in ("asked", "found", "from", "overrode", "original"))] for row in data["settings"]]
     lines = [f"{data['link']}: {data['role']}, since {data['reason']}", *table(rows)]
-    return "\n".join([*lines, *(f"{problem['code']}: {problem['text']}" for problem in data["problems"])])
+    lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
+    return "\n".join([*lines, *(f"note: {note['setting']}: {note['effect']}: {note['reason']}" for note in data["notes"])])

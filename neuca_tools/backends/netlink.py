@@ -207,6 +207,7 @@ def _device(message: Any) -> Device:
         vlan_id=data.get_attr("IFLA_VLAN_ID") if data else None, up=bool(flags & IFF_UP), carrier=bool(flags & IFF_LOWER_UP),
         mtu=message.get_attr("IFLA_MTU") or 0, min_mtu=message.get_attr("IFLA_MIN_MTU") or 0,
         max_mtu=message.get_attr("IFLA_MAX_MTU") or 0, txqueuelen=message.get_attr("IFLA_TXQLEN") or 0,
+        qdisc=message.get_attr("IFLA_QDISC") or "",
         altnames=tuple(_altnames(message)))
 
 

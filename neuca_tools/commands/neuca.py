@@ -34,7 +34,7 @@ COMMANDS = (
     Command("explain", "look", "every setting of one NIC: value, where it came from, what it overrode", "json source", "link"),
     Command("apply", "change", "one pass, which sets drift right too", "source"),
     Command("release", "change", "hand one NIC back: what is ours on it goes, and it is ignored from then on", "undo", "link"),
-    Command("revert", "change", "put back every sysctl, MTU and txqueuelen that was changed"),
+    Command("revert", "change", "put back every sysctl, MTU, txqueuelen and device setting that was changed"),
     Command("clean", "clean", "before an image is captured: what its clones must not inherit goes", "keep-identity dry-run"),
     Command("get", "data", "one item of the user-data", "", "item"),
     Command("user-data", "data", "the user-data as it was read"),

@@ -10,7 +10,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from neuca_tools.model import Address, Fault, LinkKey, LinkRequest, LinkState, Origin
 
-from . import values
+from . import devices, values
 from .ini import Line, Section
 from .secrecy import link_kind
 from .values import UnusableError
@@ -99,8 +99,13 @@ def _take(asked: Asked, line: Line) -> Read:
         key, value = values.sysctl_key(line.written[len(_SYSCTL) :]), values.sysctl_value(line.value)
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
         return Read(give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value), [])
+    if line.key in devices.READERS:
+        value = devices.READERS[line.key](line.value)
+        settings = tuple({**dict(asked.request.device), line.key: value}.items())
+        return Read(give(asked, line, "device", settings, setting=line.key, shown=value), [])
     if line.key not in _READERS:
-        raise UnusableError(f"unknown key; known are addresses, {', '.join(sorted(_READERS))} and sysctl.KEY")
+        known = sorted({"addresses", *_READERS, *devices.READERS})
+        raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
 
 
@@ -155,6 +160,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         mtu=own.mtu or below.mtu,
         txqueuelen=own.txqueuelen or below.txqueuelen,
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
+        device=tuple({**dict(below.device), **dict(own.device)}.items()),
         origins=_overlay_origins(below.origins, own.origins),
     )
 

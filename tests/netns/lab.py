@@ -130,11 +130,12 @@ class Lab:
 
     # --- its hardware ---
 
-    def veth(self, name, number=0, up=False, address="", foreign=False):
-        """A NIC with its other end outside, which is up. `foreign`: nothing may change it."""
+    def veth(self, name, number=0, up=False, address="", foreign=False, queues=0):
+        """A NIC with its other end outside, which is up. `foreign`: nothing may change it. 0 `queues`: as the kernel likes."""
         # With one index on both sides the kernel takes a veth for no pair, and reports its carrier up to a second late.
         self.peers += 1
-        words = f"ip link add name {name} address {address or mac(number)} type veth"
+        several = f" numtxqueues {queues} numrxqueues {queues}" if queues else ""
+        words = f"ip link add name {name}{several} address {address or mac(number)} type veth"
         words += f" peer index {1000 + self.peers} name {name} netns {self.outside.pid}"
         with self.foreign.changing():
             self.run(*words.split())

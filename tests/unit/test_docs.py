@@ -20,7 +20,8 @@ from neuca_tools.commands import neuca, neucad
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
 from neuca_tools.desired import Settings, resolve
-from neuca_tools.documents import parse
+from neuca_tools.device_operation import SetDevice
+from neuca_tools.documents import devices, parse
 from neuca_tools.documents.links import _READERS
 from neuca_tools.documents.secrecy import LINK_KINDS, SECTIONS
 from neuca_tools.documents.values import UnusableError
@@ -180,7 +181,7 @@ def test_every_exit_code_is_documented():
 
 
 def test_every_kind_of_operation_is_documented():
-    kinds = {one.kind for one in vars(operations).values()
+    kinds = {one.kind for one in [*vars(operations).values(), SetDevice]
              if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)}
     text = words(parts("neuca-status.7", "Ss")["neuca plan \\-\\-json"]).partition("one of")[2].partition(" .")[0]
     assert set(text.replace("Cm ", "").replace(",", "").split()) == kinds
@@ -195,7 +196,8 @@ def test_every_section_of_user_data_is_documented():
 
 
 def test_every_key_of_a_link_is_documented():
-    assert set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"])) == {*_READERS, "addresses", "sysctl."}
+    documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
+    assert documented == {*_READERS, *devices.READERS, "addresses", "sysctl."}
 
 
 def test_the_example_of_the_manual_page_has_no_fault():

@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
-    {"neuca_tools", "errors", "rows", "model", "effects"},
-    {"documents", "roles", "names", "guard", "marks", "requests", "routing", "desired", "marking"},
-    {"operation", "operations", "leftovers", "memory", "plan", "status", "render"},
+    {"neuca_tools", "errors", "rows", "model", "effects", "device_settings", "rates"},
+    {"documents", "roles", "names", "guard", "marks", "requests", "routing", "devices", "desired", "marking"},
+    {"operation", "operations", "device_operation", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
-    {"record", "report", "managers"},
+    {"record", "report", "managers", "hardware"},
     {"intake", "observe", "apply", "verify"},
     {"reconcile"},
     {"handback", "pinning", "sealing", "worker"},

@@ -1,0 +1,176 @@
+"""Rings, channels, coalescing, pause and offloads of a device, through ethtool netlink (Linux 5.6 to 5.8 and later).
+
+The numbers are those of include/uapi/linux/ethtool_netlink.h; the names of offloads those of ethtool(8), and of the kernel.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import NamedTuple, Optional
+
+from ..device_settings import DeviceSettings
+from . import wire
+
+NETLINK_GENERIC = 16
+GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
+HEADER, DEV_INDEX = 1, 1
+FEATURES_GET, FEATURES_SET = 11, 12
+HW, WANTED, ACTIVE, NOCHANGE = 2, 3, 4, 5
+BITS, BIT, BIT_NAME, BIT_VALUE = 3, 1, 2, 3
+
+
+class _Field(NamedTuple):
+    """One value: the attribute that holds it, that of the driver's maximum, and whether it is on or off (8 bits)."""
+
+    value: int
+    most: int = 0
+    switch: bool = False
+
+
+class _Group(NamedTuple):
+    get: int
+    fields: Mapping[str, _Field]
+
+    @property
+    def set(self) -> int:
+        return self.get + 1
+
+
+GROUPS: Mapping[str, _Group] = {
+    "rings": _Group(15, {"rx": _Field(6, 2), "tx": _Field(9, 5)}),
+    "channels": _Group(17, {"rx": _Field(6, 2), "tx": _Field(7, 3), "combined": _Field(9, 5)}),
+    "coalesce": _Group(19, {
+        "rx-usecs": _Field(2), "rx-frames": _Field(3), "tx-usecs": _Field(6), "tx-frames": _Field(7),
+        "adaptive-rx": _Field(11, switch=True), "adaptive-tx": _Field(12, switch=True)}),
+    "pause": _Group(21, {"autoneg": _Field(2, switch=True), "rx": _Field(3, switch=True), "tx": _Field(4, switch=True)}),
+}
+# ethtool(8) -K: the features that a short name stands for (off_flag_def of ethtool 6.1).
+SHORT: Mapping[str, tuple[str, ...]] = {
+    "rx": ("rx-checksum",), "tx": ("tx-checksum-*",), "sg": ("tx-scatter-gather*",), "tso": ("tx-tcp*-segmentation",),
+    "gso": ("tx-generic-segmentation",), "gro": ("rx-gro",), "lro": ("rx-lro",), "rxvlan": ("rx-vlan-hw-parse",),
+    "txvlan": ("tx-vlan-hw-insert",), "ntuple": ("rx-ntuple-filter",), "rxhash": ("rx-hashing",)}
+MANGLED = "tx-tcp-mangleid-segmentation"  # breaks RFC 6864; a driver has it off, and "tso on" leaves it so
+
+
+class Ethtool:
+    """A socket of the generic netlink family "ethtool". Raises OSError where this kernel has none."""
+
+    def __init__(self) -> None:
+        self._wire = wire.Socket(NETLINK_GENERIC)
+        payload = _genl(CTRL_GETFAMILY) + wire.text(CTRL_FAMILY_NAME, "ethtool")
+        found = dict(wire.attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:]))
+        self._family = struct.unpack("=H", found[CTRL_FAMILY_ID])[0]
+
+    def __enter__(self) -> Ethtool:  # noqa: PYI034 - typing.Self is newer than Python 3.9
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self._wire.__exit__(kind, error, trace)
+
+    def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
+        """What the device has of these groups, and the reason where it has none of one. Raises OSError."""
+        values: dict[str, str] = {}
+        most: dict[str, str] = {}
+        missing: dict[str, str] = {}
+        for group in groups:
+            try:
+                found = self._features(index) if group == "offloads" else self._group(index, group)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # EINVAL: the command is newer than this kernel
+                    raise
+                missing[group] = f"the driver has no {group}"
+                continue
+            values.update(found.values)
+            most.update(found.most)
+            missing.update(found.missing)
+        return DeviceSettings(values, most, missing)
+
+    def _ask(self, command: int, index: int, more: bytes = b"") -> list[dict[int, bytes]]:
+        payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + more
+        return [dict(wire.attributes(answer[4:])) for answer in self._wire.ask(self._family, 0, payload)]
+
+    def _group(self, index: int, group: str) -> DeviceSettings:
+        found = self._ask(GROUPS[group].get, index)[0]
+        fields = GROUPS[group].fields
+        most = {f"{group}.{name}": str(_integer(found.get(field.most, b""))) for name, field in fields.items() if field.most}
+        values = {f"{group}.{name}": _word(found[field.value], field) for name, field in fields.items()
+                  if field.value in found and most.get(f"{group}.{name}") != "0"}
+        return DeviceSettings(values, {name: value for name, value in most.items() if value != "0"})
+
+    def _features(self, index: int) -> DeviceSettings:
+        """Each feature by its own name, and by the short names; `missing`: what the driver has fixed."""
+        found = self._ask(FEATURES_GET, index)[0]
+        able, fixed, active = (_bits(found.get(kind, b"")) for kind in (HW, NOCHANGE, ACTIVE))
+        free = {name for name, yes in able.items() if yes and name not in fixed}
+        values, missing = {}, {}
+        for short, features in {**{name: (name,) for name in able}, **_short(able)}.items():
+            values[f"offloads.{short}"] = "on" if any(name in active for name in features) else "off"
+            if not free.intersection(features):
+                missing[f"offloads.{short}"] = "the driver has it fixed"
+        return DeviceSettings(values, {}, missing)
+
+    def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
+        """Set some values of one group, in one request. Raises OSError."""
+        if group == "offloads":
+            self._write_features(index, values)
+        else:
+            fields = GROUPS[group].fields
+            self._ask(GROUPS[group].set, index, b"".join(_encode(fields[name], value) for name, value in values.items()))
+
+    def _write_features(self, index: int, values: Mapping[str, str]) -> None:
+        found = self._ask(FEATURES_GET, index)[0]
+        able, fixed = _bits(found.get(HW, b"")), _bits(found.get(NOCHANGE, b""))
+        short = _short(able)
+        bits = [_bit(name, value == "on") for asked, value in values.items() for name in short.get(asked, (asked,))
+                if able.get(name) and name not in fixed and (name, asked, value) != (MANGLED, "tso", "on")]
+        if not bits:
+            raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
+        self._ask(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
+
+
+def _genl(command: int) -> bytes:
+    return struct.pack("=BBH", command, 1, 0)
+
+
+def _integer(value: bytes) -> int:
+    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+
+
+def _word(value: bytes, field: _Field) -> str:
+    number = _integer(value)
+    return ("on" if number else "off") if field.switch else str(number)
+
+
+def _encode(field: _Field, value: str) -> bytes:
+    return wire.attribute(field.value, bytes([value == "on"])) if field.switch else wire.number(field.value, int(value))
+
+
+def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The features of this kernel that each short name stands for."""
+    listed = tuple(able)
+    return {short: tuple(name for name in listed if any(fnmatchcase(name, pattern) for pattern in patterns))
+            for short, patterns in SHORT.items()}
+
+
+def _bits(bitset: bytes) -> dict[str, bool]:
+    """The names in a bitset, with whether each is set; a list without a mask names set ones alone, and marks none."""
+    found = dict(wire.attributes(bitset))
+    nomask = 1 in found
+    names: dict[str, bool] = {}
+    for _, bit in wire.attributes(found.get(BITS, b"")):
+        parts = dict(wire.attributes(bit))
+        name = parts.get(BIT_NAME, b"").rstrip(b"\0").decode(errors="replace")
+        names[name] = nomask or BIT_VALUE in parts
+    return names
+
+
+def _bit(name: str, on: bool) -> bytes:
+    value: Optional[bytes] = wire.attribute(BIT_VALUE, b"") if on else None
+    return wire.nest(BIT, wire.text(BIT_NAME, name), value or b"")

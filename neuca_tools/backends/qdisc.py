@@ -1,0 +1,140 @@
+"""Queueing disciplines of network devices, read and written through rtnetlink (tc(8), include/uapi/linux/pkt_sched.h).
+
+A device with several transmit queues keeps `mq` as its root, with one qdisc for each queue: a single one would make all CPUs
+wait for one lock. Such a device is spoken of by the qdisc that all its queues have.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ..errors import ApplyError
+from ..rates import rate_text, rate_value
+from . import wire
+
+GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
+NEWQDISC, DELQDISC, GETQDISC = 36, 37, 38  # RTM_*
+KIND, OPTIONS = 1, 2  # TCA_*
+FQ_MAX_RATE = 7  # TCA_FQ_FLOW_MAX_RATE, bytes/s
+UNLIMITED = 0xFFFFFFFF
+ROOT = 0xFFFFFFFF  # TC_H_ROOT
+_MESSAGE = struct.Struct("=BBHiIII")  # struct tcmsg
+_LINK = struct.Struct("=BBHiII")  # struct ifinfomsg
+
+
+class _Qdisc(NamedTuple):
+    handle: int
+    parent: int
+    kind: str
+    options: bytes
+
+    @property
+    def text(self) -> str:
+        """As a document asks for it."""
+        if self.kind in ("pfifo", "bfifo") and len(self.options) >= 4:
+            return f"{self.kind} limit {struct.unpack_from('=I', self.options)[0]}"
+        rate = dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"") if self.kind == "fq" else b""
+        known = len(rate) == 4 and struct.unpack("=I", rate)[0] != UNLIMITED
+        return f"fq maxrate {rate_text(8 * struct.unpack('=I', rate)[0])}" if known else self.kind
+
+
+def read(indexes: Collection[int]) -> Mapping[int, str]:
+    """The qdisc of each of these devices; one that the kernel chose itself has "default" before it. Raises OSError."""
+    with wire.Socket(socket.NETLINK_ROUTE) as asked:
+        found = _dump(asked)
+    return {index: _words(found.get(index, [])) for index in indexes}
+
+
+def write(index: int, qdisc: str) -> None:
+    """Put a qdisc in force; `default`: the one that the kernel chooses. Raises ApplyError."""
+    kind, *options = qdisc.split()
+    try:
+        with wire.Socket(socket.NETLINK_ROUTE) as asked:
+            if kind == "default":
+                _delete(asked, index)
+            elif kind != "noqueue" and _has_queues(asked, index):
+                _each_queue(asked, index, kind, options)
+            else:
+                _replace(asked, index, ROOT, kind, options)
+    except OSError as error:
+        raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+
+
+def _dump(asked: wire.Socket) -> dict[int, list[_Qdisc]]:
+    found: dict[int, list[_Qdisc]] = {}
+    for body in asked.ask(GETQDISC, wire.DUMP, _message(0)):
+        _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
+        parts = dict(wire.attributes(body[_MESSAGE.size :]))
+        kind = parts.get(KIND, b"").rstrip(b"\0").decode(errors="replace")
+        found.setdefault(index, []).append(_Qdisc(handle, parent, kind, parts.get(OPTIONS, b"")))
+    return found
+
+
+def _message(index: int, parent: int = 0, handle: int = 0) -> bytes:
+    return _MESSAGE.pack(0, 0, 0, index, handle, parent, 0)
+
+
+def _words(found: list[_Qdisc]) -> str:
+    root = next((qdisc for qdisc in found if qdisc.parent == ROOT), None)
+    if root is None:  # it was never up, and gets one when it comes up
+        return "default"
+    leaves = {qdisc.text for qdisc in _leaves(found, root)} if root.kind == "mq" else set()
+    text = leaves.pop() if len(leaves) == 1 else "mixed" if leaves else root.text
+    return f"default {text}" if root.handle == 0 else text
+
+
+def _leaves(found: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
+    return [qdisc for qdisc in found if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16]
+
+
+def _has_queues(asked: wire.Socket, index: int) -> bool:
+    """Whether there is `mq`, or would be if the device had ever been up: hardware has, what is made by software has no queue."""
+    kinds = {qdisc.kind for qdisc in _dump(asked).get(index, []) if qdisc.parent == ROOT}
+    if kinds:
+        return "mq" in kinds
+    link = dict(wire.attributes(asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0][_LINK.size :]))
+    return LINKINFO not in link and bool(struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0] > 1)
+
+
+def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -> None:
+    root = _own_mq(asked, index)
+    for leaf in _leaves(_dump(asked)[index], root):
+        _replace(asked, index, leaf.parent, kind, options)
+
+
+def _own_mq(asked: wire.Socket, index: int) -> _Qdisc:
+    """The root `mq`, with a handle by which its queues can be named: that of the kernel's own has none."""
+    for attempt in (True, False):
+        root = next((one for one in _dump(asked).get(index, []) if one.parent == ROOT and one.kind == "mq" and one.handle), None)
+        if root is not None:
+            return root
+        if attempt:
+            _replace(asked, index, ROOT, "mq", [])
+    raise ApplyError("its queues have no qdisc of their own")
+
+
+def _replace(asked: wire.Socket, index: int, parent: int, kind: str, options: list[str]) -> None:
+    payload = _message(index, parent) + wire.text(KIND, kind) + _options(kind, options)
+    asked.ask(NEWQDISC, wire.CREATE | wire.REPLACE, payload)
+
+
+def _options(kind: str, options: list[str]) -> bytes:
+    """All that a document can ask for is always sent: where the kind stays, the kernel changes only what it is told."""
+    asked = dict(zip(options[::2], options[1::2]))
+    if kind in ("pfifo", "bfifo") and "limit" in asked:
+        return wire.attribute(OPTIONS, struct.pack("=I", int(asked["limit"])))
+    if kind == "fq":
+        rate = rate_value(asked["maxrate"]) // 8 if "maxrate" in asked else UNLIMITED
+        return wire.nest(OPTIONS, wire.number(FQ_MAX_RATE, rate))
+    return b""
+
+
+def _delete(asked: wire.Socket, index: int) -> None:
+    root = next((one for one in _dump(asked).get(index, []) if one.parent == ROOT), None)
+    if root is not None and root.handle:
+        asked.ask(DELQDISC, 0, _message(index, ROOT))
