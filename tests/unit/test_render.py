@@ -56,6 +56,7 @@ def resolved(text, *devices, **more):
 def test_the_example_of_show_desired():
     data = render.desired_json(resolved(TEXT, PORT))
     assert data.pop("problems") == []
+    assert [link.pop("device") for link in data["links"]] == [{}, {}]  # a key that came later
     assert data == json.loads(DESIRED)
 
 
@@ -71,7 +72,7 @@ def test_every_link_has_every_key_whatever_its_role():
     text = f"[interface {mac(2)}]\n[vlan {mac(1)}.7]\n[interface {mac(9)}]\n"
     data = render.desired_json(resolved(text, nic(1), nic(2), nic(3), routes=[route("0.0.0.0/0", 1)]))
     keys = {frozenset(link) for link in data["links"]}
-    assert keys == {frozenset(json.loads(DESIRED)["links"][0])}
+    assert keys == {frozenset(json.loads(DESIRED)["links"][0]) | {"device"}}
     assert {(link["mac"] or link["parent"], link["role"]) for link in data["links"]} == {
         (mac(1), "management"),
         (mac(2), "dataplane"),
@@ -108,6 +109,7 @@ def test_what_cannot_be_set_for_a_link_is_null_or_empty():
         "txqueuelen": None,
         "addresses": [],
         "sysctl": {},
+        "device": {},
     }
 
 
