@@ -37,6 +37,8 @@ log-level = info
 [metadata]
 sources = ec2
 poll-interval = 1
+[tuning]
+profile = none
 """
 
 DOCUMENT = """\

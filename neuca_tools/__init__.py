@@ -6,6 +6,7 @@ sources/      where a document comes from: bytes, or a SourceError (which never 
 documents/    what the bytes say: a Document, its faults beside it
 observe       what this host has: a World, read through the backends
 roles, names  which NIC is dataplane, management, ignored or unlisted; which name each one keeps
+tuning/       profiles/*.conf, judged against the host: the weakest layer of what is wanted
 desired       the Document resolved against the World: a NetworkState
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off
 leftovers     what a network manager had put on a NIC before it was ours

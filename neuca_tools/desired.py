@@ -36,6 +36,7 @@ from .names import nic_names, vlan_name
 from .requests import digests, merge, trusted
 from .roles import Policy, Roles, assign
 from .routing import resolve_routes
+from .tuning import Layer, tune
 
 IPV6 = "net/ipv6/"
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
@@ -50,6 +51,7 @@ class Settings:
     links: tuple[LinkRequest, ...] = ()
     metadata_hosts: tuple[Host, ...] = ()
     allow_default_route: bool = False
+    tuning: Layer = field(default_factory=Layer)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Resolution:
     loose: frozenset[str] = frozenset()
     ground: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
+    tuning: Layer = field(default_factory=Layer)
 
 
 def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
@@ -84,20 +87,23 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground)
     complete = document is not None and document.complete
     sure = trusted(document, requests) if document else frozenset()
-    work = _Work(requests, world, roles, record, limits, names, None if complete else sure)
+    tuned = tune(requests, settings.tuning, find_links(world, roles), record)
+    work = _Work(tuned.requests, world, roles, record, limits, names, None if complete else sure)
     links = work.links()
-    before = record.original_sysctls if complete else {}
+    before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(document.routes if document else (), links, asked, world, work.found_keys, limits)
     removable = replace(_removable(record.owned, complete, sure), vlans=work.deletable() if complete else frozenset())
-    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, {**before, **work.sysctls})
-    problems = [*roles.problems, *problems, *work.problems, *hops.problems]
+    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned,
+                        {**before, **settings.tuning.sysctls, **work.sysctls})
+    problems = [*settings.tuning.problems, *roles.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
-        want, removable, roles, requests, {**names, **work.vlan_names},
+        want, removable, roles, tuned.requests, {**names, **work.vlan_names},
         tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
-        hops.loose, ground(world, roles), tuple(work.notes))
+        hops.loose, ground(world, roles), tuple(work.notes),
+        replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)))
 
 
 class _Work:

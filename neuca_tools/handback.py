@@ -70,7 +70,8 @@ def revert(config: Config, intake: Intake) -> Result:
                       if isinstance(one, (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile))]
         result = _do(handles, survey, operations)
         if not result.failures:
-            records.save_record(config.state_directory, replace(survey.record, originals={}, original_sysctls={}, declined={}))
+            record = replace(survey.record, originals={}, original_sysctls={}, declined={}, written={})
+            records.save_record(config.state_directory, record)
         return result
 
 

@@ -16,6 +16,7 @@ from . import marks
 from .desired import Resolution
 from .model import OWN, LinkKey, NicRecord, Record
 from .roles import VIRTUAL_NICS
+from .tuning.layer import PROFILE
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _asked(mac: str, resolution: Resolution) -> str:
     request = resolution.requests.get(LinkKey(mac))
     if request is None or resolution.roles.role(mac) != "dataplane":
         return resolution.roles.role(mac)
-    return ", ".join(f"{origin.setting} = {origin.value}" for origin in request.origins) or "the NIC of a VLAN"
+    named = (origin for origin in request.origins if not origin.where.startswith(PROFILE))
+    return ", ".join(f"{origin.setting} = {origin.value}" for origin in named) or "the NIC of a VLAN"
 
 
 def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],

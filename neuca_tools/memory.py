@@ -19,16 +19,18 @@ from .operation import Operation
 from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
 from .roles import identity, is_nic
 
+LENGTH_OF_MAC = len("fe:16:3e:00:6d:af")
+
 
 def after_boot(record: Record, boot_id: str) -> Record:
-    """A new boot has a fresh kernel: nothing in it is ours yet, and links have their own MTU and queue again.
+    """A new boot has a fresh kernel: nothing in it is ours yet, and links and host have their own settings again.
 
-    Sysctls stay: our file in sysctl.d may have set them before the agent came to look.
+    Sysctls of links stay: our file in sysctl.d may have set them before the agent came to look.
     """
     if record.boot_id == boot_id:
         return record
     originals = {key: Original(sysctls=original.sysctls) for key, original in record.originals.items() if original.sysctls}
-    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals, declined={})
+    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals, declined={}, original_sysctls={}, written={})
 
 
 def fresh(record: Record, world: World) -> Record:
@@ -44,8 +46,9 @@ def fresh(record: Record, world: World) -> Record:
     originals = {key: Original(sysctls=original.sysctls) if key.mac in back else original
                  for key, original in record.originals.items()}
     declined = {key: one for key, one in record.declined.items() if key.mac not in back}
+    written = {name: value for name, value in record.written.items() if name[:LENGTH_OF_MAC] not in back}
     return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
-                   declined=declined)
+                   declined=declined, written=written)
 
 
 def meet(record: Record, resolution: Resolution) -> Record:
@@ -78,9 +81,10 @@ def _role(mac: str, role: str, dataplane: Collection[str]) -> Literal["", "datap
 def intend(record: Record, operations: Iterable[Operation]) -> Record:
     """What these operations will make ours, and what they will change for the first time; written before they run."""
     addresses, vlans = set(record.owned.addresses), set(record.owned.vlans)
-    originals, sysctls = dict(record.originals), dict(record.original_sysctls)
+    originals, sysctls, written = dict(record.originals), dict(record.original_sysctls), dict(record.written)
     for operation in operations:
         link = operation.link
+        written.update(_written(operation))
         if isinstance(operation, AddAddress):
             addresses |= {(operation.on.key, operation.address)} if operation.ours else set()
         elif isinstance(operation, CreateVlan):
@@ -90,7 +94,16 @@ def intend(record: Record, operations: Iterable[Operation]) -> Record:
         elif link is not None and link.key not in vlans:
             originals[link.key] = _first_change(originals.get(link.key, Original()), operation)
     known = {key: original for key, original in originals.items() if original != Original()}
-    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=known, original_sysctls=sysctls)
+    return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=known, original_sysctls=sysctls,
+                   written=written)
+
+
+def _written(operation: Operation) -> dict[str, str]:
+    if isinstance(operation, (SetMtu, SetTxQueueLen)):
+        return {f"{operation.on.key} {'mtu' if isinstance(operation, SetMtu) else 'txqueuelen'}": str(operation.after)}
+    if isinstance(operation, CreateVlan) and operation.mtu:
+        return {f"{operation.on.key} mtu": str(operation.mtu)}
+    return {operation.path: operation.after} if isinstance(operation, WriteSysctl) and operation.on is None else {}
 
 
 def _first_change(original: Original, operation: Operation) -> Original:
@@ -121,11 +134,14 @@ def settle(record: Record, resolution: Resolution, have: NetworkState, world: Op
         left = _still_changed(original, key, resolution, have) if key in have.links else original
         if left != Original() and (key.vlan_id is None or key in have.links):
             originals[key] = left
+    asked = _global_requests(resolution)
     sysctls = {path: value for path, value in record.original_sysctls.items()
-               if have.sysctls.get(path) != value or path in _global_requests(resolution)}
+               if path in asked or have.sysctls.get(path) != resolution.want.sysctls.get(path, value)}
+    tuned = {value.setting for value in resolution.tuning.values}
+    written = {name: value for name, value in record.written.items() if name in sysctls or name in tuned or "/" not in name}
     declined = {key: one for key, one in record.declined.items() if key.mac in unseen or key in have.links}
     return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=originals, original_sysctls=sysctls,
-                   declined=declined)
+                   declined=declined, written=written)
 
 
 def decline(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
@@ -154,7 +170,9 @@ def _still_changed(original: Original, key: LinkKey, resolution: Resolution, hav
 
 
 def _global_requests(resolution: Resolution) -> set[str]:
-    return {template for request in resolution.requests.values() for template, _ in request.sysctls if OWN not in template}
+    """The settings of the whole host that a text or a profile asks for."""
+    named = {template for request in resolution.requests.values() for template, _ in request.sysctls if OWN not in template}
+    return named | set(resolution.tuning.sysctls)
 
 
 def incarnation(mac: str, resolution: Resolution, world: World) -> str:

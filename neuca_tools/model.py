@@ -278,9 +278,10 @@ class NicRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """All that the agent knows from before. `boot_id` says which boot `owned`, and the links' originals, belong to.
+    """All that the agent knows from before. `boot_id` says which boot `owned`, and the originals of a link or host, belong to.
 
     `ground`: the networks of the management NICs and their gateways, for a boot on which they have no address yet.
+    `written`: what the agent itself last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`.
     """
 
     boot_id: str = ""
@@ -291,6 +292,7 @@ class Record:
     applied: str = ""
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

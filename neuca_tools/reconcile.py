@@ -18,7 +18,7 @@ from typing import Optional
 from . import __version__, hardware, leftovers, marking, memory
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
-from .backends import udev
+from .backends import hostfacts, udev
 from .backends.bus import Bus
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
@@ -40,6 +40,8 @@ from .report import now, read_report, write_report
 from .roles import Policy
 from .routing import ROUTE_PROTOCOL
 from .status import DocumentStatus, Report, Status, judge
+from .tuning import audit
+from .tuning.layer import Choice
 
 log = logging.getLogger("neuca")
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
@@ -73,8 +75,9 @@ class Survey:
 class Host:
     """The handles of one pass."""
 
-    def __init__(self, config: Config, netlink: Netlink, bus: Bus) -> None:
+    def __init__(self, config: Config, netlink: Netlink, bus: Bus, choice: Optional[Choice] = None) -> None:
         self.config, self.netlink, self.bus = config, netlink, bus
+        self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
     def survey(self, intake: Intake, record: Record) -> Survey:
         """Look at everything, change nothing. Raises ObserveError."""
@@ -82,8 +85,9 @@ class Host:
         hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
         world = self.netlink.look([*hosts, *METADATA_HOSTS])
         record = memory.fresh(record, world)
+        tuning = hostfacts.look(self.choice, config.profile_directory, config.sysctl_directory, record)
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
-                            config.allow_default_route)
+                            config.allow_default_route, tuning)
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         world = replace(world, settings=hardware.read(world, concerned(requests, world, record)))
         resolution = resolve(intake.document, settings, world, record)
@@ -115,10 +119,10 @@ def _names(directory: Path) -> list[str]:
 
 
 @contextmanager
-def host(config: Config) -> Iterator[Host]:
-    """Open what a survey or a pass needs, and close it again."""
+def host(config: Config, choice: Optional[Choice] = None) -> Iterator[Host]:
+    """Open what a survey or a pass needs, and close it again. `choice` of profiles: None for the one in force."""
     with Netlink() as netlink, Bus() as bus:
-        yield Host(config, netlink, bus)
+        yield Host(config, netlink, bus, choice)
 
 
 def writer(handles: Host, survey: Survey) -> GuardedWriter:
@@ -286,8 +290,12 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
         tuple(text for severity, text in faults if severity == "warning"))
     notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
-    return judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
-                 report)
+    notes += audit.notes(survey.resolution, survey.have)
+    if records.load_choice(config.run_directory):
+        notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")
+    status = judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
+                   report)
+    return replace(status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)})
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:

@@ -18,9 +18,11 @@ from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
+from .tuning.layer import Choice
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
+CHOICE = "tuning.json"
 
 
 def load_record(directory: Path) -> Record:
@@ -89,6 +91,23 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
     _write(directory / LOOK, {**said, "sha256": sha256}, 0o644)
 
 
+def load_choice(directory: Path) -> Optional[Choice]:
+    """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
+    try:
+        data = _read(directory / CHOICE)
+        return Choice(tuple(map(str, data["profiles"])), data["rate"], data["rtt"]) if data else None
+    except (RecordError, KeyError, TypeError):
+        return None
+
+
+def save_choice(directory: Path, choice: Optional[Choice]) -> None:
+    """Keep it until the next boot; None: forget it. Raises ApplyError."""
+    if choice is not None:
+        _write(directory / CHOICE, {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}, 0o644)
+    elif (directory / CHOICE).exists():
+        write_files({directory / CHOICE: None})
+
+
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
@@ -138,13 +157,13 @@ def _record(data: Mapping[str, Any]) -> Record:
         {_key(key): Original(**original) for key, original in data["originals"].items()},
         data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {_key(key): {name: Declined(*one) for name, one in settings.items()}
-         for key, settings in data.get("declined", {}).items()})
+         for key, settings in data.get("declined", {}).items()}, data.get("written", {}))
 
 
 def _record_json(record: Record) -> dict[str, Any]:
     return {
         "boot_id": record.boot_id, "applied": record.applied, "ground": list(record.ground),
-        "original_sysctls": dict(record.original_sysctls),
+        "original_sysctls": dict(record.original_sysctls), "written": dict(record.written),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
                   "vlans": sorted(str(key) for key in record.owned.vlans)},

@@ -89,6 +89,16 @@ def plan(operations: Iterable[Operation], problems: Iterable[Problem], names: Ma
     return "\n".join(lines)
 
 
+def tuning(data: Mapping[str, Any]) -> str:
+    """`neuca tune audit`: a line for each setting, then the arithmetic in sentences."""
+    rows = [["INTERFACE", "SETTING", "CURRENT", "WANTED", "SOURCE", "EFFECT"]]
+    rows += [[one["interface"] or "-", one["setting"], one["current"] or "-", one["wanted"] or "-", one["source"],
+              f"{one['effect']}{':' if one['reason'] and one['effect'] != 'overridden' else ''} {one['reason']}".rstrip()]
+             for one in data["values"]]
+    head = f"profiles: {', '.join(data['profiles']) or 'none'}"
+    return "\n".join([head, *(table(rows) if data["values"] else ["nothing is to be tuned"]), *data["notes"]])
+
+
 # --- show -----------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from .. import __version__
 
@@ -36,6 +36,8 @@ COMMANDS = (
     Command("release", "change", "hand one NIC back: what is ours on it goes, and it is ignored from then on", "undo", "link"),
     Command("revert", "change", "put back every sysctl, MTU, txqueuelen and device setting that was changed"),
     Command("clean", "clean", "before an image is captured: what its clones must not inherit goes", "keep-identity dry-run"),
+    Command("tune", "tune", "tuning: audit shows it, plan what apply would do, revert puts back what was changed",
+            "json source profile rate rtt interface", "action"),
     Command("get", "data", "one item of the user-data", "", "item"),
     Command("user-data", "data", "the user-data as it was read"),
     Command("interfaces", "data", "the interfaces that the user-data asks for"),
@@ -49,8 +51,23 @@ COMMANDS = (
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-LATER = ("run-scripts", "selftest", "collect-logs", "tune")
+LATER = ("run-scripts", "selftest", "collect-logs")
 STAGES = ("document", "desired", "observed")
+ACTIONS = ("audit", "plan", "apply", "revert")
+_FLAG = "store_true"
+_OPTIONS: dict[str, dict[str, Any]] = {  # what argparse's add_argument takes
+    "json": {"action": _FLAG, "help": "JSON, for scripts"},
+    "source": {"metavar": "SOURCE", "help": "read the document from here: auto, file:PATH, ec2, ec2=URL (a literal address)"},
+    "profile": {"metavar": "NAMES", "help": "these profiles, not those of the configuration: a comma list"},
+    "rate": {"metavar": "RATE", "help": "of the path, for the profile bdp: 10Gbit"},
+    "rtt": {"metavar": "TIME", "help": "round-trip time of the path, for the profile bdp: 50ms"},
+    "interface": {"metavar": "MAC-or-name", "help": "the settings of this interface alone"},
+    "wait": {"action": _FLAG, "help": "until nothing is left to do that is not done yet"},
+    "timeout": {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "for --wait (%(default)g)"},
+    "keep-identity": {"action": _FLAG, "help": "only what neucad has written goes"},
+    "dry-run": {"action": _FLAG, "help": "print the same, and change nothing"},
+    "undo": {"action": _FLAG, "help": "take a released NIC back"},
+}
 
 
 def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
@@ -94,9 +111,11 @@ def _parser() -> argparse.ArgumentParser:
         row = rows.add_parser(command.name, help=command.purpose, description=_sentence(command.purpose))
         row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
         for option in command.options.split():
-            _add_option(row, option)
+            row.add_argument(f"--{option}", **_OPTIONS[option])
         if command.positional == "stage":
             row.add_argument("stage", choices=STAGES)
+        elif command.positional == "action":
+            row.add_argument("action", choices=ACTIONS)
         elif command.positional == "link":
             row.add_argument("link", metavar="MAC-or-name")
         elif command.positional == "item":
@@ -106,21 +125,3 @@ def _parser() -> argparse.ArgumentParser:
 
 def _sentence(purpose: str) -> str:
     return f"{purpose[0].upper()}{purpose[1:]}."
-
-
-def _add_option(row: argparse.ArgumentParser, option: str) -> None:
-    if option == "json":
-        row.add_argument("--json", action="store_true", help="JSON, for scripts")
-    elif option == "source":
-        row.add_argument("--source", metavar="SOURCE",
-                         help="read the document from here: auto, file:PATH, ec2, ec2=URL (a literal address)")
-    elif option == "wait":
-        row.add_argument("--wait", action="store_true", help="until nothing is left to do that is not done yet")
-    elif option == "timeout":
-        row.add_argument("--timeout", metavar="SECONDS", type=float, default=300.0, help="for --wait (%(default)g)")
-    elif option == "keep-identity":
-        row.add_argument("--keep-identity", action="store_true", help="only what neucad has written goes")
-    elif option == "dry-run":
-        row.add_argument("--dry-run", action="store_true", help="print the same, and change nothing")
-    elif option == "undo":
-        row.add_argument("--undo", action="store_true", help="take a released NIC back")

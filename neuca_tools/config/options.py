@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Callable, Literal
+from typing import Callable, Literal, Optional
 
 from neuca_tools.documents import values
 from neuca_tools.documents.values import UnusableError
 from neuca_tools.model import LinkRequest
+from neuca_tools.tuning import arithmetic
+from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.profile import AUTO, NAME
 
 _LOOPBACK = IPv4Address("127.255.255.1")
 
@@ -74,7 +77,10 @@ class Config:
     drift: Literal["report", "enforce"] = "report"
     allow_default_route: bool = False
     links: tuple[LinkRequest, ...] = ()
-    tuning: Mapping[str, str] = field(default_factory=dict)
+    profiles: tuple[str, ...] = (AUTO,)
+    rate: Optional[int] = None
+    rtt: Optional[float] = None
+    profile_directory: Path = Path("/etc/neuca/profiles")
     selftest: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[ConfigFault, ...] = ()
 
@@ -82,6 +88,11 @@ class Config:
     def complete(self) -> bool:
         """Whether every value could be used."""
         return not any(fault.severity == "error" for fault in self.faults)
+
+    @property
+    def choice(self) -> Choice:
+        """What `[tuning]` asks for: rate in bit/s, round-trip time in seconds."""
+        return Choice(self.profiles, self.rate, self.rtt)
 
     @property
     def pid_path(self) -> Path:
@@ -149,6 +160,14 @@ def _level(text: str) -> str:
     return values.word(text, _LEVELS).upper()
 
 
+def profile_names(text: str) -> tuple[str, ...]:
+    """A comma list of profiles. Whether there are such files is found out when they are read."""
+    for name in listed(text):
+        if not NAME.fullmatch(name):
+            raise UnusableError(f'"{values.clip(name)}" cannot be the name of a profile: letters, digits, "_" and "-" only')
+    return listed(text)
+
+
 def listed(text: str) -> tuple[str, ...]:
     """A comma list, each entry judged by `load`."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
@@ -180,11 +199,15 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("metadata", "sources"): ("sources", listed),
     ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
     ("metadata", "timeout"): ("timeout", _seconds(0.1, 300)),
+    ("tuning", "profile"): ("profiles", profile_names),
+    ("tuning", "rate"): ("rate", arithmetic.rate),
+    ("tuning", "rtt"): ("rtt", arithmetic.rtt),
+    ("tuning", "profile-directory"): ("profile_directory", _path),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),
 }
 MAC_LISTS = {("runtime", "dataplane-macs-to-ignore"): "ignored_macs", ("network", "management-macs"): "management_macs"}
 # They were options of 1.7: a file that still has them is not wrong.
 WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
-RAW_SECTIONS = ("tuning", "selftest")
-SECTIONS = ("runtime", "linux", "logging", "metadata", "network", *RAW_SECTIONS)
+RAW_SECTIONS = ("selftest",)
+SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", *RAW_SECTIONS)

@@ -95,6 +95,8 @@ sysctl-directory = {directory}/sysctl
 [logging]
 log-directory = {directory}/log
 log-level = info
+[tuning]
+profile = none
 [metadata]
 sources = file:{directory}/document
 poll-interval = {poll_interval}

@@ -177,7 +177,7 @@ class Lab:
 
     # --- the agent ---
 
-    def configure(self, text="", sources="", poll=1, timeout=3):
+    def configure(self, text="", sources="", poll=1, timeout=3, profile="none"):
         """Write the configuration: every directory below the test's own; `text` is appended."""
         places = {name: self.folder / name for name in ("state", "run", "pid", "udev", "nm", "networkd", "sysctl", "log")}
         self.config_file.write_text(
@@ -187,7 +187,7 @@ class Lab:
             f"[linux]\nudev-directory = {places['udev']}\nnetworkmanager-directory = {places['nm']}\n"
             f"networkd-directory = {places['networkd']}\nsysctl-directory = {places['sysctl']}\n"
             f"[metadata]\nsources = {sources or f'file:{self.document_file}'}\npoll-interval = {poll}\n"
-            f"timeout = {timeout}\n{text}\n")
+            f"timeout = {timeout}\n[tuning]\nprofile = {profile}\nprofile-directory = {self.folder}/profiles\n{text}\n")
 
     def document(self, text):
         """What the source says from now on."""
@@ -205,7 +205,7 @@ class Lab:
 
     def neuca(self, *arguments, prefix=()):
         """`neuca SUBCOMMAND`; one that may write makes the test one that is checked at its end."""
-        if arguments[0] in ("apply", "release", "revert"):
+        if arguments[0] in ("apply", "release", "revert", "tune"):
             self.applied = True
         self.foreign.remember()
         return self.command("neuca", arguments[0], "--config", self.config_file, *arguments[1:], prefix=prefix)

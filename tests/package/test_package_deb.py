@@ -98,7 +98,7 @@ def test_an_upgrade_keeps_the_configuration_and_the_state(own_root, deb):
         cat /etc/neuca/config /etc/neuca/config.d/mine.conf; ls /etc/neuca /var/lib/neuca
         """, deb)
     assert said.split() == ["[network]", "drift", "=", "enforce", "[network]", "/etc/neuca:", "config", "config.d",
-                            "/var/lib/neuca:", "record.json"]
+                            "profiles", "/var/lib/neuca:", "record.json"]
 
 
 def test_a_removal_keeps_the_names_the_marks_and_the_state(own_root, deb):

@@ -13,8 +13,8 @@ from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, WRITTEN, run
 # The Python of this host does not look where it would on the distribution that the rpm is for.
 INSTALL = ("rpm -i --nodeps /tmp/*.rpm\n"
            "rpm -ql neuca-guest-tools | sed -n 's,/neuca_tools$,,p' > /usr/lib/python3/dist-packages/own.pth\n")
-IN_ETC = {"NetworkManager", "NetworkManager/conf.d", "neuca", "neuca/config", "neuca/config.d", "sysctl.d", "systemd/network",
-          "udev/rules.d"}
+IN_ETC = {"NetworkManager", "NetworkManager/conf.d", "neuca", "neuca/config", "neuca/config.d", "neuca/profiles", "sysctl.d",
+          "systemd/network", "udev/rules.d"}
 
 
 def _query(rpm: Path, *words: str) -> list[str]:

@@ -81,6 +81,8 @@ def test_an_option_of_1_7_that_has_no_effect_is_documented(option):
 
 def default(name: str) -> str:
     value = getattr(Config(), name)
+    if value is None:
+        return "none"
     if isinstance(value, (tuple, frozenset)):
         return ", ".join(value) or "none"
     if isinstance(value, (bool, str)):

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
     {"neuca_tools", "errors", "rows", "model", "effects", "device_settings", "rates"},
-    {"documents", "roles", "names", "guard", "marks", "requests", "routing", "devices", "desired", "marking"},
+    {"documents", "roles", "names", "guard", "marks", "requests", "routing", "devices", "desired", "marking",
+     "tuning"},
     {"operation", "operations", "device_operation", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
@@ -24,7 +25,7 @@ LEVELS = [
     {"intake", "observe", "apply", "verify"},
     {"reconcile"},
     {"handback", "pinning", "sealing", "worker"},
-    {"daemon"},
+    {"daemon", "tuneup"},
     {"selftest"},
     {"commands"},
 ]

@@ -1,0 +1,12 @@
+"""Tuning: profiles, read against what a host is and has, become the weakest layer of what a pass wants. Pure.
+
+`profile` reads a profile, `environment` tells a virtual machine from bare metal, `sysctld` finds what the administrator's own
+files say, `arithmetic` goes from rate and RTT to bytes and back, `layer` joins them, `links` has what concerns single NICs.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from .layer import Layer
+from .links import tune
+
+__all__ = ["Layer", "tune"]

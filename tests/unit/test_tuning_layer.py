@@ -1,0 +1,368 @@
+"""Profiles as the weakest layer: precedence, never worse, and back again; over the model kernel, with laws."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from test_tuning_profile import shipped
+from worlds import LAWS, Agent, bare, key, machine, nic, texts, vlan
+
+from neuca_tools.config import Config
+from neuca_tools.handback import _originals
+from neuca_tools.model import Owned, Record
+from neuca_tools.operations import SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.plan import plan
+from neuca_tools.tuning import audit
+from neuca_tools.tuning.environment import Environment
+from neuca_tools.tuning.layer import AVAILABLE, CONGESTION, PERMITTED, Choice, Facts, Obstacle, layer, named
+from neuca_tools.tuning.profile import Profile, same
+from neuca_tools.tuning.sysctld import words
+
+RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
+KERNEL = {RMEM: "212992", TCP: "4096 131072 6291456", CONGESTION: "cubic", AVAILABLE: "reno cubic", PERMITTED: "reno cubic"}
+VM = Environment("vm", "kvm")
+TWO = f"[interfaces]\n{bare(2)} = up:ipv4:10.0.0.1/24\n"
+
+
+class Tuned(Agent):
+    """An agent whose profiles are judged anew at each look, as `backends.hostfacts` does it."""
+
+    def __init__(self, kernel, text="", profiles=(), choice=None, facts=None):
+        super().__init__(kernel, text)
+        self.profiles, self.facts = profiles, facts or Facts()
+        self.choice = choice or Choice(tuple(profile.name for profile in profiles))
+
+    def survey(self, record=None):
+        record = self.record if record is None else record
+        paths = {AVAILABLE, PERMITTED, *record.original_sysctls, *(path for one in self.profiles for path in one.sysctls)}
+        facts = replace(self.facts, found={path: self.kernel.read_sysctl(path) for path in paths})
+        self.settings = replace(self.settings, tuning=layer(self.choice, self.profiles, facts, record))
+        return super().survey(record)
+
+    def revert(self):
+        survey = self.survey()
+        back = plan(survey.have, _originals(survey, Config()), Owned())
+        self.carry_out(survey, [one for one in back if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))])
+        self.record = replace(survey.record, originals={}, original_sysctls={}, written={})
+
+    def rows(self):
+        survey = self.survey()
+        return {(row.name, row.setting): row for row in audit.rows(survey.resolution, survey.have)}
+
+
+def host(*devices, **sysctls):
+    kernel = machine(nic(1), nic(2), *devices, mgmt=1)
+    kernel.sysctls.update({**KERNEL, **sysctls})
+    return kernel
+
+
+def own(exact=False, mtu=None, txqueuelen=None, name="site", **sysctls):
+    return Profile(name, {path.replace("__", "/"): value for path, value in sysctls.items()}, mtu, txqueuelen, exact)
+
+
+def tuning_texts(operations):
+    return [one.text for one in operations if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))]
+
+
+# --- values of the host ----------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_raised_one_by_one_and_a_second_pass_writes_nothing():
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216", net__ipv4__tcp_rmem="4096 87380 16777216")])
+    assert tuning_texts(agent.run()[0]) == [
+        'set the sysctl net/core/rmem_max from "212992" to "16777216"',
+        'set the sysctl net/ipv4/tcp_rmem from "4096 131072 6291456" to "4096 131072 16777216"',
+    ]
+    assert texts(agent.plan()) == []
+    assert agent.rows()["", TCP].effect == "effective"
+
+
+def test_what_is_higher_already_stays():
+    agent = Tuned(host(**{RMEM: "33554432"}), TWO, [own(net__core__rmem_max="16777216")])
+    assert tuning_texts(agent.run()[0]) == []
+    assert (agent.rows()["", RMEM].wanted, agent.rows()["", RMEM].effect) == ("33554432", "effective")
+
+
+def test_an_exact_profile_lowers():
+    agent = Tuned(host(), TWO, [own(exact=True, net__core__rmem_max="7")])
+    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "212992" to "7"']
+
+
+def test_a_value_that_somebody_raised_by_hand_stays():
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
+    agent.run()
+    agent.kernel.write_sysctl(RMEM, "67108864")
+    assert texts(agent.plan()) == []
+    agent.run()
+    assert (agent.kernel.read_sysctl(RMEM), texts(agent.plan())) == ("67108864", [])
+
+
+def test_another_profile_may_ask_for_less_than_the_one_before():
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
+    agent.run()
+    agent.profiles = [own(net__core__rmem_max="1048576")]
+    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "16777216" to "1048576"']
+    agent.profiles = [own(net__core__rmem_max="7")]
+    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "1048576" to "212992"']
+
+
+def test_what_no_profile_asks_for_any_more_goes_back():
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216", mtu=9000)])
+    agent.run()
+    agent.profiles = []
+    assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 9000 to 1500",
+        'set the sysctl net/core/rmem_max from "16777216" to "212992"',
+    ]
+    assert (agent.record.original_sysctls, agent.record.originals) == ({}, {})
+
+
+def test_the_document_comes_before_a_profile():
+    text = TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 1048576\nmtu = 1400\n"
+    agent = Tuned(host(), text, [own(net__core__rmem_max="16777216", mtu=9000)])
+    agent.run()
+    row = agent.rows()["", RMEM]
+    assert (row.wanted, row.source, row.effect) == ("1048576", f"line 4, [interface {bare(2)}]", "effective")
+    assert agent.kernel.devices[2].mtu == 1400
+    assert agent.rows()["eth2", "mtu"].source == f"line 5, [interface {bare(2)}]"
+
+
+def test_the_word_of_the_administrator_comes_before_a_profile():
+    facts = Facts(words=words([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
+    agent = Tuned(host(**{RMEM: "1048576"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
+    assert tuning_texts(agent.run()[0]) == []
+    row = agent.rows()["", RMEM]
+    assert (row.wanted, row.effect, row.reason) == ("16777216", "overridden", 'by /etc/sysctl.d/own.conf, which says "1048576"')
+    survey = agent.survey()
+    assert audit.notes(survey.resolution, survey.have) == [
+        'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which says "1048576"'
+    ]
+
+
+def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
+    agent.run()
+    agent.facts = Facts(words=words([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
+    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "16777216" to "1048576"']
+    assert (agent.record.original_sysctls, texts(agent.plan())) == ({}, [])
+
+
+def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
+    facts = Facts(words=words([("x", "net.core.rmem_max = 67108864")]))
+    agent = Tuned(host(**{RMEM: "67108864"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
+    assert tuning_texts(agent.run()[0]) == []
+    assert agent.rows()["", RMEM].effect == "effective"
+
+
+def test_the_document_comes_before_the_word_of_the_administrator():
+    facts = Facts(words=words([("x", "net.core.rmem_max = 7")]))
+    agent = Tuned(host(), TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 9\n", [shipped("exogeni")], facts=facts)
+    agent.run()
+    assert agent.kernel.read_sysctl(RMEM) == "9"
+
+
+def test_what_cannot_be_set_here_is_neither_done_nor_a_problem():
+    facts = Facts(obstacles={RMEM: Obstacle("not applicable", "it is read-only here: only the host can set it")})
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
+    assert tuning_texts(agent.run()[0]) == []
+    assert agent.survey().resolution.problems == ()
+    row = agent.rows()["", RMEM]
+    assert (row.effect, row.found, row.wanted) == ("not applicable", "212992", "16777216")
+
+
+def test_several_profiles_give_the_highest_and_say_who_it_was():
+    profiles = [own(name="a", net__ipv4__tcp_rmem="1 2 9000000", net__core__rmem_max="5000000"),
+                own(name="b", net__ipv4__tcp_rmem="- 200000 -", net__core__rmem_max="4000000")]  # fmt: skip
+    agent = Tuned(host(), TWO, profiles)
+    agent.run()
+    rows = agent.rows()
+    assert (rows["", TCP].found, rows["", TCP].source) == ("4096 200000 9000000", "profile a, b")
+    assert (rows["", RMEM].found, rows["", RMEM].source) == ("5000000", "profile a")
+
+
+def test_bdp_needs_a_path():
+    agent = Tuned(host(), TWO, [shipped("bdp")])
+    problems = agent.survey().resolution.problems
+    assert [(problem.code, problem.text) for problem in problems] == [("invalid", 'profile "bdp": it needs rate and rtt')]
+
+
+def test_bdp_computes_the_maxima_and_leaves_the_rest():
+    agent = Tuned(host(), TWO, [shipped("bdp")], Choice(("bdp",), 10**9, 0.1), Facts(memory=2**30))
+    agent.kernel.sysctls["net/ipv4/tcp_wmem"] = "4096 16384 4194304"
+    agent.run()
+    assert agent.kernel.read_sysctl(TCP) == "4096 131072 31250000"
+    assert agent.kernel.read_sysctl("net/ipv4/tcp_wmem") == "4096 16384 31250000"
+    survey = agent.survey()
+    assert audit.to_json(survey.resolution, survey.have)["notes"] == [
+        "1 Gbit/s at 100 ms RTT needs TCP buffers of 29.8 MiB",
+        "29.8 MiB at 100 ms RTT allows 1.2 Gbit/s",
+    ]
+
+
+def test_bdp_stays_within_the_memory_and_says_so():
+    found = layer(Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(found=KERNEL, memory=2**30), Record())
+    assert found.sysctls[TCP] == f"4096 131072 {2**26}"
+    assert found.notes[1] == "their limit here is a sixteenth of the memory, 64 MiB"
+
+
+# --- congestion control ----------------------------------------------------------------------------------------------
+
+
+def control(facts, record=None):
+    return next(value for value in layer(Choice(("site",)), [own(**{CONGESTION.replace("/", "__"): "htcp"})], facts,
+                                         record or Record()).values)  # fmt: skip
+
+
+def test_a_congestion_control_that_can_be_loaded_is_wanted():
+    assert control(Facts(found=KERNEL, modules=frozenset({"htcp"}))).wanted == "htcp"
+    assert control(Facts(found=KERNEL)).wanted == "htcp"  # not known: the kernel is asked
+
+
+def test_a_congestion_control_that_there_is_not():
+    missing = control(Facts(found=KERNEL, modules=frozenset({"bbr"})))
+    assert (missing.wanted, missing.effect, missing.reason) == (None, "unsupported", 'this kernel has no "htcp"')
+    tried = control(Facts(found=KERNEL), Record(written={CONGESTION: "htcp"}))
+    assert tried.effect == "unsupported"
+
+
+def test_a_congestion_control_that_the_host_does_not_allow():
+    found = {**KERNEL, AVAILABLE: "reno cubic htcp"}
+    value = control(Facts(found=found, own_namespace=True))
+    assert (value.effect, value.reason) == ("not applicable", 'the host does not allow "htcp" in this network namespace')
+    assert control(Facts(found={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+VLAN = TWO + f"[vlan {bare(2)}.7]\n"
+
+
+def test_bare_metal_gets_mtu_and_queue_on_the_nic_and_then_on_its_vlan():
+    agent = Tuned(host(), VLAN, [own(mtu=9000, txqueuelen=10000)])
+    assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the transmit queue length of eth2 from 1000 to 10000",
+        "set the transmit queue length of eth2.7 to 10000",
+    ]
+    assert (agent.rows()["eth2.7", "mtu"].found, agent.rows()["eth2.7", "mtu"].effect) == ("9000", "effective")
+    assert agent.kernel.devices[1].mtu == 1500
+    assert texts(agent.plan()) == []
+
+
+def test_a_vlan_that_is_there_is_raised_after_its_nic():
+    agent = Tuned(host(vlan(9, 2, 7, name="eth2.7")), VLAN, [own(mtu=9000)])
+    assert tuning_texts(agent.run()[0]) == ["set the MTU of eth2 from 1500 to 9000", "set the MTU of eth2.7 from 1500 to 9000"]
+
+
+def test_an_mtu_goes_as_far_as_the_device():
+    agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
+    agent.run()
+    row = agent.rows()["eth2", "mtu"]
+    assert (row.found, row.effect, row.reason) == ("4000", "effective", '"eth2" takes at most 4000')
+    small = Tuned(machine(nic(1), nic(2, max_mtu=1500), mgmt=1), TWO, [own(mtu=9000)])
+    assert tuning_texts(small.run()[0]) == []
+    assert (small.rows()["eth2", "mtu"].effect, small.rows()["eth2", "mtu"].reason) == (
+        "not applicable", '"eth2" takes at most 1500')  # fmt: skip
+
+
+def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
+    agent = Tuned(host(), TWO, [own(mtu=9000)])
+    agent.run()
+    agent.kernel.set_mtu(2, 9216)
+    assert texts(agent.plan()) == []
+
+
+def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
+    agent = Tuned(host(), TWO, [own(mtu=9000)], facts=Facts(VM))
+    assert tuning_texts(agent.run()[0]) == []
+    assert agent.rows()["eth2", "mtu"].reason == (
+        "in a virtual machine (kvm) only an acknowledged probe of the path may raise it")  # fmt: skip
+    agent.facts = Facts(VM, probed={key(2).mac: 8000})
+    agent.run()
+    assert agent.rows()["eth2", "mtu"].reason == "the path carries 8000 (acknowledged probe)"
+    assert agent.kernel.devices[2].mtu == 8000
+
+
+def test_auto_is_exogeni_and_on_a_virtual_machine_its_sysctls_alone():
+    auto = Choice(("auto",))
+    assert named(auto) == ("exogeni",)
+    metal = layer(auto, [shipped("exogeni")], Facts(found=KERNEL), Record())
+    assert (metal.mtu.value, metal.txqueuelen.value) == ("9000", "10000")
+    assert metal.notes == ("profile auto is exogeni: this host is bare metal",)
+    guest = layer(auto, [shipped("exogeni")], Facts(VM, found=KERNEL), Record())
+    assert (guest.mtu, guest.txqueuelen, guest.sysctls) == (None, None, metal.sysctls)
+    assert guest.notes == ("profile auto is exogeni, its sysctls only: this host is a virtual machine (kvm)",)
+
+
+def test_a_nic_in_state_user_or_down_is_left_alone():
+    for state in ("user", "down"):
+        agent = Tuned(host(), f"[interfaces]\n{bare(2)} = {state}\n", [own(mtu=9000, txqueuelen=10000)])
+        assert tuning_texts(agent.run()[0]) == []
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+PATHS = (RMEM, TCP, "net/core/netdev_max_backlog", "net/ipv4/tcp_mtu_probing")
+WIDTH = {TCP: 3}
+SMALL = st.integers(0, 9)
+
+
+@st.composite
+def trees(draw):
+    return {path: " ".join(str(draw(SMALL)) for _ in range(WIDTH.get(path, 1))) for path in PATHS}
+
+
+@st.composite
+def profiles(draw):
+    asked = {path: " ".join(draw(st.sampled_from(("-", *"0123456789"))) for _ in range(WIDTH.get(path, 1)))
+             for path in draw(st.lists(st.sampled_from(PATHS), unique=True))}  # fmt: skip
+    return Profile(draw(st.sampled_from("abc")), asked, draw(st.sampled_from((None, 1400, 4000, 9000))),
+                   draw(st.sampled_from((None, 500, 10000))))  # fmt: skip
+
+
+HOSTS = st.builds(lambda tree, mtu: host(vlan(9, 2, 7, mtu=mtu, name="eth2.7"), **tree), trees(), st.sampled_from((1400, 1500)))
+
+
+@given(HOSTS, st.lists(st.lists(profiles(), max_size=3), min_size=1, max_size=4), st.booleans())
+@LAWS
+def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restarts):
+    before = dict(kernel.sysctls), {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()}
+    agent = Tuned(kernel, VLAN)
+    for some in rounds:
+        agent.profiles = some
+        agent.run(start=restarts or some is rounds[0])
+    agent.revert()
+    after = {path: value for path, value in kernel.sysctls.items() if path in before[0]}
+    assert after == before[0]
+    assert {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()} == before[1]
+
+
+@given(HOSTS, st.lists(profiles(), max_size=3))
+@LAWS
+def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
+    before, mtus = dict(kernel.sysctls), {index: one.mtu for index, one in kernel.devices.items()}
+    agent = Tuned(kernel, VLAN, some)
+    agent.run()
+    for path in PATHS:
+        pairs = zip(map(int, kernel.sysctls[path].split()), map(int, before[path].split()))
+        assert all(now >= then for now, then in pairs), path
+    assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
+    assert texts(agent.plan()) == []
+    assert all(same(row.found, row.wanted) for row in agent.rows().values() if row.effect == "effective")
+
+
+@given(HOSTS, st.lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))
+@LAWS
+def test_what_somebody_raises_further_stays_over_any_number_of_passes(kernel, some, path, number):
+    agent = Tuned(kernel, VLAN, some)
+    agent.run()
+    by_hand = " ".join([str(number)] * WIDTH.get(path, 1))
+    kernel.write_sysctl(path, by_hand)
+    for _ in range(3):
+        agent.run()
+    asked = any(path in one.sysctls for one in some)
+    assert kernel.read_sysctl(path) == by_hand or not asked

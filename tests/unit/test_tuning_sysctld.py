@@ -1,0 +1,68 @@
+"""The administrator's own word on a sysctl, as sysctl.d(5) has it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.backends.hostfacts import _sysctl_files
+from neuca_tools.marks import SYSCTL_FILE
+from neuca_tools.tuning.sysctld import OURS, order, words
+
+RMEM = "net/core/rmem_max"
+
+
+def said(text, path=RMEM):
+    word = words([("a.conf", text)]).said(path)
+    return word and word.value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("net.core.rmem_max = 7\n", "7"),
+        ("net/core/rmem_max=7", "7"),
+        ("  -net.core.rmem_max =  7   8 ", "7 8"),
+        ("# net.core.rmem_max = 7\n; net.core.rmem_max = 8", None),
+        ("net.core.rmem_max = 7\nnet.core.rmem_max = 8", "8"),
+        ("net.core.* = 9", "9"),
+        ("net.core.rmem_max = 7\nnet.core.* = 9", "7"),
+        ("net.core.* = 9\n-net.core.rmem_max", None),
+        ("net.core.wmem_max = 7\nnonsense\n=\n", None),
+    ],
+)
+def test_what_a_file_says(text, expected):
+    assert said(text) == expected
+
+
+def test_a_vlan_keeps_the_dot_of_its_name():
+    assert said("net/ipv4/conf/eth1.7/rp_filter = 2", "net/ipv4/conf/eth1.7/rp_filter") == "2"
+    assert said("net.ipv4.conf.eth1/7.rp_filter = 2", "net/ipv4/conf/eth1.7/rp_filter") == "2"
+
+
+def test_the_last_file_in_order_wins_and_is_named():
+    word = words([("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]).said(RMEM)
+    assert (word.value, word.file) == ("2", "20.conf")
+
+
+def test_the_order_is_that_of_names_and_a_file_hides_those_of_its_name():
+    paths = ["/etc/sysctl.d/50-x.conf", "/run/sysctl.d/90-y.conf", "/usr/lib/sysctl.d/50-x.conf", "/usr/lib/sysctl.d/10-z.conf",
+             "/etc/sysctl.conf"]  # fmt: skip
+    assert order(paths) == [paths[3], paths[0], paths[1], paths[4]]
+
+
+def test_the_files_of_a_host(tmp_path):
+    for name, text in {"etc/sysctl.d/50-x.conf": "a=1", "usr/lib/sysctl.d/50-x.conf": "a=2", "usr/lib/sysctl.d/10-y.conf": "a=3",
+                       "etc/sysctl.conf": "a=4", f"etc/sysctl.d/{SYSCTL_FILE}": "a=5", "etc/sysctl.d/README": "a=6"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run/sysctl.d").mkdir(parents=True)
+    (tmp_path / "run/sysctl.d/10-y.conf").symlink_to("/dev/null")  # masks the one in /usr/lib
+    found = _sysctl_files(tmp_path / "etc/sysctl.d")
+    assert [(Path(path).relative_to(tmp_path).as_posix(), text) for path, text in found] == [
+        ("etc/sysctl.d/50-x.conf", "a=1"), ("etc/sysctl.conf", "a=4")]  # fmt: skip
+    assert OURS == SYSCTL_FILE
