@@ -27,15 +27,14 @@ from .operations import WriteFile
 from .record import load_record
 from .requests import merge
 from .roles import Policy, assign
-from .sources import Session, parse_source
+from .sources import Session, parse_source, without_network
 
 log = logging.getLogger("neuca")
 SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
 ANNOUNCE = 10.0  # seconds that udev gets to take in what moved
 TRIES = 40  # systemd 252 adds an alternative name some milliseconds after a rename, which can be in the way of the next
 BETWEEN_TRIES = 0.02  # seconds
-LOCAL = frozenset({"file", "configdrive", "nocloud"})  # sources that need no network
-LOCAL_BUDGET = 2.0  # seconds
+LOCAL_BUDGET = 2.0  # seconds for the sources that need no network
 
 
 def pin_names(config: Config) -> bool:
@@ -69,7 +68,7 @@ def mark_ahead(config: Config) -> None:
 
     Nothing but files is written; the first pass does the rest. Raises NeucaError.
     """
-    local = [spec for spec in map(parse_source, config.sources) if spec.kind in LOCAL]
+    local = without_network([parse_source(text) for text in config.sources])
     intake = fetch(local, LOCAL_BUDGET, Session(), config.state_directory) if local else last_good(config.state_directory)
     named = {key.mac for key in merge(intake.document.links if intake.document else (), config.links)}
     record = load_record(config.state_directory)

@@ -19,7 +19,7 @@ from neuca_tools.sources.base import Answer, Deadline, Session, Source, Token
 from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.file import File
 
-__all__ = ["Answer", "Session", "Source", "SourceSpec", "Token", "fetch_path", "look", "parse_source"]
+__all__ = ["Answer", "Session", "Source", "SourceSpec", "Token", "fetch_path", "look", "parse_source", "without_network"]
 
 
 class _Kind(NamedTuple):
@@ -35,6 +35,7 @@ _KINDS: Mapping[str, _Kind] = {
     "ec2": _Kind("ec2[=URL]", "=", Ec2),
 }
 _AUTO = ("ec2",)
+_LOCAL = frozenset({"file", "configdrive", "nocloud"})
 _LATER = ("openstack", "configdrive", "nocloud")
 
 
@@ -116,5 +117,14 @@ def _first(specs: Sequence[SourceSpec], what: str, budget: float, session: Sessi
 
 
 def _made(specs: Sequence[SourceSpec]) -> list[Source]:
-    wanted = [each for spec in specs for each in (map(SourceSpec, _AUTO) if spec.kind == "auto" else [spec])]
-    return [_KINDS[spec.kind].make(spec.argument) for spec in dict.fromkeys(wanted)]
+    return [_KINDS[spec.kind].make(spec.argument) for spec in _each(specs)]
+
+
+def _each(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
+    """Each once, and those that `auto` asks in its place."""
+    return list(dict.fromkeys(each for spec in specs for each in (map(SourceSpec, _AUTO) if spec.kind == "auto" else [spec])))
+
+
+def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
+    """Those of these sources that can be asked before there is a network."""
+    return [spec for spec in _each(specs) if spec.kind in _LOCAL]
