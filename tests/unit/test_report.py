@@ -19,6 +19,7 @@ FULL = Report(
     ("bring eth2 up",),
     (Problem("failed", "boom", key(2)), Problem("failed", "bang", key(2, 7)), Problem("failed", "disk")),
     True,
+    ("systemd-networkd had put the address 10.0.0.1/24 on eth2 before a document named it: removed",),
 )
 
 
