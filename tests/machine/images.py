@@ -90,6 +90,7 @@ RECIPES = {recipe.name: recipe for recipe in (
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("D", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client"), (("etc/network/interfaces", INTERFACES),), _SERIAL,
            "net.ifnames=0"),
+    Recipe("S", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE, "net.ifnames=0"),
 )}  # fmt: skip
 
 
