@@ -15,10 +15,12 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 	@tests/setup.sh demo
 	@demo/run
 
-# One pytest run, so that its closing line speaks for all of it; the quick tiers come first.
-test: ## all tests
-	@tests/setup.sh unit dbus netns package lanes
-	@$(PYTEST) $(ARGS) tests/unit tests/dbus tests/netns tests/package tests/lanes
+# One pytest run, so that its closing line speaks for all of it; the quick tiers come first. A worker for each processor: most
+# tests have one, an emulated guest has one, and what a guest shares with others stays with one worker (tests/conftest.py).
+test: ## all tests, of the real guests a chosen set
+	@tests/setup.sh unit dbus netns package machine lanes parallel
+	@$(PYTEST) $(ARGS) -n auto --maxprocesses 4 --dist loadgroup -m "not long" \
+	    tests/unit tests/dbus tests/machine tests/lanes tests/netns tests/package
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
@@ -36,7 +38,7 @@ test-package: ## both packages: built, linted, installed, upgraded and purged in
 	@tests/setup.sh package
 	@$(PYTEST) $(ARGS) tests/package
 
-test-machine: ## the package in real guests (QEMU): a chosen set; no part of make test yet
+test-machine: ## the package in real guests (QEMU): the chosen set
 	@tests/setup.sh machine
 	@$(PYTEST) $(ARGS) -m "not long" tests/machine
 

@@ -16,6 +16,7 @@ packages_of() {
                  rpmlint shellcheck systemd util-linux openssh-client ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git ;;
+        parallel) echo python3-pytest-xdist ;;
         bench) echo "${product[@]}" iproute2 procps ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns
