@@ -96,7 +96,7 @@ def own_files(config: Config) -> list[Path]:
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
     state = [config.state_directory / name for name in (record.RECORD, record.JOURNAL, record.DOCUMENT)]
-    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, report.FILE)]
+    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE)]
     files = [*lists, *state, *run]
     return [*rules, *logs, config.log_directory / OUTPUT, *files, *(path.with_name(path.name + NEW) for path in files),
             config.state_directory / LISTED]
