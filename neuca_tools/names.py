@@ -8,20 +8,23 @@ never taken: that is a problem with its reason, and the link keeps the name it h
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import NamedTuple, Optional
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Optional, TypeVar
 
-from .model import LinkKey, LinkRequest, Problem, Record, World
-from .roles import Roles
+from .model import Device, LinkKey, LinkRequest, Problem, Record, World
+from .roles import Roles, identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
 TEMPORARY = "neuca-tmp"
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Step(NamedTuple):
-    """One rename, in order."""
+@dataclass(frozen=True)
+class Step(Generic[Key]):
+    """One rename, in order, of whatever the key stands for."""
 
-    key: LinkKey
+    key: Key
     old: str
     new: str
 
@@ -44,7 +47,7 @@ def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Role
     movable = {mac for mac, device in roles.nics.items()
                if roles.role(mac) == "dataplane" and device.index not in roles.protected}
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    wishes = {key: wish for key in map(LinkKey, movable) for wish in [_wish(key, requests, record)] if wish}
+    wishes = {key: wish for key in map(LinkKey, movable) for wish in [_wish(key, requests, record, roles)] if wish}
     taken: dict[str, Optional[LinkKey]] = {device.name: None for device in world.devices.values()}
     for device in world.devices.values():  # alternative names share the space of names
         taken.update(dict.fromkeys(device.altnames))
@@ -57,15 +60,16 @@ def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Role
 
 def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[Problem]:
     """NICs that a pass may not rename, and that are not called what they were."""
-    for mac, device in roles.nics.items():
-        pinned = record.nics[mac].name if mac in record.nics else ""
-        if pinned not in ("", device.name) and mac not in movable and roles.role(mac) != "ignored":
-            yield Problem("name", f'"{device.name}" should be "{pinned}": it gets that name back at a boot', LinkKey(mac))
+    for mac in sorted({*roles.nics, *roles.twins} - {mac for mac in roles.by_mac if roles.role(mac) == "ignored"}):
+        pinned, name = record.nics[mac].name if mac in record.nics else "", roles.name(mac)
+        if pinned not in ("", name) and mac not in movable:
+            yield Problem("name", f'"{name}" should be "{pinned}": it gets that name back at a boot', LinkKey(mac))
 
 
-def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record) -> Optional[str]:
+def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles) -> Optional[str]:
+    """The name that is asked for, else the recorded one. No document has a say in what a management NIC is called."""
     request, nic = requests.get(key), record.nics.get(key.mac)
-    asked = request.name if request else None
+    asked = request.name if request and roles.role(key.mac) == "dataplane" else None
     return asked or (nic.name if nic and nic.name else None)
 
 
@@ -94,43 +98,70 @@ def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], owner
             return names, list(refused.values())
 
 
-def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
-    """The name that every free NIC should have before the network starts, management NICs and strangers included.
+def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record,
+               in_use: Collection[int] = ()) -> dict[int, str]:
+    """The name that every NIC should have before the network starts, by its index: management NICs and strangers included.
 
-    An ignored NIC keeps what it has, and so does whatever is no NIC: their names are given to nobody. A NIC that nobody
-    knows moves to a free name if the one it has belongs to another NIC, absent ones included.
+    An ignored NIC keeps what it has, and so does one of `in_use` and whatever is no NIC: their names are given to nobody. A
+    NIC that nobody knows, and a twin, moves to a free name if the one it has belongs to another NIC, absent ones included.
     """
-    ignored = {device.name for mac, device in roles.nics.items() if roles.role(mac) == "ignored"}
-    nics = {LinkKey(mac): device.name for mac, device in roles.nics.items() if device.name not in ignored}
-    fixed = {device.name for device in world.devices.values()} - set(nics.values())
-    wishes = {key: wish for key in {*nics, *(LinkKey(mac) for mac in record.nics)} for wish in [_wish(key, requests, record)]
-              if wish and roles.role(key.mac) != "ignored"}
+    twins = (device for devices in roles.twins.values() for device in devices)
+    free = {device.index: device for device in (*roles.nics.values(), *twins)
+            if roles.role(identity(device)) != "ignored" and device.index not in in_use}
+    fixed = {name for device in world.devices.values() if device.index not in free for name in (device.name, *device.altnames)}
+    granted = _reserved(fixed, roles, requests, record)
+    owner = {device.index: LinkKey(mac) for mac, device in roles.nics.items()}
+    names = {index: granted[owner[index]] for index in free if owner.get(index) in granted}
+    taken = {*fixed, *granted.values()}
+    everybody = {name for device in world.devices.values() for name in (device.name, *device.altnames)}
+    for index in sorted(free.keys() - names.keys(), key=lambda index: (identity(free[index]), index)):
+        name = free[index].name
+        if name in taken and not _is_twins_own(free[index], granted, roles):
+            name = free_name(name, {*taken, *everybody})
+        names[index] = name
+        taken.add(name)
+    return names
+
+
+def _reserved(fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
+    """Whose each name is, present or not: the one that is asked for goes after those of before."""
+    keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
+    wishes = {key: wish for key in keys for wish in [_wish(key, requests, record, roles)] if wish}
     granted: dict[LinkKey, str] = {}
-    taken = set(fixed)
+    taken = set[str]()
     for key in sorted(wishes, key=lambda key: (_is_asked(key, requests), key)):
         before = record.nics[key.mac].name if key.mac in record.nics else ""
-        name = next((name for name in (wishes[key], before) if name and name not in taken), None)
+        name = next((name for name in (wishes[key], before) if name and name not in taken and name not in fixed), None)
         if name is not None:
             granted[key] = name
             taken.add(name)
-    for key in sorted(nics):
-        if key not in granted:
-            granted[key] = nics[key] if nics[key] not in taken else _free_name(nics[key], {*taken, *nics.values()})
-            taken.add(granted[key])
-    return {key: name for key, name in granted.items() if key in nics}
+    return granted
+
+
+def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:
+    """The name is that of its MAC, and no other device with this MAC is the NIC that it is meant for."""
+    mac = identity(device)
+    return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
+
+
+def own_names(roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
+    """The name that each NIC should have, whether it can be given now or not; none for one that is ignored."""
+    keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
+    found = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
+    return {key: name for key, name in found.items() if name}
 
 
 def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:
     return key in requests and bool(requests[key].name)
 
 
-def _free_name(name: str, taken: Container[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """The same stem with the next number that nobody has."""
     stem = name.rstrip("0123456789")[:LONGEST_NAME - 4] or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 
 
-def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) -> list[Step]:
+def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[Step[Key]]:
     """Renames in an order that never meets a name in use; a cycle goes through one temporary name.
 
     >>> a, b = LinkKey("02:00:00:00:00:01"), LinkKey("02:00:00:00:00:02")
@@ -139,7 +170,7 @@ def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) 
     """
     waiting = _possible(current, wanted)
     now = dict(current)
-    steps: list[Step] = []
+    steps: list[Step[Key]] = []
     while waiting:
         in_use = set(now.values())
         key = next((key for key, name in waiting.items() if name not in in_use), None)
@@ -153,7 +184,7 @@ def rename_steps(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) 
     return steps
 
 
-def _possible(current: Mapping[LinkKey, str], wanted: Mapping[LinkKey, str]) -> dict[LinkKey, str]:
+def _possible(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> dict[Key, str]:
     """The renames whose new name is free, or held by a link that moves away itself."""
     waiting = {key: name for key, name in wanted.items() if key in current and current[key] != name}
     while True:

@@ -21,12 +21,12 @@ from .config import Config
 from .errors import ApplyError, ObserveError
 from .fileio import locked
 from .intake import fetch, last_good
-from .model import Device, LinkKey, Record, World
-from .names import Step, boot_names, rename_steps
+from .model import LinkKey, Record, World
+from .names import TEMPORARY, Step, boot_names, free_name, own_names, rename_steps
 from .operations import WriteFile
 from .record import load_record
 from .requests import merge
-from .roles import Policy, assign
+from .roles import Policy, Roles, assign, identity
 from .sources import Session, parse_source, without_network
 
 log = logging.getLogger("neuca")
@@ -52,15 +52,15 @@ def pin_names(config: Config) -> bool:
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
         roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
-        current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-        wanted = boot_names(world, roles, requests, record)
-        nics = {mac: device for mac, device in roles.nics.items() if roles.role(mac) != "ignored"}
-        moved = _rename(rename_steps(current, wanted), nics, world, netlink, watch)
+        in_use = busy(world)
+        wanted = boot_names(world, roles, requests, record, in_use)
+        moved = give(wanted, world, netlink, watch)
         after = netlink.look(())
     if here:
         _announce({**moved, **_not_ready(after)})
     names = {index: device.name for index, device in after.devices.items()}
-    return _complain(wanted, {LinkKey(mac): names.get(device.index, "") for mac, device in roles.nics.items()})
+    busy_ones = _tell_busy(in_use, own_names(roles, requests, record), roles)
+    return _complain(wanted, names, {index: identity(device) for index, device in world.devices.items()}) and not busy_ones
 
 
 def mark_ahead(config: Config) -> None:
@@ -87,8 +87,9 @@ def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[st
 
     Two NICs with one MAC, or a stranger under somebody's name, are for the whole look to judge.
     """
-    wanted = {mac: asked.get(mac) or nic.name for mac, nic in record.nics.items() if not nic.released}
-    wanted.update((mac, name) for mac, name in asked.items() if name)
+    management = {mac for mac, nic in record.nics.items() if nic.role == "management"}
+    wanted = {mac: nic.name for mac, nic in record.nics.items() if not nic.released}
+    wanted.update((mac, name) for mac, name in asked.items() if name and mac not in management)
     taken, seen = set(wanted.values()), set[str]()
     for name, mac in present:
         if mac in seen or wanted.get(mac, name) != name or (mac not in wanted and name in taken):
@@ -97,39 +98,52 @@ def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[st
     return True
 
 
-def _rename(steps: Iterable[Step], nics: Mapping[str, Device], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
-    """Carry the steps out; the NICs that moved, by index. One that cannot move costs only the NICs that want its name."""
-    moved: dict[int, str] = {}
-    for step in steps:
-        device = nics[step.key.mac]
-        try:
-            _one(device, step.new, [nic.index for nic in nics.values()], world, netlink, watch)
-        except ApplyError as error:
-            log.error('rename "%s" to "%s": %s', step.old, step.new, error.text)
-            continue
-        log.info("rename %s to %s", step.old, step.new)
-        moved[device.index] = step.new
-    return moved
+def busy(world: World) -> frozenset[int]:
+    """Devices that are up, with an address that somebody gave them, on a kernel (before 6.2) that renames none that is up."""
+    if world.rename_while_up:
+        return frozenset()
+    return frozenset(index for index, device in world.devices.items()
+                     if device.up and any(not address.is_link_local for address in world.addresses.get(index, ())))
 
 
-def _one(device: Device, name: str, ours: Collection[int], world: World, netlink: Netlink, watch: Watch) -> None:
-    """Rename one NIC; an alternative name of one of `ours` that is in the way goes.
+def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
+    """Give these names, by index. Returns the NICs that moved, and where to.
 
-    Before kernel 6.2 it has to be down for that; one with addresses on it is then left alone.
+    One that cannot move costs only the NICs that want its name: whoever waits for it under a temporary one gets a real one.
     """
-    bounce = device.up and not world.rename_while_up
-    if bounce and any(not address.is_link_local for address in world.addresses.get(device.index, ())):
-        raise ApplyError("it is in use already, and this kernel renames no device that is up")
-    if bounce:
-        netlink.set_up(device.index, False)
+    current = {index: world.devices[index].name for index in wanted}
+    moved: dict[int, str] = {}
+    for step in rename_steps(current, wanted):
+        if _try(step, world, wanted, netlink, watch):
+            moved[step.key] = step.new
+    for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
+        names = {name for device in netlink.look(()).devices.values() for name in (device.name, *device.altnames)}
+        better = current[index] if current[index] not in names else free_name(current[index], names)
+        if _try(Step(index, moved[index], better), world, wanted, netlink, watch):
+            moved[index] = better
+    return {index: name for index, name in moved.items() if name != current[index]}
+
+
+def _try(step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch) -> bool:
+    """Rename one NIC; before kernel 6.2 it has to be down for that."""
+    bounce = world.devices[step.key].up and not world.rename_while_up
     try:
-        _insist(device.index, name, ours, netlink, watch)
-    finally:
         if bounce:
-            netlink.set_up(device.index, True)
+            netlink.set_up(step.key, False)
+        try:
+            _insist(step.key, step.new, ours, netlink, watch)
+        finally:
+            if bounce:
+                netlink.set_up(step.key, True)
+    except ApplyError as error:
+        log.error('rename "%s" to "%s": %s', step.old, step.new, error.text)
+        return False
+    log.info("rename %s to %s", step.old, step.new)
+    return True
 
 
 def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch) -> None:
+    """Rename it; an alternative name of one of `ours` that is in the way goes."""
     for left in reversed(range(TRIES)):
         for device in netlink.look(()).devices.values():
             if device.index in ours and name in device.altnames:
@@ -161,8 +175,16 @@ def _announce(moved: Mapping[int, str]) -> None:
         log.error('udev has not taken in "%s" within %g s', moved[index], ANNOUNCE)
 
 
-def _complain(wanted: Mapping[LinkKey, str], names: Mapping[LinkKey, str]) -> bool:
-    wrong = [key for key, name in sorted(wanted.items()) if names.get(key) != name]
-    for key in wrong:
-        log.error('%s is "%s", and should be "%s"', key, names.get(key, ""), wanted[key])
+def _tell_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
+    wrong = [(device.name, own[LinkKey(mac)]) for mac, device in sorted(roles.nics.items())
+             if device.index in in_use and own.get(LinkKey(mac), device.name) != device.name]
+    for name, wish in wrong:
+        log.error('rename "%s" to "%s": it is in use already, and this kernel renames no device that is up', name, wish)
+    return bool(wrong)
+
+
+def _complain(wanted: Mapping[int, str], names: Mapping[int, str], macs: Mapping[int, str]) -> bool:
+    wrong = [index for index, name in sorted(wanted.items()) if names.get(index) != name]
+    for index in wrong:
+        log.error('%s is "%s", and should be "%s"', macs[index], names.get(index, ""), wanted[index])
     return not wrong

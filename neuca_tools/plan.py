@@ -44,7 +44,7 @@ class _Sides:
     have: NetworkState
     want: NetworkState
     owned: Owned
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step[LinkKey], ...] = ()
     bounced: frozenset[str] = frozenset()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
 

@@ -32,6 +32,7 @@ from .intake import Intake, keep, metadata_hosts
 from .managers import Managers
 from .marks import SYSCTL_FILE
 from .model import Link, LinkKey, NetworkState, Problem, Record, World
+from .names import own_names
 from .observe import found
 from .operation import Operation, Phase
 from .operations import DeleteAddress, DeleteRoute, Tell, Unmanage, WriteFile, WriteSysctl
@@ -294,7 +295,7 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
     if records.load_choice(config.run_directory):
         notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")
     status = judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
-                   report)
+                   report, own_names(survey.resolution.roles, survey.resolution.requests, survey.record))
     return replace(status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)})
 
 

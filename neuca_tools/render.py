@@ -53,8 +53,8 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     lines = [_colored(f"{data['state']}", data["state"] == "ok", color) + f": neuca {data['neuca']}, {origin}{stale}"]
     lines += _last_pass(data["last_pass"])
     shown = data["interfaces"]
-    rows = [["", "NAME", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
-    rows += [["ok" if one["ok"] else "!!", one["name"] or "-", _identity(one), one["role"],
+    rows = [["", "NAME", "SHOULD BE", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
+    rows += [["ok" if one["ok"] else "!!", one["name"] or "-", one["wanted_name"] or "-", _identity(one), one["role"],
               one["managers"]["networkmanager"], one["managers"]["networkd"]] for one in shown]
     first, *rest = table(rows) if shown else ["no interfaces"]
     lines.append(first)

@@ -30,12 +30,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class Roles:
-    """The outcome. `protected` and `management` are device indexes, with all that is stacked on or below them.
+    """The outcome. `nics` are free and unique; `twins` are the other NICs: with a master, or one MAC with another NIC.
 
-    `doubtful` are NICs that are management for an automatic default route alone.
+    `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
+    management for an automatic default route alone.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
+    twins: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
     by_mac: Mapping[str, Role] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     protected: frozenset[int] = frozenset()
@@ -45,6 +47,11 @@ class Roles:
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac, "unlisted")
+
+    def name(self, mac: str) -> str:
+        """The name that the NIC with this MAC has; of several the first one's, empty for none."""
+        devices = (self.nics[mac],) if mac in self.nics else self.twins.get(mac, ())
+        return min((device.name for device in devices), default="")
 
 
 def is_nic(device: Device) -> bool:
@@ -114,6 +121,15 @@ def find_nics(world: World, named: Collection[str]) -> tuple[dict[str, Device], 
     return unique, [problem for problem in problems if problem]
 
 
+def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
+    """Every NIC but these, by MAC."""
+    found: dict[str, tuple[Device, ...]] = {}
+    for device in world.devices.values():
+        if is_nic(device) and nics.get(identity(device)) is not device:
+            found[identity(device)] = (*found.get(identity(device), ()), device)
+    return found
+
+
 def _unusable(mac: str, found: list[Device], held: Optional[Device], world: World) -> Optional[Problem]:
     key = LinkKey(mac)
     if len(found) > 1:
@@ -153,8 +169,8 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
             roles[device.mac] = role
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
-    return Roles(nics, roles, reasons, above(world, management | hands_off), above(world, management), tuple(problems),
-                 doubtful)
+    return Roles(nics, _twins(world, nics), roles, reasons, above(world, management | hands_off), above(world, management),
+                 tuple(problems), doubtful)
 
 
 def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], frozenset[str]]:

@@ -17,6 +17,7 @@ from .operations import WriteFile
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
 MOST_FILES = 3  # named one by one
+NO_NAMES: Mapping[LinkKey, str] = {}
 INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall
 
 
@@ -59,8 +60,11 @@ class Status:
 
 def judge(version: str, document: DocumentStatus, resolution: Resolution, have: NetworkState, left: Sequence[Operation],
           unapplied: Collection[str], managers: Mapping[str, Mapping[str, str]], notes: Iterable[str],
-          report: Optional[Report]) -> Status:
-    """`left` is the plan for all NICs; `unapplied` those whose request has not been applied yet: for the others it is drift."""
+          report: Optional[Report], own_names: Mapping[LinkKey, str] = NO_NAMES) -> Status:
+    """`left` is the plan for all NICs; `unapplied` those whose request has not been applied yet: for the others it is drift.
+
+    `own_names` is what each NIC should be called, whether that can be done now or not.
+    """
     problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
     failed = _failures(report, left)
     problems += failed
@@ -82,7 +86,8 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
              "degraded" if codes or (document.stale and document.source) else "ok")
     data = {
         "version": 1, "neuca": version, "state": state, "document": _document(document),
-        "interfaces": [_interface(link, resolution, have, own.get(link.key, []), managers) for link in resolution.shown],
+        "interfaces": [_interface(link, resolution, have, own.get(link.key, []), managers, own_names)
+                       for link in resolution.shown],
         "problems": [_problem(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
@@ -148,18 +153,26 @@ def _problem(problem: Problem) -> dict[str, str]:
 
 
 def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Sequence[Problem],
-               managers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    found, nic = have.links.get(link.key), resolution.roles.nics.get(link.key.mac)
-    own_name = nic.name if nic and link.key.vlan_id is None else None
-    name = (found.name if found else None) or own_name or link.name
+               managers: Mapping[str, Mapping[str, str]], own_names: Mapping[LinkKey, str]) -> dict[str, Any]:
+    found, is_nic = have.links.get(link.key), link.key.vlan_id is None
+    present = resolution.roles.name(link.key.mac) if is_nic else ""
+    name = (found.name if found else None) or present or link.name
     words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
              for manager in ("networkmanager", "networkd")}
     return {
-        "mac": link.key.mac if link.key.vlan_id is None else None, "name": name, "kind": link.kind, "role": link.role,
+        "mac": link.key.mac if is_nic else None, "name": name, "wanted_name": _should_be(link, resolution, own_names),
+        "kind": link.kind, "role": link.role,
         "ok": all(problem.code in INFORMATION for problem in problems), "managers": words,
         "problems": [_problem(problem) for problem in problems],
         "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
-        "parent": None if link.key.vlan_id is None else link.key.mac, "vlan_id": link.key.vlan_id}
+        "parent": None if is_nic else link.key.mac, "vlan_id": link.key.vlan_id}
+
+
+def _should_be(link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]) -> Optional[str]:
+    """The name that is meant for it, whether it can be given or not."""
+    request = resolution.requests.get(link.key)
+    asked = (request.name if request else None) or link.name
+    return own_names.get(link.key) if link.key.vlan_id is None else asked
 
 
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:

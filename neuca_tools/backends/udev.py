@@ -118,13 +118,17 @@ def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
     After a rename that failed a NIC is never initialised, and NetworkManager and networkd wait for it for ever. Returns the
     indexes that udevd has not finished with even so. Raises ObserveError.
     """
-    for name in interfaces.values():
+    told = set()
+    for index, name in interfaces.items():
         try:
             (_SYSFS / name / "uevent").write_text("add", encoding="ascii")
+        except FileNotFoundError:
+            continue  # it has gone meanwhile
         except OSError as error:
             raise ObserveError(f'announced "{name}" to udev: {error.strerror}') from error
+        told.add(index)
     settle(seconds)
-    return frozenset(index for index in interfaces if not initialised(index))
+    return frozenset(index for index in told if not initialised(index))
 
 
 def here(ours: Mapping[str, int]) -> bool:

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import permutations
 
 import pytest
-from worlds import document, key, mac, nic, world
+from kernel import Kernel
+from worlds import document, mac, nic, world
 
+from neuca_tools.errors import ApplyError
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.names import boot_names, rename_steps
-from neuca_tools.pinning import in_place
+from neuca_tools.pinning import busy, give, in_place
 from neuca_tools.requests import merge
 from neuca_tools.roles import Policy, assign
 
@@ -22,12 +25,12 @@ def remembers(names, **more):
     return Record(nics={mac(number): NicRecord(name=name, **more) for number, name in names.items()})
 
 
-def boot(seen, record, text="", ignored=()):
-    """Name by number of NIC."""
+def boot(seen, record, text="", ignored=(), in_use=()):
+    """Name by number of NIC, which is its index here."""
     requests = merge(document(text).links if text else (), ())
     policy = Policy(ignored=frozenset(mac(number) for number in ignored))
     roles = assign(seen, {one.mac for one in requests}, policy, record)
-    return {int(one.mac[-2:], 16): name for one, name in boot_names(seen, roles, requests, record).items()}
+    return boot_names(seen, roles, requests, record, in_use)
 
 
 @pytest.mark.parametrize("order", list(permutations(THREE.values())))
@@ -35,11 +38,11 @@ def test_whatever_the_probe_order_every_nic_gets_its_own_name_back(order):
     seen = world(*(nic(number, name) for number, name in zip(THREE, order)))
     wanted = boot(seen, remembers(THREE))
     assert wanted == THREE
-    now = {key(number): name for number, name in zip(THREE, order)}
-    for step in rename_steps(now, {key(number): name for number, name in wanted.items()}):
+    now = dict(zip(THREE, order))
+    for step in rename_steps(now, wanted):
         assert step.new not in now.values()
         now[step.key] = step.new
-    assert now == {key(number): name for number, name in THREE.items()}
+    assert now == THREE
 
 
 def test_a_stranger_leaves_the_name_of_an_absent_nic():
@@ -65,9 +68,65 @@ def test_the_name_that_is_asked_for_is_given_unless_another_nic_has_it_from_befo
     assert boot(world(nic(1, "eth0"), nic(2, "eth1")), remembers({1: "eth0", 2: "data"}), asks) == {1: "eth0", 2: "data"}
 
 
-def test_two_devices_with_one_mac_are_left_alone():
-    seen = world(nic(1, "eth0"), nic(7, "eth5", mac=mac(1), permanent_mac=mac(1)), nic(2, "eth9"))
-    assert boot(seen, remembers({1: "eth5", 2: "eth1"})) == {2: "eth1"}
+def twin(index, of, name, **more):
+    """Another NIC with the permanent MAC of that one."""
+    return nic(index, name, mac=mac(of), permanent_mac=mac(of), **more)
+
+
+@pytest.mark.parametrize("recorded", ["eth5", "eth0", "eth7"])
+def test_two_devices_with_one_mac_keep_the_names_they_have(recorded):
+    seen = world(nic(1, "eth0"), twin(7, 1, "eth5"), nic(2, "eth9"))
+    assert boot(seen, remembers({1: recorded, 2: "eth1"})) == {1: "eth0", 7: "eth5", 2: "eth1"}
+
+
+def test_twins_make_room_for_a_nic_that_has_its_name_from_before():
+    seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
+    assert boot(seen, remembers({1: "eth0", 2: "eth1", 3: "eth2"})) == {2: "eth1", 1: "eth3", 7: "eth4"}
+
+
+@pytest.mark.parametrize(("master", "standby", "primary"), list(permutations(["eth1", "eth2", "eth3"])))
+def test_of_a_failover_trio_the_master_gets_the_name_and_nobody_sits_on_that_of_another_nic(master, standby, primary):
+    """virtio's failover: three devices with one permanent MAC, of which the master alone has no master."""
+    seen = world(nic(5, master, mac=mac(1), permanent_mac=mac(1)), twin(6, 1, standby, master=5), twin(7, 1, primary, master=5),
+                 nic(2, "eth9"))
+    names = boot(seen, remembers({1: "eth1", 2: "eth2"}))
+    assert (names[5], names[2]) == ("eth1", "eth2")
+    assert not {names[6], names[7]} & {"eth1", "eth2"}
+    assert len(set(names.values())) == 4
+
+
+def test_an_ignored_twin_is_never_renamed():
+    seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
+    assert boot(seen, remembers({2: "eth1", 3: "eth2"}), ignored=[1]) == {2: "eth0"}
+
+
+def test_an_alternative_name_of_what_stays_is_given_to_nobody():
+    seen = world(nic(1, "eth1"), nic(2, "eth0", altnames=("eth5",)))
+    assert boot(seen, remembers({1: "eth5", 2: "eth0"}), ignored=[2]) == {1: "eth1"}
+
+
+def test_a_free_name_is_no_alternative_name_of_anybody():
+    seen = world(nic(9, "eth0"), nic(2, "eth1", altnames=("eth2",)))
+    assert boot(seen, remembers({1: "eth0", 2: "eth1"})) == {2: "eth1", 9: "eth3"}
+
+
+def test_no_document_names_the_management_nic():
+    record = Record(nics={mac(1): NicRecord(name="eth0", role="management")})
+    asks = f"[interface {mac(1)}]\nname = data\n"
+    assert boot(world(nic(1, "eth0"), nic(2, "eth1")), record, asks) == {1: "eth0", 2: "eth1"}
+    assert in_place([("eth0", mac(1))], {mac(1): "data"}, record)
+
+
+def test_a_nic_that_is_in_use_keeps_its_name_and_costs_the_others_none():
+    seen = world(nic(1, "eth1"), nic(2, "eth2"), nic(3, "eth0"))
+    assert boot(seen, remembers(THREE), in_use=[1]) == {2: "eth3", 3: "eth2"}
+
+
+def test_a_nic_is_in_use_if_it_is_up_with_an_address_of_somebody_and_the_kernel_cannot_rename_it_so():
+    devices = [nic(1, up=True), nic(2, up=True), nic(3), nic(4, up=True)]
+    addresses = {1: "192.0.2.10/24 fe80::1/64", 2: "fe80::2/64", 3: "192.0.2.11/24"}
+    assert busy(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
+    assert busy(world(*devices, addresses=addresses)) == set()
 
 
 def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
@@ -90,3 +149,38 @@ def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
 ])  # fmt: skip
 def test_nothing_to_do_is_known_from_names_and_macs_alone(present, asked, so):
     assert in_place(present, asked, remembers(THREE)) is so
+
+
+class Stubborn(Kernel):
+    """A kernel whose driver renames one device never."""
+
+    stuck = 0
+
+    def look(self, _):
+        return self.world()
+
+    def rename(self, index, name):
+        if index == self.stuck:
+            raise ApplyError("Device or resource busy", errno.EBUSY)
+        super().rename(index, name)
+
+    def drop_altname(self, index, name):
+        """None has one."""
+
+
+class Impatient:
+    """Of the watch on the kernel's messages: what is waited for has come."""
+
+    def wait(self, seconds):
+        """At once."""
+
+
+@pytest.mark.parametrize("stuck", [1, 2, 3])
+def test_after_a_rename_that_failed_no_nic_is_left_with_a_temporary_name(stuck):
+    kernel = Stubborn(world(nic(1, "eth1"), nic(2, "eth2"), nic(3, "eth0")))
+    kernel.stuck = stuck
+    moved = give(THREE, kernel.world(), kernel, Impatient())
+    names = {index: device.name for index, device in kernel.devices.items()}
+    assert names[stuck] == ("eth1", "eth2", "eth0")[stuck - 1]
+    assert moved == {index: name for index, name in names.items() if name != ("eth1", "eth2", "eth0")[index - 1]}
+    assert all(name.startswith("eth") for name in names.values())

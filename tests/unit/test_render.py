@@ -210,6 +210,7 @@ STATUS = {
         {
             "mac": mac(2),
             "name": "eth2",
+            "wanted_name": "data",
             "kind": "physical",
             "role": "dataplane",
             "ok": False,
@@ -222,6 +223,7 @@ STATUS = {
         {
             "mac": None,
             "name": "eth2.7",
+            "wanted_name": "eth2.7",
             "kind": "vlan",
             "role": "dataplane",
             "ok": True,
@@ -243,10 +245,10 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
     assert lines == [
         "degraded: neuca 2.0.0, document of ec2, read 2026-11-20T19:00:00Z, stale: no answer",
         "last pass: 2026-11-20T19:00:01Z, 0.08 s, 7 changed, 0 failed",
-        "    NAME    ID                           ROLE       NETWORKMANAGER  NETWORKD",
-        "!!  eth2    02:00:00:00:00:02            dataplane  unmanaged       absent",
+        "    NAME    SHOULD BE  ID                           ROLE       NETWORKMANAGER  NETWORKD",
+        "!!  eth2    data       02:00:00:00:00:02            dataplane  unmanaged       absent",
         "      mtu: too large",
-        "ok  eth2.7  VLAN 7 on 02:00:00:00:00:02  dataplane  unmanaged       absent",
+        "ok  eth2.7  eth2.7     VLAN 7 on 02:00:00:00:00:02  dataplane  unmanaged       absent",
         "      note: txqueuelen: not applicable: the qdisc noqueue has no queue",
         "!! invalid: line 3",
         "   note: networkmanager: no answer",

@@ -14,7 +14,8 @@ from worlds import Agent, key, mac, machine, nic
 
 from neuca_tools.desired import Resolution
 from neuca_tools.effects import Note
-from neuca_tools.model import NetworkState, Owned, Problem
+from neuca_tools.model import Device, NetworkState, Owned, Problem
+from neuca_tools.names import own_names
 from neuca_tools.operation import Target
 from neuca_tools.operations import SetMtu, WriteFile, WriteSysctl
 from neuca_tools.roles import Policy, Roles
@@ -41,7 +42,8 @@ def small(text, *devices, **more):
 def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
     survey = agent.survey()
     return judge(
-        "2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report
+        "2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report,
+        own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
     )
 
 
@@ -105,6 +107,49 @@ def test_a_file_that_somebody_changed_is_drift_of_the_host():
     agent.kernel.files = dict.fromkeys(agent.kernel.files, b"other")
     text = status(agent).data["problems"][0]["text"]
     assert text.endswith(' files are not as they should be, "/networkd/05-neuca-nics.network" among them')
+
+
+def names(agent, number):
+    """(the name it has, the name it should have, its problems)"""
+    found = status(agent)
+    (one,) = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
+    return one["name"], one["wanted_name"], own(found, number)
+
+
+def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():
+    agent = small(f"[interface {mac(2)}]\nname = eth3\n[interface {mac(9)}]\nname = later\n", nic(3))
+    agent.run()
+    taken = '"eth2" should be "eth3", but another interface has that name'
+    assert names(agent, 2) == ("eth2", "eth3", [("name", taken)])
+    assert names(agent, 3) == ("eth3", "eth3", [])
+    assert names(agent, 9) == ("later", "later", [("absent", f'no NIC has the MAC "{mac(9)}"')])
+    agent = small(f"[interface {mac(2)}]\nname = data\n")
+    agent.run()
+    assert names(agent, 2) == ("data", "data", [])
+    assert names(agent, 1) == ("eth1", "eth1", [])
+    agent.kernel.set_up(1, False)
+    agent.kernel.rename(1, "astray")
+    assert names(agent, 1) == ("astray", "eth1", [("name", '"astray" should be "eth1": it gets that name back at a boot')])
+
+
+def test_no_document_has_a_say_in_the_name_of_the_management_nic():
+    agent = small(f"[interface {mac(1)}]\nname = data\n")
+    agent.run()
+    assert names(agent, 1)[:2] == ("eth1", "eth1")
+
+
+def test_a_contested_nic_shows_a_name():
+    """The first one's of twins; a bond's member its own, and whatever it was called before."""
+    bond = Device(9, "bond0", "bond", mac(3))
+    agent = small(f"[interface {mac(2)}]\n[interface {mac(3)}]\n", nic(7, permanent_mac=mac(2), mac=mac(2)), nic(3))
+    agent.run()
+    assert names(agent, 2) == (
+        "eth2", "eth2", [("contested", f'2 devices have the MAC "{mac(2)}" (eth2, eth7): none is touched')])
+    agent.kernel.devices.update({9: bond, 3: nic(3, "other", master=9, mac=mac(2))})
+    assert names(agent, 3) == ("other", "eth3", [
+        ("contested", '"other" belongs to "bond0": it is not touched'),
+        ("name", '"other" should be "eth3": it gets that name back at a boot')])
+    assert names(small(TWO, policy=Policy(ignored=frozenset({mac(2)}))), 2)[:2] == ("eth2", None)
 
 
 def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the_other():
