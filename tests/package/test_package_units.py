@@ -66,7 +66,8 @@ def test_every_opening_of_the_sandbox_has_a_reason(name):
 def test_what_the_agent_writes_is_open_and_nothing_else(name):
     unit, config = _unit(name), Config()
     places = {config.udev_directory, config.networkmanager_directory, config.networkd_directory, config.sysctl_directory}
-    assert set(unit["ReadWritePaths"]) == {*(f"-{place}" for place in places), "/proc/sys/net"}
+    assert set(unit["ReadWritePaths"]) == {*(f"-{place}" for place in places), "/proc/sys/net", str(config.run_directory)}
+    assert {"/run", "/proc/sys"} <= set(unit["ReadOnlyPaths"])
     assert [f"/var/lib/{unit['StateDirectory'][0]}", f"/run/{unit['RuntimeDirectory'][0]}"] == [
         str(config.state_directory), str(config.run_directory)]
     assert unit["RuntimeDirectoryPreserve"] == ["yes"]
@@ -93,7 +94,8 @@ def test_names_are_given_before_anybody_configures_a_nic():
     unit = _unit(NAMES)
     managers = {"NetworkManager.service", "systemd-networkd.service", "networking.service", "cloud-init-local.service"}
     assert managers | {"network-pre.target"} <= set(unit["Before"])
-    assert {"systemd-udevd.service", "systemd-udev-trigger.service", "local-fs.target"} <= set(unit["After"])
+    drivers = {"systemd-modules-load.service", "systemd-udevd.service", "systemd-udev-trigger.service"}
+    assert drivers | {"local-fs.target"} <= set(unit["After"])
     assert unit["Wants"] == ["network-pre.target"], "a passive target: who is to be before it pulls it in"
     assert unit["DefaultDependencies"] == ["no"]
 
