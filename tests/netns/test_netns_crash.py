@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from lab import mac
 
 MANY = 6
+LONGEST_PASS = 5.0  # seconds
 
 
 def document(mtu, last, numbers=range(1, MANY + 1)):
@@ -63,6 +67,46 @@ def test_a_pass_that_is_killed_at_any_moment_converges_with_the_next_one(lab, st
     assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 0
     assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (1450, 77, set())
     assert lab.look("route show proto 110") == []
+
+
+def kill_with_its_pass(daemon):
+    """Both at one time, as systemd ends a service."""
+    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+    for process in (daemon.pid, *map(int, children)):
+        os.kill(process, signal.SIGKILL)
+    daemon.close()
+
+
+def test_a_daemon_that_is_killed_with_its_pass_again_and_again_gets_everything_in_force(lab):
+    for number in range(1, MANY + 1):
+        lab.veth(f"dp{number}", number)
+    lab.ip("link set dp1 mtu 1450 txqueuelen 77")
+    killed_in_a_pass = 0
+    for lines in (1, 3, 7, 12, 18, 25, 33, 42, 5, 15):
+        lab.applied = True
+        lab.document(document(*((9000, 1), (4000, 2))[lines % 2]))
+        with lab.monitored() as monitor:
+            daemon = lab.start()
+            began = time.monotonic()
+            while monitor.count() < lines and time.monotonic() < began + LONGEST_PASS:
+                monitor.stir(0.01)
+            kill_with_its_pass(daemon)
+        killed_in_a_pass += (lab.folder / "state" / "journal.json").exists()
+        check_whole(lab)
+    assert killed_in_a_pass > 3
+    lab.document(document(8000, 2))
+    lab.start()
+    addresses = {number: {f"172.16.{number}.2/24", f"fd00:{number}::2/64"} for number in range(1, MANY + 1)}
+    lab.wait("each has its addresses once", lambda: {number: lab.addresses(f"data{number}") for number in addresses} == addresses)
+    lab.wait("everything is in force", lambda: lab.status()[0] == 0 and lab.link(f"data{MANY}")["mtu"] == 8000)
+    assert not list(lab.folder.rglob("*.neuca-new"))
+    assert not (lab.folder / "state" / "journal.json").exists()
+    record = json.loads((lab.folder / "state" / "record.json").read_text())
+    assert sorted(map(tuple, record["owned"]["addresses"])) == sorted(
+        (mac(number), address) for number, texts in addresses.items() for address in texts)
+    assert lab.daemon.stop() == 0
+    assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 0
+    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (1450, 77, set())
 
 
 def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
