@@ -52,8 +52,9 @@ class Guest:
     """A disk of its own on top of an image or of another guest's disk; at most one QEMU runs on it."""
 
     def __init__(self, image: images.Image, folder: Path, nics: Sequence[Nic], *, processors: int = 1, memory: int = 1024,
-                 disk: Path | None = None) -> None:  # fmt: skip
+                 disk: Path | None = None, arguments: str = "") -> None:  # fmt: skip
         self.image, self.folder, self.nics = image, folder, list(nics)
+        self.arguments = arguments  # of the kernel, after the image's own
         self.processors, self.memory = processors, memory
         self.cloud = Cloud("")
         self.cloud.mode = "off"
@@ -71,7 +72,8 @@ class Guest:
     def power_on(self) -> None:
         """Start the machine, and wait for nothing."""
         self._received = b""
-        self._machine = Machine(self.image, self.disk, self.nics, self.console, self.cloud.port, self.processors, self.memory)
+        self._machine = Machine(self.image, self.disk, self.nics, self.console, self.cloud.port, self.processors, self.memory,
+                                self.arguments)
 
     def boot(self, patience: float = BOOT_PATIENCE) -> None:
         """Start the machine, until its agent speaks."""

@@ -30,9 +30,10 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Nic:
-    """One virtio NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus.
+    """One NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus.
 
     `dhcp`: its cable leads to a DHCP server of QEMU's own, in a network of its own, which offers an address and a default route.
+    `failover`: a paravirtual NIC that stands by for another one with its MAC; guests have a driver of `vmxnet3` for that one.
     """
 
     mac: str
@@ -41,10 +42,12 @@ class Nic:
     link: socket.socket | None = None
     host_mtu: int = 0
     dhcp: bool = False
+    driver: str = "virtio-net-pci"
+    failover: bool = False
 
     @property
     def id(self) -> str:
-        return f"nic{self.mac.replace(':', '')}"
+        return f"nic{self.mac.replace(':', '')}-{self.slot:x}"
 
     @property
     def nowhere(self) -> bool:
@@ -59,8 +62,9 @@ class Nic:
         return f"hubport,id={self.id},hubid={int(self.mac.replace(':', '')[-4:], 16) + 1}"
 
     def device(self) -> dict[str, object]:
-        words = {"driver": "virtio-net-pci", "id": f"dev-{self.id}", "netdev": self.id, "mac": self.mac, "addr": hex(self.slot)}
-        return {**words, "romfile": "", **({"host_mtu": self.host_mtu} if self.host_mtu else {})}
+        words = {"driver": self.driver, "id": f"dev-{self.id}", "netdev": self.id, "mac": self.mac, "addr": hex(self.slot)}
+        more = {"host_mtu": self.host_mtu} if self.host_mtu else {}
+        return {**words, "romfile": "", **more, **({"failover": "on"} if self.failover else {})}
 
 
 def link() -> tuple[socket.socket, socket.socket]:
@@ -98,7 +102,7 @@ class Machine:
     """A running QEMU. `port`: of this machine's loopback, that reaches TCP port 7777 of the guest's management address."""
 
     def __init__(self, image: images.Image, disk: Path, nics: list[Nic], console: Path, service_port: int, processors: int,
-                 memory: int) -> None:  # fmt: skip
+                 memory: int, arguments: str = "") -> None:  # fmt: skip
         self._qmp, control = socket.socketpair()
         self.agent, agent = socket.socketpair()
         self._events: list[dict] = []
@@ -108,7 +112,7 @@ class Machine:
         processor = "host" if accel == "kvm" else "Westmere"
         command = [PROGRAM, "-nodefaults", "-display", "none", "-accel", accel, "-cpu", processor, "-smp", processors,
                    "-m", memory, "-kernel", image.kernel, "-initrd", image.initrd,
-                   "-append", f"root=/dev/vda rw console=ttyS0 systemd.show_status=1 {image.recipe.arguments}",
+                   "-append", f"root=/dev/vda rw console=ttyS0 systemd.show_status=1 {image.recipe.arguments} {arguments}",
                    "-drive", f"file={disk},if=none,id=disk,format=qcow2,discard=unmap",
                    "-device", "virtio-blk-pci,drive=disk,addr=0x4", "-device", "virtio-rng-pci,addr=0x5",
                    "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",

@@ -50,7 +50,12 @@ def links(guest: Guest):
 
 def names(guest: Guest) -> Mapping[str, str]:
     """Permanent MAC to name, of the NICs."""
-    return {one.get("permaddr", one["address"]): name for name, one in links(guest).items() if "linkinfo" not in one}
+    return {one.get("permaddr", one["address"]): name for name, one in links(guest).items() if is_nic(one)}
+
+
+def is_nic(link) -> bool:
+    """No VLAN, bond or their kind; a bond's member has a `linkinfo` too."""
+    return "info_kind" not in link.get("linkinfo", {})
 
 
 def addresses(guest: Guest) -> Mapping[str, set[str]]:
@@ -87,6 +92,18 @@ def assert_left_alone(guest: Guest) -> None:
     if said:
         assert said.pop(management) in ("connected", "configured")
         assert set(said.values()) == {"unmanaged"}, said
+
+
+def assert_nothing_odd(guest: Guest) -> None:
+    """No warning of ours in this boot; and the services' /run is read-only but for their own part of it."""
+    if guest.run("test -d /run/systemd/system").code:
+        assert guest.check("cat /var/log/neuca/neucad.out | grep -iE 'error|fail|no such|traceback|ignoring' || true") == ""
+        return
+    services = "--unit=neuca-names --unit=neuca-guest-tools"
+    assert guest.check(f"journalctl --boot --no-pager --quiet --output=cat --priority=warning {services}") == ""
+    inside = "nsenter --mount --target=$(systemctl show --property=MainPID --value neuca-guest-tools)"
+    assert guest.check(f"{inside} sh -c '! touch /run/odd 2>&1; touch /run/neuca/even && rm /run/neuca/even'").endswith(
+        "Read-only file system\n")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from guest import MANAGEMENT
-from steps import ADDRESSES, DOCUMENT, STATUS, addresses, assert_left_alone, dataplane, in_force, names
+from steps import ADDRESSES, DOCUMENT, STATUS, addresses, assert_left_alone, assert_nothing_odd, dataplane, in_force, names
 
 
 def long(value):
@@ -27,6 +27,7 @@ def test_a_first_boot_configures_the_dataplane_alone(guests, image):
     assert roles == {MANAGEMENT: "management"} | dict.fromkeys(ADDRESSES, "dataplane")
     assert_left_alone(guest)
     assert guest.reachable()
+    assert_nothing_odd(guest)
 
 
 @pytest.mark.parametrize("image", ["A", long("B"), long("C"), "D"])

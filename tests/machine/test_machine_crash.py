@@ -1,15 +1,16 @@
-"""Power cuts at boot and in the midst of a pass, and an upgrade while it runs: nothing half written, nothing lost."""
+"""Power cuts, kills at any moment of a pass, and an upgrade while it runs: nothing half written, nothing lost."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import json
 import select
 
 import images
 import pytest
 from guest import mac, nics
-from steps import ADDRESSES, DOCUMENT, addresses, dataplane, in_force, names
+from steps import ADDRESSES, DOCUMENT, addresses, assert_nothing_odd, dataplane, in_force, links, names
 
 ANOTHER = DOCUMENT.replace("172.16.0.1", "172.16.0.2") + f"""
 [interface {mac(1)}]
@@ -29,8 +30,27 @@ for path in (path for place in places for path in pathlib.Path(place).rglob("*")
         assert data and (b"\\0" not in data), path
         if path.suffix == ".json": json.loads(data)
         elif "/etc/" in str(path): assert data.endswith(b"\\n"), path
-        assert not path.name.endswith((".tmp", ".new")), path
+        assert not path.name.endswith(("-new", ".tmp")), path
 EOF"""
+
+# Waits for a pass (its journal) or for the daemon's process alone, then so many seconds more, and kills daemon and child.
+# Prints whether a pass was under way.
+KILL = """
+import pathlib, select, subprocess, sys, time
+journal, service, deadline = pathlib.Path("/var/lib/neuca/journal.json"), "neuca-guest-tools.service", time.monotonic() + 60
+def pid():
+    return subprocess.check_output(["systemctl", "show", "--property=MainPID", "--value", service], text=True).strip()
+def begun():
+    return journal.exists() if sys.argv[1] == "pass" else pid() != "0"
+while not begun() and time.monotonic() < deadline:
+    select.select([], [], [], 0.005)
+select.select([], [], [], float(sys.argv[2]))
+killed = pid()
+subprocess.run(["systemctl", "kill", "--kill-who=all", "--signal=KILL", service], check=True)
+print("in a pass" if journal.exists() else "between two")
+while pid() == killed and time.monotonic() < deadline:
+    select.select([], [], [], 0.05)
+"""
 
 
 def long(*seconds):
@@ -69,6 +89,52 @@ def _converges(guest, before):
     vlan = f"{before.names[mac(1)]}.1445"
     assert addresses(guest)[vlan] == {"10.14.45.1/24", "fd00:1445::1/64"}
     assert guest.reachable()
+
+
+@pytest.mark.parametrize("moments", [[0.0, 0.05, 0.1, 0.2, 0.3, 0.5], *long([step / 50 for step in range(40)])], ids=len)
+def test_a_killed_agent_that_systemd_starts_again_gets_everything_in_force(guests, prepared, moments):
+    before = prepared("A")
+    guest = guests("A", nics(3), after=before)
+    guest.serve(DOCUMENT)
+    guest.boot()
+    in_force(guest, DOCUMENT)
+    assert_nothing_odd(guest)
+    guest.put("/run/systemd/system/neuca-guest-tools.service.d/test.conf", "[Service]\nRestartSec=100ms\n")
+    guest.put("/root/kill.py", KILL)
+    guest.check("systemctl daemon-reload")
+    said = []
+    for number, moment in enumerate(moments):
+        guest.serve((ANOTHER, DOCUMENT)[number % 2])
+        said.append(guest.check(f"python3 /root/kill.py {('pass', 'process')[number % 3 == 2]} {moment}", 120).strip())
+        assert names(guest) == before.names
+    print(said)
+    assert said.count("in a pass") >= len(moments) // 3
+    guest.serve(ANOTHER)
+    _all_in_force(guest, before)
+    guest.serve(DOCUMENT)
+    in_force(guest, DOCUMENT)
+    assert dataplane(guest) == ADDRESSES
+    assert links(guest)[before.names[mac(1)]]["mtu"] == 1500
+    assert f"{before.names[mac(1)]}.1445" not in links(guest)
+    guest.check(WHOLE)
+
+
+def _all_in_force(guest, before):
+    """ANOTHER, once each; no journal, and a record of just that."""
+    in_force(guest, ANOTHER)
+    guest.check(WHOLE)
+    vlan = f"{before.names[mac(1)]}.1445"
+    assert dataplane(guest) == ADDRESSES | {mac(1): {"172.16.0.2/24"}}
+    assert addresses(guest)[vlan] == {"10.14.45.1/24", "fd00:1445::1/64"}
+    counted = [one["local"] for name, link in links(guest).items() for one in link["addr_info"] if name != vlan]
+    assert len(counted) == len(set(counted))
+    assert guest.run("ls /var/lib/neuca/journal.json").code != 0
+    record = json.loads(guest.check("cat /var/lib/neuca/record.json"))
+    assert sorted(map(tuple, record["owned"]["addresses"])) == sorted([
+        (mac(1), "172.16.0.2/24"), (mac(2), "fd00:16::1/64"), (mac(3), "172.18.0.1/24"), (f"{mac(1)}.1445", "10.14.45.1/24"),
+        (f"{mac(1)}.1445", "fd00:1445::1/64")])
+    assert record["owned"]["vlans"] == [f"{mac(1)}.1445"]
+    assert record["originals"][mac(1)]["mtu"] == 1500
 
 
 @pytest.mark.parametrize("image", ["A", *long("D")])
