@@ -24,6 +24,7 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 _LONGEST_CONFIG = 1000  # characters: udevd gives up a file with a line of 16 KiB (udev_rules_parse_file, systemd)
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 
 
@@ -35,12 +36,13 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
     in a bond shows the bond's MAC, which is another NIC's: none with a master is meant. `dev_id` is not asked for: on
     some cards it is the number of the port.
 
-    udevd acts on NAME for the action `add` alone (udev(7)). The properties are set each time: a master may show only
+    udevd acts on NAME for the action `add` alone (udev(7)); `:=`: no later rule names the NIC, as netplan's and cloud-init's
+    would (99-netplan-eth0.rules, 70-persistent-net.rules). The properties are set each time: a master may show only
     after `add` (azure-vm-utils #106), and networkd looks at ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) at
     each event.
 
-    >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-47:])
-    ENV{DEVTYPE}!="?*", TEST!="master", NAME="eth1"
+    >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
+    ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
     nic = (f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}", ENV{{DEVTYPE}}!="?*", '
            'TEST!="master"')
@@ -49,7 +51,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
         marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{MANAGER}"'
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
     if _PLAIN.fullmatch(name):
-        lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME="{name}"')
+        lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME:="{name}"')
     return _text(lines)
 
 
@@ -70,6 +72,15 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
     """
     found = re.fullmatch(rf"[0-9]+-{re.escape(substring)}-([0-9a-f]{{12}})\.rules", filename)
     return ":".join(re.findall("..", found.group(1))) if found else None
+
+
+def names_given(rules: str) -> dict[str, str]:
+    """MAC to name, of those NICs that a file of udev rules names, in the form that cloud-init and netplan write.
+
+    >>> names_given('SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
+    {'fe:16:3e:00:6d:af': 'ens17'}
+    """
+    return {found["mac"]: found["name"] for found in map(_NAMES.match, rules.splitlines()) if found}
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:

@@ -30,12 +30,12 @@ from .fileio import locked, read_bytes
 from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
 from .managers import Managers
-from .marks import SYSCTL_FILE
+from .marks import SYSCTL_FILE, names_given, rule_mac
 from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .names import own_names
 from .observe import found
 from .operation import Operation, Phase
-from .operations import DeleteAddress, DeleteRoute, Tell, Unmanage, WriteFile, WriteSysctl
+from .operations import DeleteAddress, DeleteRoute, Rename, SetMtu, SetTxQueueLen, Tell, Unmanage, WriteFile, WriteSysctl
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
@@ -47,6 +47,8 @@ from .tuning.layer import Choice
 log = logging.getLogger("neuca")
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
 MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
+RENAMED = 10.0  # seconds that udev gets to take in a rename
+LATE = (WriteSysctl, SetMtu, SetTxQueueLen)  # what udev may set late, to values of its own
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds between looks: drivers, udev and systemd-sysctl settle late
 
 
@@ -109,7 +111,11 @@ class Host:
 
     def managers(self) -> Managers:
         """Both managers; nobody is asked anything where they are not those of this namespace."""
-        return Managers(self.bus, self.config.managers == "auto" and udev.here(interfaces()))
+        return Managers(self.bus, _udev_is_ours(self.config))
+
+
+def _udev_is_ours(config: Config) -> bool:
+    return config.managers == "auto" and udev.here(interfaces())
 
 
 def _names(directory: Path) -> list[str]:
@@ -203,11 +209,14 @@ class Pass:
     def _verify(self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch) -> tuple[Survey, Result]:
         """Ask again, with growing patience, until nothing is left to do.
 
-        What is left although it was done is a failure, but sysctls are set once more, since udev runs systemd-sysctl late. What
-        is left and was not done (a NIC that appeared meanwhile, a side effect of the kernel) is done in a second round.
+        What is left although it was done is a failure, but sysctls, MTU and queue are set once more: udev runs systemd-sysctl
+        late, and after a rename sets anew what a .link file says (cloud-init's have an MTU). What is left and was not done (a
+        NIC that appeared meanwhile, a side effect of the kernel) is done in a second round.
         """
         if not result.done and not result.declined:
             return survey, result
+        if any(isinstance(operation, Rename) for operation in result.done) and _udev_is_ours(self.host.config):
+            udev.settle(RENAMED)
         left: tuple[Operation, ...] = ()
         for patience in PATIENCE:
             if patience:
@@ -217,7 +226,7 @@ class Pass:
             done = {_identity(operation) for operation in result.done}
             again = [operation for operation in left if _identity(operation) not in done]
             if patience == PATIENCE[-1]:
-                again += [operation for operation in left if isinstance(operation, WriteSysctl)]
+                again += [operation for operation in left if isinstance(operation, LATE)]
             if again:
                 self._write_down(survey, again)
                 result += apply(again, writer(self.host, survey))
@@ -291,12 +300,25 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
         tuple(text for severity, text in faults if severity == "warning"))
     notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
+    notes += _named_by_others(config, survey)
     notes += audit.notes(survey.resolution, survey.have)
     if records.load_choice(config.run_directory):
         notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")
     status = judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
                    report, own_names(survey.resolution.roles, survey.resolution.requests, survey.record))
     return replace(status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)})
+
+
+def _named_by_others(config: Config, survey: Survey) -> Iterator[str]:
+    """cloud-init and netplan write rules with the names that they want; cloud-init renames by itself as well, at each boot."""
+    if not _udev_is_ours(config):
+        return
+    for path, text in udev.rules():
+        for mac, name in names_given(text).items():
+            wanted = survey.resolution.names.get(LinkKey(mac))
+            if wanted and name != wanted and rule_mac(path.name, config.udev_substring) is None:
+                yield (f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
+                       " NIC there, spares it two renames at each boot")
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:

@@ -13,13 +13,15 @@ import errno
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..errors import ObserveError
 
 _CONTROL = Path("/run/udev/control")
+_RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
+_LONGEST_RULES = 1 << 20  # bytes of one file of rules
 _SYSFS = Path("/sys/class/net")
 _BUFFER = 8 << 20  # bytes: a burst of some thousand interfaces
 _ETHERNET = "1"  # ARPHRD_ETHER, linux/if_arp.h
@@ -164,6 +166,15 @@ def hardware() -> list[tuple[str, str]]:
             if (node / "device").exists() and (node / "type").read_text(encoding="ascii").strip() == _ETHERNET:
                 found.append((name, (node / "address").read_text(encoding="ascii").strip()))
     return found
+
+
+def rules() -> Iterator[tuple[Path, str]]:
+    """The files of udev rules that somebody of this host has written, no distribution's own. What cannot be read is left out."""
+    for directory in _RULES:
+        with contextlib.suppress(OSError):
+            for path in sorted(directory.glob("*.rules")):
+                with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+                    yield path, file.read(_LONGEST_RULES)
 
 
 def _namespace(process: str) -> str:

@@ -30,9 +30,9 @@ def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
     own = NIC % mac(1)
     assert lines(lab, f"udev/{DATA}") == [
         f'SUBSYSTEM=="net", ACTION=="add|change|move", {own}, {MARKS}',
-        f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME="dp1"']
+        f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME:="dp1"']
     assert lines(lab, f"udev/{MANAGED}") == [
-        f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME="mgmt0"']
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME:="mgmt0"']
 
 
 def test_a_nic_that_is_absent_has_its_marks_before_it_appears(lab):
@@ -72,7 +72,7 @@ def test_a_nic_that_a_complete_document_loses_loses_its_marks_and_keeps_its_name
     assert lab.once(f"[interfaces]\n{mac(2)} = user\n").code == 0
     assert names(lab, "udev") == [DATA.replace("0101", "0102"), DATA.replace("10-", "15-", 1)]
     assert lines(lab, f"udev/{DATA.replace('10-', '15-', 1)}") == [
-        f'SUBSYSTEM=="net", ACTION=="add", {NIC % mac(1)}, NAME="dp1"']
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % mac(1)}, NAME:="dp1"']
     assert mac(1) not in (lab.folder / "nm" / "neuca.conf").read_text()
     assert mac(1) not in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
 

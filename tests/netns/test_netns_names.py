@@ -27,7 +27,7 @@ def test_a_nic_gets_the_name_that_is_asked_and_its_settings_with_it(lab):
     assert lab.once(document).code == 0
     assert (lab.addresses("data7"), lab.link("data7")["mtu"]) == ({"172.16.1.1/24"}, 9000)
     assert lab.sysctl("net/ipv4/conf/data7/rp_filter") == "2"
-    assert 'NAME="data7"' in rule(lab, 1)
+    assert 'NAME:="data7"' in rule(lab, 1)
 
 
 def test_a_nic_that_is_up_is_renamed_and_keeps_what_it_has(lab):
@@ -53,7 +53,7 @@ def test_two_nics_swap_their_names(lab):
     assert lab.once(named(one="eth2", two="eth1")).code == 0
     assert (name_of(lab, mac(1)), name_of(lab, mac(2))) == ("eth2", "eth1")
     assert (lab.addresses("eth2"), lab.addresses("eth1")) == ({"172.16.1.1/24"}, {"172.16.2.1/24"})
-    assert ('NAME="eth2"' in rule(lab, 1), 'NAME="eth1"' in rule(lab, 2)) == (True, True)
+    assert ('NAME:="eth2"' in rule(lab, 1), 'NAME:="eth1"' in rule(lab, 2)) == (True, True)
 
 
 def test_three_nics_rotate_their_names(lab):
@@ -69,7 +69,7 @@ def test_a_name_that_the_management_nic_has_is_not_taken(lab):
     assert lab.once(named(one="mgmt0")).code == 4
     assert lab.problems("dp1") == [("name", '"dp1" should be "mgmt0", but another interface has that name')]
     assert (name_of(lab, MANAGEMENT_MAC), lab.addresses("dp1")) == ("mgmt0", {"172.16.1.1/24"})
-    assert 'NAME="dp1"' in rule(lab, 1)
+    assert 'NAME:="dp1"' in rule(lab, 1)
 
 
 def test_an_alternative_name_of_another_interface_is_not_taken(lab):
@@ -100,7 +100,7 @@ def test_a_nic_that_comes_back_under_another_name_gets_its_first_one(lab):
 def test_a_nic_that_became_the_users_keeps_its_name(lab):
     lab.veth("dp1", 1)
     lab.once(f"[interfaces]\n{mac(1)} = user\n")
-    assert 'NAME="dp1"' in rule(lab, 1)
+    assert 'NAME:="dp1"' in rule(lab, 1)
 
 
 def test_with_a_new_name_the_sysctl_file_and_the_marks_follow(lab):

@@ -37,7 +37,7 @@ def rules(found):
 def pinned(found):
     """MAC to (priority, name) of every rule file that should be there."""
     return {
-        name.split("-")[-1][:-6]: (int(name[:2]), content.decode().rpartition('NAME="')[2].rstrip('"\n'))
+        name.split("-")[-1][:-6]: (int(name[:2]), content.decode().rpartition('NAME:="')[2].rstrip('"\n'))
         for name, content in rules(found).items()
         if content is not None
     }

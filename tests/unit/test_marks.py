@@ -19,7 +19,7 @@ def test_the_rule_of_a_dataplane_nic():
 SUBSYSTEM=="net", ACTION=="add|change|move", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
 ENV{DEVTYPE}!="?*", TEST!="master", ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"
 SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
-ENV{DEVTYPE}!="?*", TEST!="master", NAME="eth1"
+ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
 """
 
 
@@ -28,7 +28,7 @@ def test_the_rule_of_any_other_nic_pins_its_name_and_nothing_more():
 # Written by neucad, which overwrites it. For the NIC fe:16:3e:00:6d:af.
 ### Config:
 SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
-ENV{DEVTYPE}!="?*", TEST!="master", NAME="eth0"
+ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth0"
 """
 
 
@@ -45,7 +45,7 @@ def test_nothing_in_a_config_line_leaves_its_comment(config):
 @pytest.mark.parametrize("name", ["", 'a"b', "a$b", "a%db", "a b", "-a", "a\\b", "a*"])
 def test_a_name_that_udev_would_take_for_syntax_is_not_pinned(name):
     text = marks.udev_rule(MAC, name, True, "up").decode()
-    assert "NAME=" not in text
+    assert "NAME:=" not in text
     assert "NM_UNMANAGED" in text
 
 
@@ -150,3 +150,14 @@ def test_our_files_sort_behind_those_that_would_undo_them():
     assert max("99-sysctl.conf", "99-unmanaged-devices.conf", marks.SYSCTL_FILE) == marks.SYSCTL_FILE
     assert marks.NETWORKMANAGER_FILE > "99-unmanaged-devices.conf"
     assert max(marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE) < "10-netplan-eth0.network"
+
+
+def test_the_names_that_others_rules_give_are_read():
+    rules = """\
+# SUBSYSTEM=="net", ATTR{address}=="fe:16:3e:00:6d:aa", NAME="comment"
+SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"
+SUBSYSTEM=="net", ACTION=="add", ATTR{address}=="fe:16:3e:00:6d:b0", NAME=="ens18", ENV{ID}="x"
+SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", NAME="all"
+"""
+    assert marks.names_given(rules) == {MAC: "ens17"}
+    assert marks.names_given(marks.udev_rule(OTHER, "eth1", True, "").decode()) == {OTHER: "eth1"}
