@@ -16,6 +16,7 @@ class Cloud:
 
     def __init__(self, document):
         self.document, self.mode = document, "ok"
+        self.files = {}  # path to text of what others than our agent ask for, with no token
         self.requests = []
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -58,6 +59,8 @@ class Cloud:
             return int(self.mode), b"out of order"
         if path == TOKEN:
             return (200, b"a-token") if method == "PUT" else (405, b"")
+        if path in self.files:
+            return 200, self.files[path].encode()
         if token != "a-token":
             return 401, b""
         return (200, self.document.encode()) if path == USER_DATA else (404, b"")

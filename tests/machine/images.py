@@ -74,6 +74,7 @@ class Recipe:
     files: tuple[tuple[str, str], ...] = ()
     commands: str = "true"
     arguments: str = ""
+    machine: tuple[str, ...] = ()  # more words for QEMU
 
     def base_digest(self) -> str:
         agent = (HERE / "inside" / "agent.py").read_text()
@@ -91,6 +92,9 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("D", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client"), (("etc/network/interfaces", INTERFACES),), _SERIAL,
            "net.ifnames=0"),
     Recipe("S", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE, "net.ifnames=0"),
+    Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
+           f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
+           machine=("-smbios", "type=1,product=OpenStack Nova", "-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
 )}  # fmt: skip
 
 

@@ -118,7 +118,8 @@ class Machine:
                    "-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console",
                    "-device", "virtio-serial-pci,addr=0x6", "-chardev", f"socket,id=agent,fd={agent.fileno()}",
                    "-device", "virtserialport,chardev=agent,name=neuca.lab",
-                   "-chardev", f"socket,id=qmp,fd={control.fileno()}", "-mon", "chardev=qmp,mode=control"]  # fmt: skip
+                   "-chardev", f"socket,id=qmp,fd={control.fileno()}", "-mon", "chardev=qmp,mode=control",
+                   *image.recipe.machine]  # fmt: skip
         for nic in nics:
             netdev = _user_network(nic, service_port) if nic.management else nic.netdev()
             device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace("driver=", "", 1)
