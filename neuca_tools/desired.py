@@ -102,7 +102,7 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
         tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
         document.hostname if document else None, document.router if document else "user", complete,
         tuple(route.to for route in document.routes if route.state == "user") if document else (),
-        hops.loose, ground(world, roles), tuple(work.notes),
+        hops.loose, ground(world, roles), (*work.notes, *tuned.notes),
         replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)))
 
 

@@ -30,7 +30,8 @@ def after_boot(record: Record, boot_id: str) -> Record:
     if record.boot_id == boot_id:
         return record
     originals = {key: Original(sysctls=original.sysctls) for key, original in record.originals.items() if original.sysctls}
-    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals, declined={}, original_sysctls={}, written={})
+    return replace(record, boot_id=boot_id, owned=Owned(), originals=originals, declined={}, original_sysctls={}, written={},
+                   probed={})
 
 
 def fresh(record: Record, world: World) -> Record:
@@ -48,7 +49,7 @@ def fresh(record: Record, world: World) -> Record:
     declined = {key: one for key, one in record.declined.items() if key.mac not in back}
     written = {name: value for name, value in record.written.items() if name[:LENGTH_OF_MAC] not in back}
     return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
-                   declined=declined, written=written)
+                   declined=declined, written=written, probed={mac: mtu for mac, mtu in record.probed.items() if mac not in back})
 
 
 def meet(record: Record, resolution: Resolution) -> Record:

@@ -281,7 +281,8 @@ class Record:
     """All that the agent knows from before. `boot_id` says which boot `owned`, and the originals of a link or host, belong to.
 
     `ground`: the networks of the management NICs and their gateways, for a boot on which they have no address yet.
-    `written`: what the agent itself last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`.
+    `written`: what the agent itself last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed`: the MTU that a peer
+    acknowledged out of the NIC with this MAC, 0 if none beyond the one it has, -1 if no peer answered.
     """
 
     boot_id: str = ""
@@ -293,6 +294,7 @@ class Record:
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
+    probed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import __version__, hardware, leftovers, marking, memory
+from . import __version__, hardware, leftovers, marking, memory, probing
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import hostfacts, udev
@@ -41,8 +41,7 @@ from .report import now, read_report, write_report
 from .roles import Policy
 from .routing import ROUTE_PROTOCOL
 from .status import DocumentStatus, Report, Status, judge
-from .tuning import audit
-from .tuning.layer import Choice
+from .tuning import Choice, audit
 
 log = logging.getLogger("neuca")
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
@@ -159,6 +158,7 @@ class Pass:
         self.host, self.intake = handles, intake
         self.state_directory = handles.config.state_directory
         self.began = time.monotonic()
+        self.earlier: tuple[str, ...] = ()  # what a first round did, before the path was probed
 
     def run(self, start: bool) -> tuple[Report, Status]:
         keep(self.intake, self.state_directory, self.host.config.run_directory)
@@ -176,6 +176,10 @@ class Pass:
         after = self._remember(after, scope, result)
         gone = before_us - leftovers.left(after.record, after.have, after.world)
         report = self._report(result, undone, sorted(gone))
+        if not (result.failures or self.earlier) and probing.explore(
+                self.host.config, after.resolution, after.have, after.record, writer(self.host, after), start):
+            self.earlier = (*report.changed, "the path was probed")
+            return self.run(start)
         return report, _status(self.host.config, self.intake, after, report)
 
     def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
@@ -273,7 +277,7 @@ class Pass:
         for failure in undone.failures:
             log.error("could not be undone: %s", failure.text)
         problems = tuple(Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures)
-        texts = tuple(operation.text for operation in result.done)
+        texts = (*self.earlier, *(operation.text for operation in result.done))
         before = read_report(self.host.config.run_directory)
         told = (*(before.removed if before else ()), *(f"{text}: removed" for text in removed))[-MOST_REMOVED:]
         report = now(time.monotonic() - self.began, texts, problems, bool(undone.done), told)

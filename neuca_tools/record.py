@@ -157,13 +157,14 @@ def _record(data: Mapping[str, Any]) -> Record:
         {_key(key): Original(**original) for key, original in data["originals"].items()},
         data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {_key(key): {name: Declined(*one) for name, one in settings.items()}
-         for key, settings in data.get("declined", {}).items()}, data.get("written", {}))
+         for key, settings in data.get("declined", {}).items()}, data.get("written", {}),
+        data.get("probed", {}))
 
 
 def _record_json(record: Record) -> dict[str, Any]:
     return {
         "boot_id": record.boot_id, "applied": record.applied, "ground": list(record.ground),
-        "original_sysctls": dict(record.original_sysctls), "written": dict(record.written),
+        "original_sysctls": dict(record.original_sysctls), "written": dict(record.written), "probed": dict(record.probed),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
                   "vlans": sorted(str(key) for key in record.owned.vlans)},

@@ -1,26 +1,28 @@
-"""`neuca tune`: the part of a pass that sets sysctls, MTUs and transmit queues, for the profiles of now or for others."""
+"""`neuca tune`: the part of a pass that sets sysctls, MTUs, queues and devices, for the profiles of now or for others."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
-from . import memory
+from . import memory, probing
 from . import record as records
 from .apply import Failure, Result, apply
 from .backends.linkwatch import Watch
 from .config import Config
+from .device_operation import SetDevice
 from .fileio import locked
 from .handback import revert
 from .intake import Intake
 from .model import LinkKey
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteSysctl
-from .reconcile import PATIENCE, Survey, host, log_result, writer
+from .reconcile import PATIENCE, Host, Survey, host, log_result, writer
 from .tuning.layer import Choice
 
-KINDS = (SetMtu, SetTxQueueLen, WriteSysctl)
+KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 
 def operations(survey: Survey, link: Optional[LinkKey] = None) -> tuple[Operation, ...]:
@@ -37,24 +39,37 @@ def tune(config: Config, intake: Intake, choice: Optional[Choice], link: Optiona
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
-        with host(config) as handles, Watch() as watch:
-            survey = handles.survey(intake, records.load_record(config.state_directory))
-            todo = operations(survey, link)
-            record = memory.intend(survey.record, todo)
-            records.save_record(config.state_directory, record)
-            result = apply(todo, writer(handles, survey))
-            log_result(result)
-            for patience in PATIENCE:
-                if patience:
-                    watch.wait(patience)
-                after = handles.survey(intake, record)
-                left = [one for one in operations(after, link) if one.target not in {f.operation.target for f in result.failures}]
-                if not left:
-                    break
-            lost = Result((), tuple(Failure(one, "done, but it is not so: another program put it back") for one in left))
-            log_result(lost)
-            records.save_record(config.state_directory, memory.settle(record, after.resolution, after.have, after.world))
-            return result + lost
+        with host(config) as handles:
+            result, after = _round(handles, intake, link)
+            if not result.failures and probing.explore(config, after.resolution, after.have, after.record,
+                                                            writer(handles, after), start=True):
+                result += _round(handles, intake, link)[0]
+        return result
+
+
+def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Result, Survey]:
+    """Plan, remember, apply, verify, remember; and what the host was like at the end."""
+    directory = handles.config.state_directory
+    with Watch() as watch:
+        survey = handles.survey(intake, records.load_record(directory))
+        todo = operations(survey, link)
+        record = memory.intend(survey.record, todo)
+        records.save_record(directory, record)
+        result = apply(todo, writer(handles, survey))
+        log_result(result)
+        record, failed = memory.decline(record, result.declined), {failure.operation.target for failure in result.failures}
+        for patience in PATIENCE:
+            if patience:
+                watch.wait(patience)
+            after = handles.survey(intake, record)
+            left = [one for one in operations(after, link) if one.target not in failed]
+            if not left:
+                break
+    lost = Result((), tuple(Failure(one, "done, but it is not so: another program put it back") for one in left))
+    log_result(lost)
+    record = memory.settle(record, after.resolution, after.have, after.world)
+    records.save_record(directory, record)
+    return result + lost, replace(after, record=record)
 
 
 def untune(config: Config, intake: Intake) -> Result:

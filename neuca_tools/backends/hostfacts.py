@@ -33,7 +33,8 @@ def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
     facts = Facts(
         environment.detect(_signs()), found, {path: one for path in paths for one in [_obstacle(path, own)] if one},
-        sysctld.words(_sysctl_files(sysctl_directory)), _memory(), _modules() if CONGESTION in paths else None, own)
+        sysctld.words(_sysctl_files(sysctl_directory)), _memory(), _modules() if CONGESTION in paths else None, own,
+        {mac: mtu for mac, mtu in record.probed.items() if mtu > 0})
     return layer(choice, profiles, facts, record, missing)
 
 

@@ -81,6 +81,7 @@ class Config:
     rate: Optional[int] = None
     rtt: Optional[float] = None
     profile_directory: Path = Path("/etc/neuca/profiles")
+    mtu_probe: bool = True
     selftest: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[ConfigFault, ...] = ()
 
@@ -202,6 +203,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("tuning", "profile"): ("profiles", profile_names),
     ("tuning", "rate"): ("rate", arithmetic.rate),
     ("tuning", "rtt"): ("rtt", arithmetic.rtt),
+    ("tuning", "mtu-probe"): ("mtu_probe", _truth),
     ("tuning", "profile-directory"): ("profile_directory", _path),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),

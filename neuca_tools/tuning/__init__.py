@@ -6,7 +6,7 @@ files say, `arithmetic` goes from rate and RTT to bytes and back, `layer` joins 
 
 # SPDX-License-Identifier: MIT
 
-from .layer import Layer
+from .layer import Choice, Layer
 from .links import tune
 
-__all__ = ["Layer", "tune"]
+__all__ = ["Choice", "Layer", "tune"]

@@ -104,12 +104,11 @@ def _text(number: Optional[int]) -> Optional[str]:
 
 
 def notes(resolution: Resolution, have: NetworkState) -> list[str]:
-    """One line for each reason why values of a profile are not set; they are no shortfall."""
+    """One line for each reason why values of a profile are not set for the host; they are no shortfall."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for row in rows(resolution, have):
+    for row in _host(resolution, have):
         if row.effect not in ("effective", NOT_YET):
-            where = f"{row.name}: " if row.name else ""
-            grouped.setdefault((row.effect, row.reason), []).append(where + dotted(row.setting))
+            grouped.setdefault((row.effect, row.reason), []).append(dotted(row.setting))
     return [f"{', '.join(settings)}: {effect}{'' if effect == 'overridden' else ':'} {reason}"
             for (effect, reason), settings in grouped.items()]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
+from ..effects import Effect
 from ..model import LinkKey, Problem, Record
 from . import arithmetic
 from .environment import Environment
 from .profile import AUTO, BUFFER, KEEP, Profile, raised, same
 from .sysctld import Words
 
-Effect = Literal["", "effective", "overridden", "not applicable", "unsupported"]
 CONGESTION = "net/ipv4/tcp_congestion_control"
 AVAILABLE, PERMITTED = "net/ipv4/tcp_available_congestion_control", "net/ipv4/tcp_allowed_congestion_control"
 AUTO_PROFILE = "exogeni"
@@ -72,14 +72,14 @@ class Asked(NamedTuple):
 class Value:
     """One value judged. `setting`: a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` None: it is left as it is.
 
-    `effect` is empty where it can be set: then what is found, compared with `wanted`, says whether it is effective.
+    `effect` is None where it can be set: then what is found, compared with `wanted`, says whether it is effective.
     """
 
     setting: str
     asked: str
     source: str
     wanted: Optional[str] = None
-    effect: Effect = ""
+    effect: Optional[Effect] = None
     reason: str = ""
     link: Optional[LinkKey] = None
     found: Optional[str] = None

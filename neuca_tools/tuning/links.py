@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from ..documents.links import overlay
+from ..effects import Note
 from ..model import Device, LinkKey, LinkRequest, Origin, Original, Record
 from .layer import Asked, Layer, Value
 
@@ -18,6 +19,11 @@ class Tuned(NamedTuple):
 
     requests: dict[LinkKey, LinkRequest]
     values: tuple[Value, ...]
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Why values of a profile are not set, for status."""
+        return tuple(Note(one.setting, one.effect, one.reason, one.link) for one in self.values if one.effect)
 
 
 def tune(requests: Mapping[LinkKey, LinkRequest], layer: Layer, devices: Mapping[LinkKey, Device], record: Record) -> Tuned:

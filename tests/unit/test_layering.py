@@ -22,7 +22,7 @@ LEVELS = [
     {"fileio"},
     {"backends", "sources", "config"},
     {"record", "report", "managers", "hardware"},
-    {"intake", "observe", "apply", "verify"},
+    {"intake", "observe", "apply", "verify", "probing"},
     {"reconcile"},
     {"handback", "pinning", "sealing", "worker"},
     {"daemon", "tuneup"},

@@ -1,0 +1,51 @@
+"""Whether a datagram of a given size reaches a neighbour whole: an acknowledged probe, which needs no capability.
+
+A UDP datagram with "don't fragment" to a port that nobody listens on: the neighbour's kernel answers it with ICMP "port
+unreachable" (RFC 1122, 3.2.2.1), which says that it arrived. What is lost, filtered or left unanswered counts as not carried.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import time
+
+from ..model import Host
+
+FIRST_PORT = 33434  # that traceroute(8) begins with: firewalls know it
+TRIES = 3
+PATIENCE = 0.4  # seconds for one answer of a neighbour
+HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
+MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}  # linux/in.h, in6.h; Python has no names for them
+PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and go by the device's MTU alone
+_NOT_CARRIED = (errno.EMSGSIZE, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENODEV, errno.ENETDOWN, errno.EADDRNOTAVAIL,
+                errno.EPERM, errno.EACCES)
+
+
+def acknowledged(device: str, neighbour: Host, size: int) -> bool:
+    """Whether this neighbour acknowledges an IP packet of `size` bytes out of the device. Takes 1.2 s at most."""
+    return any(_try(device, neighbour, size, FIRST_PORT + number) for number in range(TRIES))
+
+
+def _try(device: str, neighbour: Host, size: int, port: int) -> bool:
+    family = socket.AF_INET if neighbour.version == 4 else socket.AF_INET6
+    deadline = time.monotonic() + PATIENCE
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+            probe.setsockopt(*MTU_DISCOVER[neighbour.version], PROBE)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * size)
+            probe.connect((str(neighbour), port))
+            probe.send(bytes(size - HEADERS[neighbour.version]))
+            if select.select([probe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                probe.recv(1)
+                return True  # somebody answered after all
+        except ConnectionRefusedError:
+            return True
+        except OSError as error:
+            if error.errno not in _NOT_CARRIED:
+                raise
+    return False
