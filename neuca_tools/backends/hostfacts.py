@@ -24,10 +24,8 @@ OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"  # no other network namespace
 
 
 def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record: Record) -> Layer:
-    """Read profiles and host, and judge. Nothing is read where nothing is chosen."""
+    """Read profiles and host, and judge."""
     profiles, missing = _profiles(choice, profile_directory)
-    if not profiles and not missing and not record.original_sysctls:
-        return Layer(choice)
     paths = {path for profile in profiles for path in profile.sysctls}
     found = {path: value for path in (*paths, AVAILABLE, PERMITTED) for value in [sysctl.read(path)] if value is not None}
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
