@@ -66,7 +66,9 @@ def test_every_opening_of_the_sandbox_has_a_reason(name):
 def test_what_the_agent_writes_is_open_and_nothing_else(name):
     unit, config = _unit(name), Config()
     places = {config.udev_directory, config.networkmanager_directory, config.networkd_directory, config.sysctl_directory}
-    assert set(unit["ReadWritePaths"]) == {*(f"-{place}" for place in places), "/proc/sys/net", str(config.run_directory)}
+    devices = {"-/sys/devices", "-/proc/irq"} if name == AGENT else set()  # CPUs of queues and of interrupts
+    writable = {*(f"-{place}" for place in places), "/proc/sys/net", str(config.run_directory), *devices}
+    assert set(unit["ReadWritePaths"]) == writable
     assert {"/run", "/proc/sys"} <= set(unit["ReadOnlyPaths"])
     assert [f"/var/lib/{unit['StateDirectory'][0]}", f"/run/{unit['RuntimeDirectory'][0]}"] == [
         str(config.state_directory), str(config.run_directory)]
