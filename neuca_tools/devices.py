@@ -21,6 +21,7 @@ from .roles import identity
 SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
 ORDER = ("channels", "rings", "coalesce", "pause", "offloads", "qdisc", "irq-affinity", "rps", "xps")  # what resets queues first
 DEFAULT = "default"
+USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 CREATABLE = ("fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue", "bfifo")
 # They have limits of their own, or no queue at all (net/sched: the only readers of tx_queue_len are the fifo kinds and htb).
 WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "noqueue", "cake", "codel", "fq_pie", "sfq")
@@ -163,11 +164,11 @@ class Wish:
     def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
         """What the length of the transmit queue means here: a `pfifo` gets its limit from it, most others do not care.
 
-        `asks`: the document asks for a length; `kind` is the root qdisc in force, `packets` the length found.
+        `asks`: the document asks for a length; `kind` is the root qdisc in force, `packets` the length found, 0 for none.
         """
         found = _plain(self.has.values.get("qdisc", "")) if self.has else ""
         if self.wanted.get("qdisc") == "pfifo":
-            self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets}"
+            self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
         elif asks and "qdisc" not in self.asked and found.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
         name = (_plain(self.wanted.get("qdisc", "")) or found or kind).partition(" ")[0]

@@ -30,7 +30,7 @@ def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, Device
             found[index] = DeviceSettings({**values, **ethtool.values, **files.values}, {**ethtool.most, **files.most},
                                           {**ethtool.missing, **files.missing})
     except OSError as error:
-        raise ObserveError(f"ask the kernel for the settings of network devices: {error.strerror}") from error
+        raise ObserveError(f"ask the kernel for the settings of network devices: {error.strerror or error}") from error
     return found
 
 

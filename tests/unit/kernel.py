@@ -13,6 +13,7 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
+from neuca_tools.device_settings import DeviceSettings
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import Device, Route, World
@@ -22,6 +23,9 @@ KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
 VLAN_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN
 EMPTY = World()
+# What each device has at first. This driver takes no coalescing when it is told to, though it shows some, and has no pause.
+GEAR = {"qdisc": "default noqueue", "rings.rx": "256", "rings.tx": "256", "coalesce.rx-usecs": "3", "offloads.tso": "on"}
+MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
 def refuse(number, words):
@@ -38,6 +42,7 @@ class Kernel:
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed = allowed
         self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
+        self.gear = {}
         self.written = []
 
     def __repr__(self):
@@ -56,7 +61,11 @@ class Kernel:
         hosts = (self._out(host) for host in METADATA_HOSTS)
         metadata = next((index for index in hosts if index), 0)
         addresses = {index: tuple(found) for index, found in self.addresses.items() if found}
-        return World(dict(self.devices), addresses, tuple(self.routes), metadata, self.boot_id, self.rename_while_up)
+        missing = {"pause": "the driver has no pause"}
+        settings = {index: DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing) for index in self.devices}
+        return World(
+            dict(self.devices), addresses, tuple(self.routes), metadata, self.boot_id, self.rename_while_up, settings=settings
+        )
 
     def _out(self, host):
         matches = [route for route in self.routes if route.to.version == host.version and host in route.to]
@@ -81,7 +90,8 @@ class Kernel:
     def snapshot(self):
         """All that can be seen, in a form that compares."""
         addresses = {index: frozenset(found) for index, found in self.addresses.items() if found}
-        return dict(self.devices), addresses, frozenset(self.routes), dict(self.sysctls)
+        gear = {index: self.gear.get(index, GEAR) for index in self.devices}
+        return dict(self.devices), addresses, frozenset(self.routes), dict(self.sysctls), gear
 
     # --- the Writer protocol ---
 
@@ -113,6 +123,15 @@ class Kernel:
 
     def set_txqueuelen(self, index, packets):
         self.devices[index] = replace(self._device(index), txqueuelen=packets)
+
+    def set_device(self, index, group, values):
+        self._device(index)
+        if group == "coalesce":
+            refuse(errno.EOPNOTSUPP, "Operation not supported")
+        found = self.gear.setdefault(index, dict(GEAR))
+        found.update(values)
+        if found["qdisc"] == "default":
+            found["qdisc"] = GEAR["qdisc"]
 
     def set_up(self, index, up):
         device = self._device(index)
@@ -176,6 +195,7 @@ class Kernel:
             self._remove(child)
         del self.devices[device.index]
         self.addresses.pop(device.index, None)
+        self.gear.pop(device.index, None)
         self.routes = [route for route in self.routes if route.index != device.index]
         self._forget_sysctls(f"/{device.name}/")
 

@@ -122,3 +122,10 @@ def test_the_length_of_the_transmit_queue(asked, found, kind, length, qdisc, rea
     made.resolve()
     made.queue(length, length is not None, kind, 500)
     assert (made.wanted.get("qdisc"), [note.reason for note in made.notes]) == (qdisc, [reason] if reason else [])
+
+
+def test_a_pfifo_on_a_link_without_a_length_has_the_kernels():
+    made = Wish(key(2), {"qdisc": "pfifo"}, None, {})
+    made.resolve()
+    made.queue(None, False, "noqueue", 0)
+    assert made.wanted == {"qdisc": "pfifo limit 1000"}

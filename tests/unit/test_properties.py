@@ -26,6 +26,7 @@ from worlds import (
 
 from neuca_tools import memory
 from neuca_tools.desired import Settings, resolve
+from neuca_tools.device_settings import Declined
 from neuca_tools.documents import find_document, parse
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import (
@@ -329,9 +330,14 @@ records = st.builds(
         max_size=3,
     ),
     owned,
-    st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values), max_size=3),
+    st.dictionaries(link_keys, st.builds(Original, numbers, numbers, values, values), max_size=3),
     values,
     names,
+    declined=st.dictionaries(
+        link_keys,
+        st.dictionaries(names, st.builds(Declined, names, st.sampled_from(("not applicable", "unsupported")), names), max_size=2),
+        max_size=2,
+    ),
 )
 
 

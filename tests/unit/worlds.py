@@ -117,7 +117,8 @@ class Agent:
         scope = None if start else survey.changed()
         operations = survey.plan(scope)
         result, done = self.carry_out(survey, operations), memory.intend(survey.record, operations)
-        after, result = self._second_rounds(self.survey(memory.intend(done, result.done)), scope, result)
+        done = memory.decline(memory.intend(done, result.done), result.declined)
+        after, result = self._second_rounds(self.survey(done), scope, result)
         undone = None
         if result.lost_nics:
             owned = replace(after.record.owned, routes=True)
@@ -129,7 +130,7 @@ class Agent:
                 rename_while_up=after.world.rename_while_up,
             )
             undone = self.carry_out(after, [one for one in back if one.domain])
-            after = self.survey(memory.intend(survey.record, result.done))
+            after = self.survey(memory.decline(memory.intend(survey.record, result.done), result.declined))
         record = memory.settle(memory.intend(after.record, result.done), after.resolution, after.have)
         self.record = memory.applied(
             memory.meet(record, after.resolution), after.resolution, after.world, scope, result.lost_nics
@@ -140,7 +141,8 @@ class Agent:
         """What is left, and was not done yet, is done now: side effects of the kernel (`Pass._verify`)."""
         for _ in range(3):
             done = {(one.kind, one.target, one.change[1]) for one in result.done}
-            done |= {(one.operation.kind, one.operation.target, one.operation.change[1]) for one in result.failures}
+            refused = (*result.failures, *result.declined)
+            done |= {(one.operation.kind, one.operation.target, one.operation.change[1]) for one in refused}
             again = [
                 one
                 for one in after.plan(scope)
@@ -151,7 +153,7 @@ class Agent:
             if not again:
                 break
             result += self.carry_out(after, again)
-            after = self.survey(memory.intend(after.record, result.done))
+            after = self.survey(memory.decline(memory.intend(after.record, result.done), result.declined))
         return after, result
 
     def carry_out(self, survey, operations):
@@ -231,6 +233,17 @@ SYSCTLS = (
     "net.core.rmem_max",
     "net.ipv4.neigh.default.gc_thresh1",
 )
+DEVICE = (
+    "qdisc = fq",
+    "qdisc = pfifo",
+    "qdisc = default",
+    "qdisc = noqueue",
+    "rings = rx 512",
+    "rings = rx max tx 9999",
+    "coalesce = rx-usecs 50",
+    "pause = rx on",
+    "offloads = tso off",
+)
 
 
 @st.composite
@@ -247,6 +260,8 @@ def settings_lines(draw):
         lines.append(f"txqueuelen = {draw(st.sampled_from((500, 1000, 10000)))}")
     if draw(st.integers(0, 3)) == 0:
         lines.append(f"sysctl.{draw(st.sampled_from(SYSCTLS))} = {draw(st.integers(0, 2))}")
+    if draw(st.integers(0, 2)) == 0:
+        lines.append(draw(st.sampled_from(DEVICE)))
     if draw(st.integers(0, 2)) == 0:
         lines.append(f"name = {draw(st.sampled_from(NAMES))}")
     return lines
