@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from .device_operation import SetDevice
-from .devices import to_do
+from .devices import DEFAULT, to_do
 from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned
 from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
@@ -182,7 +182,8 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
         if wanted.txqueuelen is not None and wanted.txqueuelen != before:
             yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
         for group, old, new in to_do(found.device if found else {}, wanted.device):
-            yield SetDevice(target, group, old, new, phase)
+            # The kernel's own choice goes by net.core.default_qdisc, which has to be set first.
+            yield SetDevice(target, group, old, new, Phase.UP if new.get("qdisc", "").startswith(DEFAULT) else phase)
 
 
 def _sysctls(sides: _Sides) -> Iterator[Operation]:

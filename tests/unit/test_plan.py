@@ -441,3 +441,12 @@ def test_an_mtu_that_would_cost_a_user_his_ipv6_address_is_not_set(state):
     assert [failure.text for failure in result.failures] == []
     assert SIX in agent.kernel.addresses[2]
     assert texts(agent.plan()) == []
+
+
+def test_the_kernels_own_choice_of_a_qdisc_comes_after_the_sysctl_that_says_what_it_is():
+    link = Link(key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"})
+    back = replace(link, device={"qdisc": "default", "rings.rx": "512"})
+    have = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
+    want = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
+    assert [operation.kind for operation in plan(have, want)] == ["set-device", "write-sysctl", "set-device"]
+    assert plan(have, want)[-1].text == 'set qdisc of eth2 from "fq" to "default"'
