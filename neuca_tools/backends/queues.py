@@ -45,12 +45,15 @@ class Queues:
         return DeviceSettings(values, most, missing)
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs. Raises ApplyError."""
+        """Set the CPUs; an interrupt that is no longer this device's is left alone. Raises ApplyError."""
+        if not self._here:
+            raise ApplyError(f'"{self._node}" is another device by now')
         try:
             if group == "irq-affinity":
-                for one in value.split():
-                    irq, _, cpus = one.partition("=")
-                    (self._irq / irq / "smp_affinity_list").write_text(cpus, encoding="ascii")
+                own = {str(irq) for irq in self._irqs()}
+                for irq, _, cpus in (one.partition("=") for one in value.split()):
+                    if irq in own:
+                        (self._irq / irq / "smp_affinity_list").write_text(cpus, encoding="ascii")
                 return
             files, lists = self._files(group), value.split(" / ")
             for file, cpus in zip(files, lists if len(lists) > 1 else lists * len(files)):

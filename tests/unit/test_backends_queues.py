@@ -8,6 +8,7 @@ import pytest
 
 from neuca_tools.backends.queues import Queues, _cpus, _mask
 from neuca_tools.device_settings import DeviceSettings
+from neuca_tools.errors import ApplyError
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ def test_interrupts_of_a_virtio_nic_are_those_of_the_device_below(tree):
 def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
     (tree / path).write_text(text)
     assert queues(tree).read([group]) == DeviceSettings({}, {}, {group: reason})
+
+
+def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_touched(tree):
+    with pytest.raises(ApplyError) as refused:
+        queues(tree, 3).write("rps", "0")
+    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is another device by now'
+    (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
+    queues(tree).write("irq-affinity", "24=1 25=6")
+    assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == ["0-7\n", "6"]
 
 
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])
