@@ -15,6 +15,7 @@ from typing import Optional
 from .devices import Wish, flat
 from .effects import Note
 from .guard import Fence, fence, ground, sysctl_reason
+from .layers import stack
 from .model import (
     OWN,
     Device,
@@ -33,8 +34,8 @@ from .model import (
     World,
 )
 from .names import nic_names, vlan_name
-from .requests import digests, merge, trusted
-from .roles import Policy, Roles, assign
+from .requests import digests, trusted
+from .roles import Policy, Roles
 from .routing import resolve_routes
 from .tuning import Layer, tune
 
@@ -81,8 +82,8 @@ class Resolution:
 
 def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
     """Find out what should be. Without a document, or with an incomplete one, nothing is taken away."""
-    requests = merge(document.links if document else (), settings.links)
-    roles = assign(world, {key.mac for key in requests}, settings.policy, record)
+    layers = stack(document, settings.links, settings.policy, world, record)
+    requests, roles, routes = layers.requests, layers.roles, layers.routes
     names, problems = nic_names(requests, world, roles, record)
     limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground)
     complete = document is not None and document.complete
@@ -92,17 +93,17 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     links = work.links()
     before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
-    hops = resolve_routes(document.routes if document else (), links, asked, world, work.found_keys, limits)
+    hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
     removable = replace(_removable(record.owned, complete, sure), vlans=work.deletable() if complete else frozenset())
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned,
                         {**before, **settings.tuning.sysctls, **work.sysctls})
-    problems = [*settings.tuning.problems, *roles.problems, *problems, *work.problems, *hops.problems]
+    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems, *work.problems, *hops.problems]
     return Resolution(
         want, removable, roles, tuned.requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), digests(requests, asked, document.routes if document else ()),
+        tuple(work.shown(links)), tuple(problems), digests(requests, asked, routes),
         document.hostname if document else None, document.router if document else "user", complete,
-        tuple(route.to for route in document.routes if route.state == "user") if document else (),
-        hops.loose, ground(world, roles), (*work.notes, *tuned.notes),
+        tuple(route.to for route in routes if route.state == "user"), hops.loose, ground(world, roles),
+        (*work.notes, *tuned.notes),
         replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)))
 
 

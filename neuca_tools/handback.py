@@ -49,7 +49,9 @@ def _goes_back(operation: Operation, survey: Survey) -> bool:
 
 
 def _without(document: Document, mac: str) -> Document:
-    return replace(document, links=tuple(link for link in document.links if link.key.mac != mac), faults=())
+    beside = document.platform
+    beside = beside and replace(beside, links=tuple(link for link in beside.links if link.key.mac != mac))
+    return replace(document, links=tuple(link for link in document.links if link.key.mac != mac), faults=(), platform=beside)
 
 
 def take_back(config: Config, mac: str) -> None:

@@ -13,22 +13,23 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
 
-from .documents import find_document, parse
+from .documents import find_document, parse, platform
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
 from .model import Document, Host, StoredDocument
 from .record import load_document, load_look, save_document, save_look
-from .sources import Session, SourceSpec, look, parse_source
+from .sources import RUN_DIRECTORY, Answer, Session, SourceSpec, look, parse_source
 from .sources.url import parse_url
 
-LOOK = ("none_for_us", "reason", "refused")
+LOOK = ("none_for_us", "reason", "refused", "doubted")
 
 
 @dataclass(frozen=True)
 class Intake:
     """`stale`: no source confirmed it this time. `none_for_us`: a source answered, and has no NEuca document.
 
-    `reason` says why it is stale; `refused` why what the source has now cannot be used at all.
+    `reason` says why it, or a part of it, is stale; `refused` why what the source has now cannot be used at all. `doubted` is
+    the digest of a document that takes every NIC away: it is believed when the next look finds it again.
     """
 
     document: Optional[Document] = None
@@ -37,6 +38,7 @@ class Intake:
     none_for_us: bool = False
     reason: str = ""
     refused: str = ""
+    doubted: str = ""
     session: Session = field(default_factory=Session)
 
     @property
@@ -49,7 +51,7 @@ def last_good(directory: Path, reason: str = "") -> Intake:
     """The document of before, stale until a source confirms it. A copy that is damaged counts as none: the sources have it."""
     try:
         stored = load_document(directory)
-        document = parse(stored.text) if stored else None
+        document = _opened(stored) if stored else None
     except (RecordError, DocumentError) as error:
         return Intake(reason="; ".join(filter(None, (reason, error.text))))
     return Intake(document, stored if document else None, stale=document is not None, reason=reason)
@@ -61,30 +63,94 @@ def _stored(directory: Path) -> Optional[StoredDocument]:
     return None
 
 
-def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, directory: Path) -> Intake:
-    """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force."""
+def _opened(stored: StoredDocument) -> Document:
+    """What both texts say. Raises DocumentError."""
+    document = parse(stored.text) if stored.text else Document()
+    if not stored.platform:
+        return document
+    beside = platform.parse(stored.platform)
+    return replace(document, hostname=document.hostname or beside.hostname, items=document.items + beside.items,
+                   faults=document.faults + beside.faults, platform=beside)
+
+
+def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, directory: Path,
+          run_directory: Path = RUN_DIRECTORY) -> Intake:
+    """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
     try:
-        answer = look(specs, budget, session)
+        answer = look(specs, budget, session, run_directory)
+        intake = _taken(answer, directory)
+        if not _differs(intake, directory) or answer.source.startswith("file:"):
+            return intake
+        again = _taken(look(specs, budget, answer.session, run_directory), directory)
     except SourceError as error:
         return replace(last_good(directory, error.text), session=session)
+    if again.sha256 != intake.sha256:
+        return replace(last_good(directory, f"{answer.source} gave two different documents in a row"), session=again.session)
+    return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
+
+
+def _differs(intake: Intake, directory: Path) -> bool:
+    before = _stored(directory)
+    return before is not None and bool(intake.sha256) and intake.sha256 != before.sha256
+
+
+def _believed(intake: Intake, directory: Path, doubted: str) -> Intake:
+    """A document that takes every NIC away is one that two looks have found."""
+    before = last_good(directory)
+    if not _links(before) or _links(intake) or intake.sha256 == doubted:
+        return intake
+    reason = f"what {intake.stored.source if intake.stored else ''} has now has no NIC any more: it has to say so twice"
+    return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
+
+
+def _links(intake: Intake) -> bool:
+    document = intake.document
+    return document is not None and bool(document.links or (document.platform and document.platform.links))
+
+
+def _taken(answer: Answer, directory: Path) -> Intake:
+    """The answer as the document in force. A part that it lacks, or that cannot be used, stays as it was."""
+    text, beside, refused = _usable(answer)
+    before = _stored(directory) or StoredDocument("", "", "", "")
+    if text is None and beside is None:
+        reason = f"what {answer.source} has now is refused" if refused else f"{answer.source} has no NEuca document now"
+        return replace(last_good(directory, reason), none_for_us=not refused, refused=refused, session=answer.session)
+    kept = ["no NEuca document"] if text is None and before.text else []
+    kept += ["no network document"] if beside is None and before.platform else []
+    stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
+    try:
+        document = _opened(stored)
+    except DocumentError as error:  # what is kept from before is damaged
+        return Intake(refused=error.text, session=answer.session)
+    reason = f"{answer.source} has {' and '.join(kept)} now" if kept else ""
+    return Intake(document, stored, reason=reason, refused=refused, session=answer.session)
+
+
+def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
+    """The NEuca text and the platform's, None where there is none, and why one of them cannot be used."""
+    text = beside = None
+    refused = []
     try:
         text = None if answer.data is None else find_document(answer.data)
-        if text is None:
-            kept = last_good(directory, f"{answer.source} has no NEuca document now")
-            return replace(kept, none_for_us=True, session=answer.session)
-        return replace(_taken(answer.source, text, directory), session=answer.session)
+        if text is not None:
+            parse(text)
     except DocumentError as error:
-        kept = last_good(directory, f"what {answer.source} has now is refused")
-        return replace(kept, refused=f"document of {answer.source}: {error.text}", session=answer.session)
+        text = None
+        refused.append(f"document of {answer.source}: {error.text}")
+    try:
+        beside = platform.reduced(answer.parts) or None
+    except DocumentError as error:
+        refused.append(f"document of {answer.source}: {error.text}")
+    return text, beside, "; ".join(refused)
 
 
-def _taken(source: str, text: str, directory: Path) -> Intake:
-    document = parse(text)
-    before = _stored(directory)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
+def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> StoredDocument:
+    both = f"{text}\0{beside}" if beside else text
+    sha256 = hashlib.sha256(both.encode()).hexdigest()
+    if before.sha256 == sha256 and before.source == source:
+        return before
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    same = before is not None and before.sha256 == sha256 and before.source == source
-    return Intake(document, before if same else StoredDocument(source, sha256, now, text))
+    return StoredDocument(source, sha256, now, text, beside)
 
 
 def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
@@ -94,7 +160,9 @@ def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
     """
     if intake.stored is not None:
         save_document(state_directory, intake.stored)
-        save_document(run_directory, replace(intake.stored, text=redact(intake.stored.text)), 0o644)
+        stored = intake.stored
+        beside = platform.open_text(stored.platform) if stored.platform else ""
+        save_document(run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644)
     save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
 
 

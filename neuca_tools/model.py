@@ -53,7 +53,10 @@ class LinkKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing in a text that could not be used (`error`), or that deserves a word (`warning`). It costs only itself."""
+    """One thing in a text that could not be used (`error`), or that deserves a word (`warning`). It costs only itself.
+
+    `line` 0: the text has no lines; then `section` is the name of the document.
+    """
 
     line: int
     section: str
@@ -65,6 +68,7 @@ class Fault:
     @property
     def text(self) -> str:
         where = f'line {self.line}: [{self.section}]' if self.section else f"line {self.line}"
+        where = where if self.line else self.section
         what = f' "{self.key}"' if self.key else ""
         what += f' = "{self.value}"' if self.value else ""
         return f"{where}{what}: {self.reason}"
@@ -100,17 +104,44 @@ class LinkRequest:
 
 @dataclass(frozen=True)
 class RouteRequest:
-    """One line of `[routes]`; `via` is None unless the state is `present`."""
+    """One line of `[routes]`; `via` is None unless the state is `present`. `link` where the document says which."""
 
     to: Network
     state: RouteState
     via: Optional[Host] = None
     where: str = ""
+    link: Optional[LinkKey] = None
+
+
+class ManagementHint(NamedTuple):
+    """Why a platform's document makes a NIC a management one. `firm`: even if a NEuca document names the NIC."""
+
+    mac: str
+    reason: str
+    firm: bool = False
+
+
+@dataclass(frozen=True)
+class PlatformDocument:
+    """What the platform's own documents say: OpenStack's, NoCloud's or EC2's.
+
+    The MAC of a key may be `name PATTERN` where the document knows a NIC by its name alone. Routes have their `link`.
+    """
+
+    hostname: Optional[str] = None
+    links: tuple[LinkRequest, ...] = ()
+    routes: tuple[RouteRequest, ...] = ()
+    management: tuple[ManagementHint, ...] = ()
+    items: tuple[Item, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True)
 class Document:
-    """All that a document says. `faults` of severity `error` make it incomplete: then nothing is taken away for it."""
+    """All that a document says. `faults` of severity `error` make it incomplete: then nothing is taken away for it.
+
+    `platform` is what the platform's own documents say beside it, their faults among these.
+    """
 
     hostname: Optional[str] = None
     router: Router = "user"
@@ -121,6 +152,7 @@ class Document:
     scripts: tuple[Script, ...] = ()
     storage: tuple[Storage, ...] = ()
     faults: tuple[Fault, ...] = ()
+    platform: Optional[PlatformDocument] = None
 
     @property
     def complete(self) -> bool:
@@ -299,12 +331,16 @@ class Record:
 
 @dataclass(frozen=True)
 class StoredDocument:
-    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC)."""
+    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC).
+
+    `platform` is the text of the platform's own documents (`documents.platform.reduced`); either may be empty.
+    """
 
     source: str
     sha256: str
     fetched: str
     text: str
+    platform: str = ""
 
 
 @dataclass(frozen=True)

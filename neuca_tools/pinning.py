@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Optional
 
 from .apply import apply
@@ -20,14 +20,14 @@ from .backends.netlink import Netlink
 from .config import Config
 from .errors import ApplyError, ObserveError
 from .fileio import locked
-from .intake import fetch, last_good
-from .model import LinkKey, Record, World
+from .intake import Intake, fetch, last_good
+from .model import Document, LinkKey, Record, World
 from .names import TEMPORARY, Step, boot_names, free_name, own_names, rename_steps
 from .operations import WriteFile
 from .record import load_record
 from .requests import merge
 from .roles import Policy, Roles, assign, identity
-from .sources import Session, parse_source, without_network
+from .sources import Session, SourceSpec, parse_source, without_network
 
 log = logging.getLogger("neuca")
 SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
@@ -69,8 +69,10 @@ def mark_ahead(config: Config) -> None:
     Nothing but files is written; the first pass does the rest. Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
-    intake = fetch(local, LOCAL_BUDGET, Session(), config.state_directory) if local else last_good(config.state_directory)
-    named = {key.mac for key in merge(intake.document.links if intake.document else (), config.links)}
+    intake = _ask(local, config) if local else last_good(config.state_directory)
+    document = intake.document or Document()
+    beside = document.platform.links if document.platform else ()
+    named = {key.mac for key in merge((*document.links, *beside), config.links)}
     record = load_record(config.state_directory)
     if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
         return
@@ -80,6 +82,10 @@ def mark_ahead(config: Config) -> None:
         survey = handles.survey(intake, record)
         files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
         log_result(apply(files, writer(handles, survey)))
+
+
+def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
+    return fetch(local, LOCAL_BUDGET, Session(), config.state_directory, config.run_directory)
 
 
 def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record) -> bool:

@@ -302,7 +302,8 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
         stored.source if stored else "", stored.sha256 if stored else "", stored.fetched if stored else "", intake.stale,
         intake.none_for_us, intake.reason, tuple(filter(None, [*invalid, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"))
-    notes = [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
+    notes = [intake.reason] if intake.reason and not intake.stale and not intake.none_for_us and stored else []
+    notes += [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
     notes += _named_by_others(config, survey)
     notes += audit.notes(survey.resolution, survey.have)

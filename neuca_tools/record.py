@@ -68,7 +68,8 @@ def load_document(directory: Path) -> Optional[StoredDocument]:
     if data is None:
         return None
     try:
-        return StoredDocument(*(str(data[name]) for name in ("source", "sha256", "fetched", "text")))
+        return StoredDocument(**{name: str(data[name]) for name in ("source", "sha256", "fetched", "text")},
+                              platform=str(data.get("platform", "")))
     except KeyError as error:
         raise _unusable(directory / DOCUMENT, f"{error} is missing") from error
 

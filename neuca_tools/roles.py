@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Optional
 
 from .model import Device, LinkKey, Problem, Record, Role, Route, World
@@ -33,7 +34,7 @@ class Roles:
     """The outcome. `nics` are free and unique; `twins` are the other NICs: with a master, or one MAC with another NIC.
 
     `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
-    management for an automatic default route alone.
+    management for an automatic default route alone, `declared` those for a document's word alone.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Roles:
     management: frozenset[int] = frozenset()
     problems: tuple[Problem, ...] = ()
     doubtful: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac, "unlisted")
@@ -144,15 +146,18 @@ def _unusable(mac: str, found: list[Device], held: Optional[Device], world: Worl
     return None
 
 
-def assign(world: World, named: Collection[str], policy: Policy, record: Record) -> Roles:
+def assign(world: World, named: Collection[str], policy: Policy, record: Record,
+           declared: Mapping[str, str] = MappingProxyType({})) -> Roles:
     """Give every NIC its role.
 
     The management role is recorded and sticky. A NIC that is recorded as dataplane does not lose that to a default route that
-    somebody adds; with `[network] management-macs` the record of other management NICs is not consulted.
+    somebody adds; with `[network] management-macs` the record of other management NICs is not consulted. `declared` has the
+    NICs that are management for a reason outside this host: what is seen goes before it, and it is not recorded.
     """
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     nics, problems = find_nics(world, [mac for mac in named if mac not in ignored])
-    reasons, doubtful = _management(world, policy, record)
+    seen, doubtful = _management(world, policy, record)
+    reasons = {**declared, **seen}
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
@@ -170,7 +175,7 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record)
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
     return Roles(nics, _twins(world, nics), roles, reasons, above(world, management | hands_off), above(world, management),
-                 tuple(problems), doubtful)
+                 tuple(problems), doubtful, frozenset(declared.keys() - seen.keys()))
 
 
 def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], frozenset[str]]:

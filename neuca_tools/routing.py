@@ -52,7 +52,7 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
             banned += [] if reason else [route.to]
         else:
             asked = asked_networks.link(route.via)
-            key = asked or found_networks.link(route.via)
+            key = asked or found_networks.link(route.via) or _said(route, usable)
             nowhere = None if key else all_networks.link(route.via)
             reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
             reason = reason or (key and _down_reason(route, key, usable, found)) or _clash(route, taken)
@@ -62,6 +62,15 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
     return Hops(tuple(hops), tuple(banned), tuple(problems), frozenset(loose))
+
+
+def _link_local(route: RouteRequest) -> bool:
+    return route.via is not None and route.via.version == 6 and route.via.is_link_local
+
+
+def _said(route: RouteRequest, links: Container[LinkKey]) -> Optional[LinkKey]:
+    """The link of a link-local next hop, which is in every link's network, as the document says it."""
+    return route.link if route.link in links and _link_local(route) else None
 
 
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
@@ -87,7 +96,7 @@ class Networks:
 
 def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host],
                 ) -> Optional[str]:
-    if route.via is not None and route.via.version == 6 and route.via.is_link_local:
+    if route.link is None and _link_local(route):
         return f"the next hop {route.via} is link-local, which does not say through which interface"
     if key is None:
         return f"the next hop {route.via} is in no network of a dataplane NIC"

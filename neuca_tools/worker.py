@@ -161,7 +161,7 @@ def _intake(job: Job) -> Intake:
         before = confirmed(job.config.state_directory, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
-    return fetch(specs, job.config.timeout, job.session, job.config.state_directory)
+    return fetch(specs, job.config.timeout, job.session, job.config.state_directory, job.config.run_directory)
 
 
 def _text(intake: Intake, status: Status) -> str:

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # The agent runs on these; everything else here is for its tests.
-product=(python3 python3-pyroute2 python3-pyudev python3-dbus python3-systemd)
+product=(python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus python3-systemd)
 
 packages_of() {
     case $1 in

@@ -65,7 +65,7 @@ def _routes(intake: Intake) -> int:
 
 
 def _user_data(intake: Intake) -> int:
-    return _say(intake.stored.text.rstrip("\n") if intake.stored else None)
+    return _say(intake.stored.text.rstrip("\n") or None if intake.stored else None)
 
 
 def _boot_script(intake: Intake) -> int:

@@ -12,12 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Token
+from neuca_tools.sources.directories import ConfigDrive, NoCloud, Nothing
 from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.file import File
+from neuca_tools.sources.openstack import OpenStack
 
 __all__ = ["Answer", "Session", "Source", "SourceSpec", "Token", "fetch_path", "look", "parse_source", "without_network"]
 
@@ -27,16 +30,20 @@ class _Kind(NamedTuple):
 
     usage: str
     separator: str
-    make: Callable[[str], Source]
+    make: Callable[[str, Path], Source]
 
 
 _KINDS: Mapping[str, _Kind] = {
     "file": _Kind("file:PATH", ":", File),
+    "configdrive": _Kind("configdrive[=PATH]", "=", ConfigDrive),
+    "nocloud": _Kind("nocloud[=PATH]", "=", NoCloud),
+    "openstack": _Kind("openstack[=URL]", "=", OpenStack),
     "ec2": _Kind("ec2[=URL]", "=", Ec2),
+    "none": _Kind("none", "=", Nothing),
 }
-_AUTO = ("ec2",)
+_AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # those that ask nobody come first
 _LOCAL = frozenset({"file", "configdrive", "nocloud"})
-_LATER = ("openstack", "configdrive", "nocloud")
+RUN_DIRECTORY = Path("/run/neuca")
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class SourceSpec:
 
 
 def parse_source(text: str) -> SourceSpec:
-    """Reads one SOURCE (`auto`, `file:PATH`, `ec2`, `ec2=URL`); raises UsageError."""
+    """Reads one SOURCE (`auto`, `file:PATH`, `ec2`, `ec2=URL`, `configdrive=PATH`, …); raises UsageError."""
     try:
         return _parsed(text)
     except UsageError as error:
@@ -66,37 +73,36 @@ def _parsed(text: str) -> SourceSpec:
             spec = SourceSpec(name, text[len(name) + 1:])
             if text.endswith(kind.separator) and not spec.argument:
                 raise UsageError(f'nothing follows the "{kind.separator}"')
-            kind.make(spec.argument)
+            kind.make(spec.argument, RUN_DIRECTORY)
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
-    later = "not supported yet, " if text.partition("=")[0] in _LATER else ""
-    raise UsageError(f"{later}known are {known}")
+    raise UsageError(f"known are {known}")
 
 
-def look(specs: Sequence[SourceSpec], budget: float, session: Session) -> Answer:
-    """The user-data of the first source that has any, all of them within `budget` seconds.
+def look(specs: Sequence[SourceSpec], budget: float, session: Session, run_directory: Path = RUN_DIRECTORY) -> Answer:
+    """What the first source has that has anything, all of them within `budget` seconds.
 
     The answer says that there is none only where every source said so; else raises SourceError with what each said.
     """
-    return _first(specs, "user-data", budget, session, lambda source, *rest: source.user_data(*rest))
+    sources = _made(specs, run_directory)
+    return _first(sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest))
 
 
 def fetch_path(spec: SourceSpec, path: str, budget: float, session: Session) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None where the source has no such item."""
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
-    answer = _first([spec], path, budget, session, lambda source, *rest: source.metadata(path, *rest))
+    answer = _first(_made([spec], RUN_DIRECTORY), path, budget, session, lambda source, *rest: source.metadata(path, *rest))
     try:
         return None if answer.data is None else answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
 
 
-def _first(specs: Sequence[SourceSpec], what: str, budget: float, session: Session,
+def _first(sources: Sequence[Source], what: str, budget: float, session: Session,
            ask: Callable[[Source, Deadline, Session], Answer]) -> Answer:
     """Each source gets an equal share of the time that is left, so that a silent one leaves some to the next."""
     deadline = Deadline.after(budget)
-    sources = _made(specs)
     answer: Optional[Answer] = None
     said: list[str] = []
     failed = False
@@ -107,7 +113,7 @@ def _first(specs: Sequence[SourceSpec], what: str, budget: float, session: Sessi
             failed = True
             said.append(f"{source.name}: {error}")
             continue
-        if answer.data is not None:
+        if not answer.empty:
             return answer
         session = answer.session
         said.append(f"{source.name}: there is none")
@@ -116,8 +122,8 @@ def _first(specs: Sequence[SourceSpec], what: str, budget: float, session: Sessi
     return answer
 
 
-def _made(specs: Sequence[SourceSpec]) -> list[Source]:
-    return [_KINDS[spec.kind].make(spec.argument) for spec in _each(specs)]
+def _made(specs: Sequence[SourceSpec], run_directory: Path) -> list[Source]:
+    return [_KINDS[spec.kind].make(spec.argument, run_directory) for spec in _each(specs)]
 
 
 def _each(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

@@ -42,7 +42,7 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Token:
-    """The IMDSv2 token of one service, or the knowledge that it has none (an empty value).
+    """The IMDSv2 token of one service, or the knowledge that it, or a path of it, has none (an empty value).
 
     `expires` is in seconds on the monotonic clock, which all processes of one boot share.
     """
@@ -83,11 +83,19 @@ def _is_token(entry: object) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one source said. `data` None is a positive "there is none"; `session` is for the next look."""
+    """What one source said. `data` None is a positive "there is none"; `session` is for the next look.
+
+    `parts` are the platform's own documents by their names (`documents.platform`); one that is missing says nothing.
+    """
 
     source: str
     data: Optional[bytes] = field(repr=False)
     session: Session = field(default_factory=Session)
+    parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def empty(self) -> bool:
+        return self.data is None and not self.parts
 
 
 class Source(Protocol):
@@ -98,8 +106,8 @@ class Source(Protocol):
 
     name: str
 
-    def user_data(self, deadline: Deadline, session: Session) -> Answer:
-        """The document as its bytes."""
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        """The user-data as its bytes, and the platform's own documents."""
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """One item of metadata by its path in the EC2 tree (`/latest/meta-data/public-ipv4`)."""

@@ -8,11 +8,15 @@ same tree without tokens.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
+from neuca_tools.documents.ec2_network import LEAVES, NAME
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session, SourceTimeoutError, Token
 from neuca_tools.sources.url import Url, parse_url
@@ -22,20 +26,53 @@ if TYPE_CHECKING:
 
 _LINK_LOCAL = Url("169.254.169.254")
 _TOKEN_SECONDS = 21600  # the most that the service grants
+_NO_TREE_SECONDS = 600  # until a service that has no tree of NICs is asked for it again
 _EARLY_SECONDS = 60  # so that no token runs out on its way
 _NO_TOKENS = (400, 404, 405, 501)  # what services that know only GET say to a PUT
+_MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
+_MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
 class Ec2:
     """`ec2` at the link-local address, or `ec2=URL`."""
 
-    def __init__(self, argument: str) -> None:
+    def __init__(self, argument: str, _: Path) -> None:
         self.url = parse_url(argument) if argument else _LINK_LOCAL
         self.name = f"ec2={self.url}" if argument else "ec2"
+        self._tree = f"{self.url}/latest/meta-data/network/interfaces/macs/"
 
-    def user_data(self, deadline: Deadline, session: Session) -> Answer:
-        return self.metadata("/latest/user-data", deadline, session)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        """The user-data decides; a tree that cannot be read beside it says nothing, for not every such service has one."""
+        answer = self.metadata("/latest/user-data", deadline, session)
+        if session.token(self._tree) is not None:
+            return answer
+        try:
+            tree = self._network(deadline.share(2), answer.session)
+        except SourceError:
+            if answer.data is None:
+                raise
+            return answer
+        if tree is None:
+            forgotten = Token("", time.monotonic() + _NO_TREE_SECONDS)
+            return replace(answer, session=answer.session.keep(self._tree, forgotten))
+        return replace(answer, parts={NAME: tree})
+
+    def _network(self, deadline: Deadline, session: Session) -> Optional[bytes]:
+        """The tree of the NICs as JSON, None where there is none; only leaves that are listed are asked for."""
+        macs = [mac for mac in self._lines("network/interfaces/macs/", deadline, session) if _MAC_DIRECTORY.fullmatch(mac)]
+        if not macs:
+            return None
+        tree = {}
+        for mac in macs[:_MOST_NICS]:
+            path = f"network/interfaces/macs/{mac}"
+            listed = {leaf for leaf in self._lines(path, deadline, session) if leaf in LEAVES}
+            tree[mac.rstrip("/")] = {leaf: "\n".join(self._lines(path + leaf, deadline, session)) for leaf in sorted(listed)}
+        return json.dumps({"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}).encode()
+
+    def _lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
+        data = self.metadata(f"/latest/meta-data/{path}", deadline, session).data
+        return (data or b"").decode("ascii", "replace").split()
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """404 means that there is none. 401 means that the token ran out early, or that version 1 was switched off."""

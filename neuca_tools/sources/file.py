@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session
@@ -14,15 +15,15 @@ from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session
 class File:
     """`file:PATH`. An absent file is an error and not "there is none": a path was given because one is expected."""
 
-    def __init__(self, argument: str) -> None:
+    def __init__(self, argument: str, _: Path) -> None:
         if not argument or not argument.isprintable():
             raise UsageError('a path of printable characters must follow "file:"')
         self.path = argument
         self.name = f"file:{argument}"
 
-    def user_data(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         try:
-            return Answer(self.name, _read(self.path), session)
+            return Answer(self.name, read_regular(self.path), session)
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}") from error
 
@@ -30,7 +31,8 @@ class File:
         raise SourceError(f"a file has no {path}")
 
 
-def _read(path: str) -> bytes:
+def read_regular(path: str) -> bytes:
+    """All of a regular file of at most BODY_LIMIT bytes. Raises OSError, and SourceError for anything else."""
     with open(path, "rb", opener=_open) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError("is not a regular file")

@@ -31,7 +31,8 @@ KEEP = 3600  # seconds that whatever was used stays in the cache
 SPARE = 3  # of each kind that stay longer
 
 COMMON = """udev kmod dbus iproute2 iputils-ping procps ethtool linux-image-cloud-amd64 initramfs-tools netbase
-python3 python3-pyroute2 python3-pyudev python3-dbus python3-systemd python3-pytest python3-hypothesis python3-dbusmock""".split()
+python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus python3-systemd
+python3-pytest python3-hypothesis python3-dbusmock""".split()
 AGENT_UNIT = """[Unit]
 Description=The lab's agent
 DefaultDependencies=no

@@ -31,7 +31,7 @@ def test_lintian_has_nothing_to_say(debs):
 
 def test_it_depends_on_packages_of_the_distribution_alone(deb):
     assert _field(deb, "Depends") == ("python3 (>= 3.9), python3-dbus, python3-pyroute2 (>= 0.7.2~), python3-pyudev,"
-                                      " python3-systemd, python3:any")
+                                      " python3-systemd, python3-yaml, python3:any")
     assert (_field(deb, "Package"), _field(deb, "Version"), _field(deb, "Architecture")) == ("neuca-guest-tools", "2.0.0", "all")
 
 

@@ -30,7 +30,8 @@ def test_rpmlint_has_nothing_to_say(checkout, rpms):
 def test_it_requires_packages_that_fedora_and_rhel_have(rpm):
     wanted = [line for line in _query(rpm, "--requires") if not re.match(r"rpmlib|config\(|/", line)]
     assert [line for line in wanted if not line.startswith("python(abi)")] == [
-        "python3 >= 3.9", "python3-dbus", "python3-pyroute2 >= 0.7.2", "python3-pyudev", "python3-systemd", "systemd"]
+        "python3 >= 3.9", "python3-dbus", "python3-pyroute2 >= 0.7.2", "python3-pyudev", "python3-pyyaml",
+        "python3-systemd", "systemd"]
     assert _query(rpm, "--queryformat", "%{NAME} %{VERSION} %{ARCH}") == ["neuca-guest-tools 2.0.0 noarch"]
 
 

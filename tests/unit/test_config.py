@@ -17,6 +17,8 @@ from neuca_tools.config.options import OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
 
+KNOWN = "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], none"
+
 MAC = "fe:16:3e:00:6d:af"
 
 
@@ -167,8 +169,8 @@ def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(config, tm
 @pytest.mark.parametrize(
     ("written", "kept", "reason"),
     [
-        ("floppy", ("auto",), 'bad source "floppy": known are auto, file:PATH, ec2[=URL]'),
-        ("openstack, ec2", ("ec2",), 'bad source "openstack": not supported yet, known are auto, file:PATH, ec2[=URL]'),
+        ("floppy", ("auto",), f'bad source "floppy": {KNOWN}'),
+        ("zip, ec2", ("ec2",), f'bad source "zip": {KNOWN}'),
         ("file:/x, ec2=ftp://x", ("file:/x",), 'bad source "ec2=ftp://x": "ftp://x" is not http://ADDRESS[:PORT][/PATH]'),
     ],
 )

@@ -10,8 +10,9 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
-from neuca_tools.desired import Settings, merge, resolve
+from neuca_tools.desired import Settings, resolve
 from neuca_tools.model import Device, Fault, LinkKey, LinkRequest, NicRecord, Original, Owned, Problem, Record
+from neuca_tools.requests import merge
 from neuca_tools.roles import Policy
 
 NIC2, NIC3 = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from sources_server import Server, http
 
 from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
 from neuca_tools.model import StoredDocument
@@ -200,3 +201,117 @@ def test_a_damaged_copy_is_replaced_by_the_next_good_document(place):
 )
 def test_metadata_services_of_the_configuration_are_known_by_address(sources, hosts):
     assert list(map(str, metadata_hosts(sources))) == hosts
+
+
+# --- what the platform says beside it -------------------------------------------------------------------------------
+
+NETWORK = '{"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "02:00:00:00:00:02"}], "networks": []}'
+OTHER_NETWORK = NETWORK.replace("00:02", "00:03")
+NO_NETWORK = '{"links": [], "networks": []}'
+META = '{"hostname": "node9", "random_seed": "SEED", "meta": {"colour": "hush"}}'
+
+
+class Drive(Place):
+    """A config drive as a source."""
+
+    def ask(self, user_data=None, network=None, meta=META):
+        """One look; None: there is no such file."""
+        folder = self.file / "openstack" / "latest"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in (("user_data", user_data), ("network_data.json", network), ("meta_data.json", meta)):
+            (folder / name).unlink(missing_ok=True)
+            if content is not None:
+                (folder / name).write_text(content)
+        return fetch([parse_source(f"configdrive={self.file}")], 5.0, Session(), self.state, self.run)
+
+    def take(self, *content, **more):
+        intake = self.ask(*content, **more)
+        keep(intake, self.state, self.run)
+        return intake
+
+
+@pytest.fixture
+def drive(tmp_path):
+    return Drive(tmp_path)
+
+
+def macs(intake):
+    return [link.key.mac[-2:] for link in intake.document.platform.links]
+
+
+def test_both_documents_are_taken_and_kept(drive):
+    intake = drive.take(TEXT, NETWORK)
+    assert (intake.document.hostname, macs(intake), said(intake)) == ("Node0", ["02"], (False, False, "", ""))
+    again = confirmed(drive.state, drive.run)
+    assert (again.document, again.stale, again.sha256) == (intake.document, False, intake.sha256)
+
+
+def test_a_platform_s_document_alone_is_a_document(drive):
+    intake = drive.take(None, NETWORK)
+    assert (intake.document.hostname, macs(intake), intake.none_for_us, intake.stale) == ("node9", ["02"], False, False)
+
+
+def test_what_is_new_at_each_look_is_no_news(drive):
+    first = drive.take(TEXT, NETWORK).stored
+    assert drive.take(TEXT, NETWORK, meta=META.replace("SEED", "other")).stored == first
+
+
+def test_others_get_a_copy_without_the_guest_s_own_metadata(drive):
+    drive.take(TEXT, NETWORK)
+    copy = (drive.run / "document.json").read_text()
+    assert "02:00:00:00:00:02" in copy
+    assert "hush" not in copy
+    assert "hush" in (drive.state / "document.json").read_text()
+
+
+@pytest.mark.parametrize("user_data", [None, "#cloud-config\n"])
+def test_a_neuca_document_that_is_gone_stays_and_the_platform_s_is_news(drive, user_data):
+    first = drive.take(TEXT, NETWORK)
+    intake = drive.take(user_data, OTHER_NETWORK)
+    assert (intake.document.hostname, macs(intake)) == ("Node0", ["03"])
+    assert intake.reason == f"configdrive={drive.file} has no NEuca document now"
+    assert intake.sha256 not in ("", first.sha256)
+
+
+def test_a_platform_s_document_that_is_rubbish_costs_only_itself(drive):
+    drive.take(TEXT, NETWORK)
+    intake = drive.take(OTHER, "{", meta="{")
+    assert (intake.document.hostname, macs(intake)) == ("Node1", ["02"])
+    assert intake.refused.startswith(f"document of configdrive={drive.file}: cannot read meta_data.json: it is no JSON: ")
+
+
+def test_a_neuca_document_that_is_rubbish_costs_only_itself(drive):
+    drive.take(TEXT, NETWORK)
+    intake = drive.take("rubbish", OTHER_NETWORK)
+    assert (intake.document.hostname, macs(intake)) == ("Node0", ["03"])
+    assert "has no section" in intake.refused
+
+
+def test_a_document_that_loses_all_its_nics_has_to_say_so_twice(drive):
+    first = drive.take(None, NETWORK)
+    once = drive.take(None, NO_NETWORK)
+    assert (macs(once), once.stale, once.sha256, once.doubted != "") == (["02"], True, "", True)
+    assert once.reason == f"what configdrive={drive.file} has now has no NIC any more: it has to say so twice"
+    assert (macs(drive.take(None, NETWORK)), drive.take(None, NETWORK).sha256) == (["02"], first.sha256)
+    assert macs(drive.take(None, NO_NETWORK)) == ["02"]
+    assert macs(drive.take(None, NO_NETWORK)) == []
+
+
+def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
+    texts = ["[global]\nhost_name = a\n", "[global]\nhost_name = b\n"]
+    asked = []
+
+    def play(request):
+        if request.path != "/latest/user-data":
+            return http(404)
+        asked.append(request)
+        return http(200, texts[len(asked) % 2].encode())
+
+    with Server(play) as server:
+        looks = []
+        for _ in range(4):
+            intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", tmp_path / "run")
+            keep(intake, tmp_path / "state", tmp_path / "run")
+            looks.append((intake.document.hostname, intake.reason))
+    assert {name for name, _ in looks} == {"b"}
+    assert f"ec2={server.url} gave two different documents in a row" in {reason for _, reason in looks}

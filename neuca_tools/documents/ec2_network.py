@@ -1,0 +1,62 @@
+"""EC2's `network/interfaces/macs/` tree, as `sources.ec2` gathers it: `{"mac": primary, "macs": {MAC: {leaf: text}}}`.
+
+Reference: AWS, "Instance metadata categories" (EC2 user guide). No MTU, gateway or DNS is in it. The `device-number` may
+read 0 for a while after a NIC was attached, so the primary NIC is known by `mac` alone wherever that is there.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.rows import Item
+
+from . import values
+from .drafts import Draft, finish
+from .parts import Part
+
+NAME = "EC2 network"
+LEAVES = ("device-number", "network-card", "local-ipv4s", "subnet-ipv4-cidr-block", "ipv6s", "subnet-ipv6-cidr-block",
+          "subnet-ipv6-cidr-blocks", "ipv4-prefix", "ipv6-prefix")
+KEYS = frozenset(("mac", *LEAVES))
+_PREFIXES = ("ipv4-prefix", "ipv6-prefix")
+
+
+def read(root: Part) -> PlatformDocument:
+    """The instance's primary NIC is its management NIC; the others get all their addresses. Delegated prefixes are items."""
+    drafts: list[Draft] = []
+    items: list[Item] = []
+    primary = root.read("mac", values.mac)
+    for name, nic in root.named("macs"):
+        mac = nic.made("", name, values.mac)
+        if mac is None:
+            continue
+        draft = Draft(LinkKey(mac), nic.about(mac))
+        if mac == primary or (primary is None and nic.text("device-number") == "0"):
+            draft.manage("it is the primary NIC of the instance")
+        else:
+            _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
+            _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
+        drafts.append(draft)
+        items += [Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0) for leaf in _PREFIXES if _lines(nic, leaf)]
+    document = finish(drafts, root)
+    return PlatformDocument(None, document.links, (), document.management, tuple(items), document.faults)
+
+
+def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
+    """Each address with the prefix length of the subnet's block that holds it."""
+    nic = draft.part
+    networks = [network for block in blocks for text in _lines(nic, block) for network in [nic.made(block, text, values.network)]
+                if network is not None]
+    for text in _lines(nic, key):
+        host = nic.made(key, text, values.host)
+        if host is not None:
+            length = next((network.prefixlen for network in networks if network.version == host.version and host in network),
+                          host.max_prefixlen)
+            draft.add_address(nic, key, f"{host}/{length}")
+
+
+def _lines(nic: Part, key: str) -> list[str]:
+    return (nic.text(key) or "").split()

@@ -1,0 +1,113 @@
+"""NoCloud's network-config: version 2, which is netplan's own format, and the way to version 1; with or without `network:`.
+
+Reference: netplan-yaml(5), and cloud-init's manual, "Networking config Version 2". What is for others (DNS, renderers, Wi-Fi)
+is passed over.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from neuca_tools.model import LinkKey, PlatformDocument
+
+from . import network_config, values
+from .drafts import Draft, by_name, finish
+from .parts import Part
+
+NAME = "network-config"
+KEYS = network_config.KEYS | frozenset("version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
+                                       " routes to via table type id link interfaces".split())
+_OTHERS = ("bonds", "bridges", "tunnels", "vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets")
+
+
+def read(root: Part) -> PlatformDocument:
+    """What the document asks, of either version."""
+    top = root.child("network") if isinstance(root.tree.get("network"), dict) else root
+    version = top.text("version")
+    if version == "1":
+        return network_config.read(top)
+    if version != "2":
+        top.fault("version", version, "it is neither 1 nor 2, ignoring the document")
+        return finish([], root)
+    return _version_2(top)
+
+
+def _version_2(top: Part) -> PlatformDocument:
+    taken: set[str] = set()
+    for kind in _OTHERS:
+        for name, link in top.named(kind):
+            link.warn("", f"{kind} are left to other programs, with all that is on them")
+            taken |= {name, *link.texts("interfaces")}
+    found = ((name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken)
+    drafts = {name: draft for name, draft in found if draft is not None}
+    for name, link in top.named("vlans"):
+        draft = None if name in taken else _vlan(name, link, drafts, taken | top.child("ethernets").tree.keys())
+        if draft is not None:
+            drafts[f"vlan {name}"] = draft
+    return finish(drafts.values(), top)
+
+
+def _ethernet(name: str, link: Part) -> Optional[Draft]:
+    """A NIC that is matched by its MAC address, or by its name; its driver alone says too little."""
+    match = link.child("match")
+    if match.text("macaddress"):
+        mac = match.read("macaddress", values.mac)
+        if mac is None:
+            return None
+        key, link = LinkKey(mac), link.about(mac)
+    elif match.text("name") or not match.tree:
+        key = by_name(match.text("name") or name)
+    else:
+        link.warn("match", "it matches NICs by neither their MAC address nor their name, ignoring it")
+        return None
+    draft = _common(Draft(key, link), link)
+    draft.name = link.read("set-name", values.link_name)
+    return draft
+
+
+def _vlan(name: str, link: Part, drafts: dict[str, Draft], known: set[str]) -> Optional[Draft]:
+    below = link.text("link") or ""
+    parent, number = drafts.get(below), link.read("id", values.vlan_id)
+    if parent is None or number is None:
+        if parent is None:
+            left = below in known
+            reason = "its NIC is left to other programs, and so is it" if left else "no link has this name, ignoring the VLAN"
+            link.fault("link", below, reason, "warning" if left else "error")
+        elif link.text("id") is None:
+            link.fault("id", None, "a VLAN without its ID, ignoring it")
+        return None
+    link = link.about(parent.part.mac)
+    draft = _common(Draft(LinkKey(parent.key.mac, number), link), link)
+    draft.name = link.made("", name, values.link_name)
+    return draft
+
+
+def _common(draft: Draft, link: Part) -> Draft:
+    draft.mtu = link.read("mtu", values.mtu)
+    if link.true("dhcp4") or link.true("dhcp6"):
+        draft.manage("the platform's document has DHCP on it")
+    if link.text("gateway4") or link.text("gateway6"):
+        draft.manage("the platform's document gives it the default route")
+    _addresses(draft, link)
+    for route in link.parts("routes"):
+        if route.text("table") not in (None, "main", "254") or route.text("type") not in (None, "unicast"):
+            route.warn("to", "a route of another table or type is left to other programs")
+        else:
+            draft.add_route(route, "to", route.text("to") or "", None, route.text("via"))
+    return draft
+
+
+def _addresses(draft: Draft, link: Part) -> None:
+    """Each is a text, or a mapping from the text to its label and lifetime."""
+    entries = link.tree.get("addresses")
+    if entries is not None and not isinstance(entries, list):
+        link.fault("addresses", None, "it is not a list")
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        text = next(iter(entry), "") if isinstance(entry, dict) else entry
+        key = f"addresses[{number}]"
+        if isinstance(text, str):
+            draft.add_address(link, key, text)
+        else:
+            link.fault(key, None, "it is not an address")

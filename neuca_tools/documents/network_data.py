@@ -1,0 +1,111 @@
+"""OpenStack's network_data.json: links, the networks on them, their routes.
+
+Reference: nova, doc/api_schemas/network_data.json; accepted beyond it is what cloud-init accepts (helpers/openstack.py).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Literal, Optional
+
+from neuca_tools.model import LinkKey, PlatformDocument
+
+from . import values
+from .drafts import Draft, finish
+from .parts import Part
+
+NAME = "network_data.json"
+# nova, network/model.py, LEGACY_EXPOSED_VIF_TYPES, and what other clouds write in their place.
+_PHYSICAL = frozenset("bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical"
+                      .split())
+_STATIC = ("ipv4", "ipv6", "static", "static6")
+_DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhcp6")
+_INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
+KEYS = frozenset("id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
+                 " network gateway".split())
+
+
+def read(root: Part) -> PlatformDocument:
+    """What the document asks. `mtu: null` is not asked; addresses of DHCP and SLAAC entries are information."""
+    links = {name: link for link in root.parts("links") for name in [link.text("id")] if name}
+    members = {name for link in links.values() if link.tree.get("type") == "bond" for name in link.texts("bond_links")}
+    drafts: dict[str, Draft] = {}
+    for link in root.parts("links"):
+        name, kind = link.text("id") or "", link.text("type") or "phy"
+        if kind == "bond":
+            link.warn("type", "bonds are left to other programs, with all that is on them")
+        elif name not in members and kind != "vlan":
+            _take(drafts, name, _physical(link, kind))
+    for link in root.parts("links"):
+        if link.text("type") == "vlan":
+            _take(drafts, link.text("id") or "", _vlan(link, links, drafts))
+    for network in root.parts("networks"):
+        _network(network, drafts, links)
+    return finish(drafts.values(), root)
+
+
+def _take(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+    if draft is not None:
+        drafts[name if name not in drafts else draft.part.path] = draft
+
+
+def _physical(link: Part, kind: str) -> Optional[Draft]:
+    if kind not in _PHYSICAL:
+        link.warn("type", "an unknown kind of link, taken for a NIC")
+    if link.text("ethernet_mac_address") is None:
+        severity: Literal["error", "warning"] = "error" if kind in _PHYSICAL else "warning"
+        link.fault("ethernet_mac_address", None, "a link without a MAC address, ignoring it", severity)
+        return None
+    mac = link.read("ethernet_mac_address", values.mac)
+    return None if mac is None else _draft(link.about(mac), LinkKey(mac))
+
+
+def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optional[Draft]:
+    below = link.text("vlan_link") or ""
+    parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
+    if parent is None or parent.key.vlan_id is not None:
+        reason = "its NIC is left to other programs, and so is it" if below in links else "no link has this id, ignoring the VLAN"
+        link.fault("vlan_link", below, reason, "warning" if below in links else "error")
+        return None
+    link = link.about(parent.key.mac)
+    if number is None:
+        if link.text("vlan_id") is None:
+            link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
+        return None
+    own = link.read("vlan_mac_address", values.mac)
+    if own not in (None, parent.key.mac):
+        link.warn("vlan_mac_address", "a MAC address of its own is not set: the VLAN has that of its NIC")
+    return _draft(link, LinkKey(parent.key.mac, number))
+
+
+def _draft(link: Part, key: LinkKey) -> Draft:
+    return Draft(key, link, mtu=link.read("mtu", values.mtu))
+
+
+def _network(network: Part, drafts: dict[str, Draft], links: dict[str, Part]) -> None:
+    below, kind = network.text("link") or "", network.text("type") or ""
+    draft = drafts.get(below)
+    if draft is None:
+        if below not in links:
+            network.fault("link", below, "no link has this id, ignoring the network", "warning")
+        return
+    network = network.about(draft.key.mac)
+    if kind in _DHCP:
+        draft.manage("the platform's document has DHCP on it")
+    elif kind in _STATIC:
+        _static(network, draft)
+    elif kind not in _INFORMATION:
+        network.warn("type", "an unknown kind of network, ignoring it")
+
+
+def _static(network: Part, draft: Draft) -> None:
+    address = network.text("ip_address")
+    if address is None:
+        network.fault("ip_address", None, "a static network without its address", "warning")
+    else:
+        draft.add_address(network, "ip_address", address, network.text("netmask"))
+    if network.text("gateway"):
+        draft.manage("the platform's document gives it the default route")
+    for route in network.parts("routes"):
+        draft.add_route(route, "network", route.text("network") or "", route.text("netmask"), route.text("gateway"))

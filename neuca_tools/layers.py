@@ -1,0 +1,95 @@
+"""Who asks for what: the local configuration over the NEuca document over the platform's own documents, setting by setting.
+
+The platform names every NIC, the management NIC too. So it is asked who is what before its requests count, and only those
+for dataplane NICs do.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Optional
+
+from .documents.drafts import BY_NAME
+from .documents.links import combine, overlay
+from .model import (
+    Document,
+    LinkKey,
+    LinkRequest,
+    ManagementHint,
+    PlatformDocument,
+    Problem,
+    Record,
+    RouteRequest,
+    World,
+)
+from .requests import merge
+from .roles import Policy, Roles, assign, identity, is_nic
+
+
+@dataclass(frozen=True)
+class Layers:
+    """All that is asked, as one; the role of each NIC; what could not be put to any NIC."""
+
+    requests: Mapping[LinkKey, LinkRequest]
+    roles: Roles
+    routes: tuple[RouteRequest, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def stack(document: Optional[Document], local: Sequence[LinkRequest], policy: Policy, world: World, record: Record) -> Layers:
+    """The layers of a document and the local configuration over each other."""
+    links, routes = (document.links, document.routes) if document else ((), ())
+    own = merge(links, local)
+    named = {key.mac for key in own}
+    if document is None or document.platform is None:
+        return Layers(own, assign(world, named, policy, record), routes)
+    platform, problems = bound(document.platform, world, record)
+    hints = _hints(platform.management, named, {request.key.mac for request in local})
+    theirs = {request.key.mac for request in platform.links} - hints.keys()
+    roles = assign(world, named | theirs, policy, record, hints)
+    below = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
+    taken = {route.to for route in routes}
+    more = (route for route in platform.routes
+            if route.link and roles.role(route.link.mac) == "dataplane" and route.to not in taken)
+    return Layers(merge(combine(below, links), local), roles, (*routes, *more), tuple(problems))
+
+
+def _hints(hints: Iterable[ManagementHint], named: Collection[str], local: Collection[str]) -> dict[str, str]:
+    """The hints that hold: one that is firm gives way to the configuration alone, the others to a NEuca document too."""
+    return {hint.mac: hint.reason for hint in sorted(hints, key=lambda hint: hint.firm)
+            if hint.mac not in (local if hint.firm else named)}
+
+
+def bound(platform: PlatformDocument, world: World, record: Record) -> tuple[PlatformDocument, list[Problem]]:
+    """The document with the MAC of each NIC that it knows by its name alone; the names that nothing here has are problems."""
+    known = {mac for mac in _macs(platform) if mac.startswith(BY_NAME)}
+    if not known:
+        return platform, []
+    found = {mac: _called(mac[len(BY_NAME):], world, record) for mac in known}
+    problems = [Problem("absent", f'no NIC is called "{mac[len(BY_NAME):]}"') for mac in sorted(known) if not found[mac]]
+    links: dict[LinkKey, LinkRequest] = {}
+    for request in platform.links:
+        for mac in found.get(request.key.mac, (request.key.mac,)):
+            key = LinkKey(mac, request.key.vlan_id)
+            moved = replace(request, key=key)
+            links[key] = overlay(moved, links[key]) if key in links else moved
+    routes = tuple(replace(route, link=LinkKey(mac, route.link.vlan_id)) for route in platform.routes if route.link
+                   for mac in found.get(route.link.mac, (route.link.mac,)))
+    hints = tuple(hint._replace(mac=mac) for hint in platform.management for mac in found.get(hint.mac, (hint.mac,)))
+    return replace(platform, links=tuple(links.values()), routes=routes, management=hints), problems
+
+
+def _macs(platform: PlatformDocument) -> Iterable[str]:
+    yield from (request.key.mac for request in platform.links)
+    yield from (hint.mac for hint in platform.management)
+
+
+def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
+    """The NICs of these names: those that they keep, for a name in force may be another NIC's for now."""
+    names = {identity(device): device.name for device in world.devices.values() if is_nic(device)}
+    names.update({mac: record.nics[mac].name for mac in names if mac in record.nics and record.nics[mac].name})
+    return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))

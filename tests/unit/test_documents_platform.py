@@ -1,0 +1,325 @@
+"""What each of the platforms' documents asks, its bad items, and what is kept of it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from platforms import SAMPLES, faults, hints, links, made, read, routes
+
+from neuca_tools.documents import platform
+from neuca_tools.errors import DocumentError
+
+DHCP, DEFAULT = "the platform's document has DHCP on it", "the platform's document gives it the default route"
+MAC, DP = "fa:16:3e:00:00:01", "52:54:00:12:34:56"
+
+
+# --- network_data.json ----------------------------------------------------------------------------------------------
+
+
+def network_data(links=(), networks=()):
+    return made("network_data.json", json.dumps({"links": links, "networks": networks, "services": []}))
+
+
+def link(**more):
+    return {"id": "a", "type": "phy", "ethernet_mac_address": MAC, **more}
+
+
+def static(**more):
+    return {"id": "n", "link": "a", "type": "ipv4", "ip_address": "10.0.0.1", "netmask": "255.255.255.0", **more}
+
+
+def test_openstack_links_networks_and_routes_are_read_in_full():
+    document = read("openstack.network_data.json")
+    assert links(document) == {
+        "fa:16:3e:00:00:00": ("up", None, None, []),
+        MAC: ("up", None, 9000, ["10.1.0.5/24", "fd00:1::5/64"]),
+        "fa:16:3e:00:00:02": ("up", None, 1450, []),
+        f"{MAC}.5": ("up", None, 1496, ["10.5.0.5/24"])}
+    assert routes(document) == [("10.9.0.0/16", "10.1.0.1", MAC), ("fd00:9::/32", "fe80::1", MAC)]
+    assert hints(document) == {"fa:16:3e:00:00:00": DHCP}
+    assert faults(document) == []
+
+
+def test_every_setting_says_where_it_came_from():
+    request = read("openstack.network_data.json").links[1]
+    assert [(origin.setting, origin.value, origin.where) for origin in request.origins] == [
+        ("state", "up", "network_data.json, links[1]"), ("mtu", "9000", "network_data.json, links[1]"),
+        ("addresses", "10.1.0.5/24, fd00:1::5/64", "network_data.json, networks[1]")]
+
+
+def test_a_bond_and_all_that_is_on_it_are_left_to_others():
+    document = read("bare-metal.network_data.json")
+    assert links(document) == {"00:25:90:00:00:0c": ("up", None, 9000, ["172.16.0.5/16"])}
+    assert faults(document) == [
+        'warning: network_data.json "links[3].type" = "bond": bonds are left to other programs, with all that is on them',
+        'warning: network_data.json "links[4].vlan_link" = "bond0": its NIC is left to other programs, and so is it']
+
+
+@pytest.mark.parametrize("mtu", [None, ""])
+def test_no_mtu_is_not_asked_for(mtu):
+    assert links(network_data([link(mtu=mtu)])) == {MAC: ("up", None, None, [])}
+
+
+@pytest.mark.parametrize("kind", [None, "bridge", "dvs", "hw_veb", "hyperv", "ovs", "tap", "vhostuser", "vif", "phy", "ethernet",
+                                  "bgpovs", "cascading"])
+def test_every_known_kind_of_link_is_a_nic(kind):
+    document = network_data([link(type=kind)])
+    assert (list(links(document)), faults(document)) == ([MAC], [])
+
+
+def test_an_unknown_kind_of_link_is_named_and_taken_for_a_nic():
+    document = network_data([link(type="quantum"), {"id": "b", "type": "quantum"}], [static()])
+    assert links(document) == {MAC: ("up", None, None, ["10.0.0.1/24"])}
+    assert faults(document) == [
+        'warning: network_data.json "links[0].type" = "quantum": an unknown kind of link, taken for a NIC',
+        'warning: network_data.json "links[1].type" = "quantum": an unknown kind of link, taken for a NIC',
+        'warning: network_data.json "links[1].ethernet_mac_address": a link without a MAC address, ignoring it']
+
+
+@pytest.mark.parametrize(("kind", "reason"), [
+    ("ipv4_dhcp", DHCP), ("ipv6_dhcp", DHCP), ("ipv6_dhcpv6-stateful", DHCP), ("ipv6_slaac", None),
+    ("ipv6_dhcpv6-stateless", None),
+])
+def test_dhcp_and_slaac_are_information(kind, reason):
+    document = network_data([link()], [{"id": "n", "link": "a", "type": kind, "ip_address": "fd00::1"}])
+    assert (links(document), hints(document).get(MAC), faults(document)) == ({MAC: ("up", None, None, [])}, reason, [])
+
+
+@pytest.mark.parametrize(("route", "reason"), [
+    ({"network": "0.0.0.0", "netmask": "0.0.0.0"}, DEFAULT),
+    ({"network": "::", "netmask": "::"}, DEFAULT),
+    ({"network": "169.254.169.254", "netmask": "255.255.255.255"},
+     "the platform's document gives it the route to the metadata service"),
+])
+def test_the_default_and_the_metadata_route_make_a_nic_management_and_are_not_asked_for(route, reason):
+    document = network_data([link()], [static(routes=[{**route, "gateway": "10.0.0.254"}])])
+    assert (hints(document), routes(document), faults(document)) == ({MAC: reason}, [], [])
+
+
+BAD_LINKS = {
+    'error: network_data.json "links[0].ethernet_mac_address": a link without a MAC address, ignoring it': {
+        "ethernet_mac_address": None},
+    'error: network_data.json "links[0].ethernet_mac_address" = "zz": "zz" is not a MAC address': {"ethernet_mac_address": "zz"},
+    'error: network_data.json fa:16:3e:00:00:01 "links[0].mtu" = "67": the MTU "67" is not a number from 68 to 65535': {
+        "mtu": 67},
+    'error: network_data.json fa:16:3e:00:00:01 "links[0].mtu": it is not a single value': {"mtu": [1500]},
+    'warning: network_data.json "networks[0].link" = "a": no link has this id, ignoring the network': {"id": 7},
+}
+
+
+@pytest.mark.parametrize("text", BAD_LINKS)
+def test_a_bad_value_of_a_link_costs_only_itself(text):
+    other = {"id": "b", "type": "phy", "ethernet_mac_address": "fa:16:3e:00:00:02", "mtu": 9000}
+    document = network_data([link(**BAD_LINKS[text]), other], [static()])
+    assert text in faults(document)
+    assert links(document)["fa:16:3e:00:00:02"] == ("up", None, 9000, [])
+
+
+BAD_NETWORKS = {
+    'error: … "networks[0].ip_address" = "10.0.0.256": "10.0.0.256" is not an IP address': {"ip_address": "10.0.0.256"},
+    'error: … "networks[0].ip_address" = "10.0.0.1": "255.0.255.0" is not a netmask': {"netmask": "255.0.255.0"},
+    'error: … "networks[0].ip_address" = "10.0.0.1": the prefix length "33" is not a number from 0 to 32': {"netmask": "33"},
+    'warning: … "networks[0].ip_address": a static network without its address': {"ip_address": None},
+    'warning: … "networks[0].type" = "carrier-pigeon": an unknown kind of network, ignoring it': {"type": "carrier-pigeon"},
+    'error: … "networks[0].routes": it is not a list': {"routes": {"a": {}}},
+    'error: … "networks[0].routes[0].network" = "x": "x" is not an IP address': {"routes": [{"network": "x"}]},
+    'error: … "networks[0].routes[0].gateway" = "y": "y" is not an IP address': {
+        "routes": [{"network": "10.9.0.0/16", "gateway": "y"}]},
+    'warning: … "networks[0].routes[0].network" = "10.9.0.0/16": a route without a next hop, ignoring it': {
+        "routes": [{"network": "10.9.0.0/16"}]},
+    'error: … "networks[0].routes[0].gateway" = "fd00::1": the next hop is not of the family of "10.9.0.0/16"': {
+        "routes": [{"network": "10.9.0.0/16", "gateway": "fd00::1"}]},
+}
+
+
+@pytest.mark.parametrize("text", BAD_NETWORKS)
+def test_a_bad_value_of_a_network_costs_only_itself(text):
+    good = {"id": "m", "link": "a", "type": "ipv4", "ip_address": "10.3.0.1", "netmask": "24"}
+    document = network_data([link()], [static(**BAD_NETWORKS[text]), good])
+    assert faults(document) == [text.replace("…", f"network_data.json {MAC}")]
+    assert "10.3.0.1/24" in links(document)[MAC][3]
+
+
+def test_an_ipv6_address_goes_before_an_mtu_that_cannot_carry_it():
+    document = network_data([link(mtu=1000)], [static(type="ipv6", ip_address="fd00::1", netmask="64")])
+    assert links(document) == {MAC: ("up", None, None, ["fd00::1/64"])}
+    assert faults(document)[0].endswith('"1000": an MTU below 1280 cannot carry the IPv6 addresses of this link')
+
+
+def test_a_vlan_needs_its_id_and_its_link_and_cannot_have_a_mac_address_of_its_own():
+    vlan = {"id": "v", "type": "vlan", "vlan_link": "a", "vlan_id": 5, "vlan_mac_address": "fa:16:3e:00:00:05"}
+    document = network_data([link(), vlan, {**vlan, "vlan_id": 4095}, {**vlan, "vlan_id": None}, {**vlan, "vlan_link": "x"}])
+    assert list(links(document)) == [MAC, f"{MAC}.5"]
+    assert faults(document) == [
+        (f'warning: network_data.json {MAC} "links[1].vlan_mac_address" = "fa:16:3e:00:00:05": a MAC address of its own is not'
+         " set: the VLAN has that of its NIC"),
+        'error: network_data.json "links[2].vlan_id" = "4095": the VLAN ID "4095" is not a number from 1 to 4094',
+        f'error: network_data.json {MAC} "links[3].vlan_id": a VLAN without its ID, ignoring it',
+        'error: network_data.json "links[4].vlan_link" = "x": no link has this id, ignoring the VLAN']
+
+
+def test_a_second_link_with_the_same_mac_address_is_ignored():
+    document = network_data([link(), link(id="b", mtu=9000)])
+    assert links(document) == {MAC: ("up", None, None, [])}
+    assert faults(document) == [
+        f'error: network_data.json {MAC} "links[1]": there is another link "{MAC}" above it, ignoring this one']
+
+
+# --- network-config -------------------------------------------------------------------------------------------------
+
+
+def test_netplan_is_read():
+    document = read("netplan.network-config")
+    assert links(document) == {
+        "name enp1s0": ("up", None, None, []),
+        DP: ("up", "dp1", 9000, ["172.16.0.1/24", "fd00:16::1/64"]),
+        "52:54:00:12:34:57": ("up", None, None, ["192.0.2.5/24"]),
+        f"{DP}.7": ("up", "vlan7", 1496, ["10.7.0.1/24"])}
+    assert routes(document) == [("10.20.0.0/16", "172.16.0.254", DP)]
+    assert hints(document) == {"name enp1s0": DHCP, "52:54:00:12:34:57": DEFAULT}
+    begin = "warning: network-config"
+    assert faults(document) == [
+        f'{begin} "network.bonds.bond0": bonds are left to other programs, with all that is on them',
+        f'{begin} "network.wifis.wlan0": wifis are left to other programs, with all that is on them',
+        (f'{begin} {DP} "network.ethernets.dp.routes[1].to" = "10.21.0.0/16": a route of another table or type is left to other'
+         " programs"),
+        f'{begin} "network.ethernets.virtual.match": it matches NICs by neither their MAC address nor their name, ignoring it',
+        f'{begin} "network.vlans.vlan8.link" = "bond0": its NIC is left to other programs, and so is it']
+
+
+def test_version_1_is_read():
+    document = read("version-1.network-config")
+    assert links(document) == {
+        DP: ("up", "dp1", 9000, ["172.16.0.1/24", "fd00:16::1/64"]), "name eth0": ("up", None, None, []),
+        f"{DP}.7": ("up", "dp1.7", 1496, ["10.7.0.1/24"])}
+    assert routes(document) == [("fd00:20::/32", "fd00:16::fe", DP), ("10.20.0.0/16", "172.16.0.254", DP)]
+    assert hints(document) == {"name eth0": DHCP}
+    assert faults(document) == [
+        'warning: network-config "config[3].type" = "bond": this kind of link is left to other programs, with all that is on it']
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_the_wrapper_may_be_missing(wrapped):
+    body = {"version": 2, "ethernets": {"a": {"match": {"macaddress": MAC}}}}
+    assert list(links(made("network-config", json.dumps({"network": body} if wrapped else body)))) == [MAC]
+
+
+@pytest.mark.parametrize(("text", "fault"), [
+    ("version: 3\n", 'error: network-config "version" = "3": it is neither 1 nor 2, ignoring the document'),
+    ("ethernets: {a: {}}\n", 'error: network-config "version": it is neither 1 nor 2, ignoring the document'),
+    ("version: 2\nethernets: {a: {addresses: x}}\n", 'error: network-config "ethernets.a.addresses": it is not a list'),
+    ("version: 2\nethernets: {a: {addresses: [[1]]}}\n",
+     'error: network-config "ethernets.a.addresses[0]": it is not an address'),
+    ("version: 2\nvlans: {v: {id: 5, link: a}}\n",
+     'error: network-config "vlans.v.link" = "a": no link has this name, ignoring the VLAN'),
+    ("version: 1\nconfig: {a: b}\n", 'error: network-config "config": it is not a list'),
+    ("version: 1\nconfig: [{type: vlan, name: v, vlan_id: 5, vlan_link: a}]\n",
+     'error: network-config "config[0].vlan_link" = "a": no NIC has this name, ignoring the VLAN'),
+    ("version: 1\nconfig: [{type: physical}]\n", 'error: network-config "config[0].name": a link without a name, ignoring it'),
+    ("version: 1\nconfig: [{type: zebra}]\n", ('warning: network-config "config[0].type" = "zebra": this kind of link is left to'
+                                              " other programs, with all that is on it")),
+])
+def test_a_bad_item_of_a_network_config_is_named(text, fault):
+    assert faults(made("network-config", text)) == [fault]
+
+
+# --- EC2, and the guest itself --------------------------------------------------------------------------------------
+
+
+def test_the_primary_nic_of_ec2_is_management_and_the_others_get_all_their_addresses():
+    document = read("aws.EC2 network")
+    assert links(document) == {
+        "02:00:00:00:00:01": ("up", None, None, []),
+        "02:00:00:00:00:02": ("up", None, None, ["10.0.1.5/24", "10.0.1.6/24", "2001:db8:1::5/64", "2001:db8:2::5/128"])}
+    assert hints(document) == {"02:00:00:00:00:01": "it is the primary NIC of the instance"}
+    assert [(item.section, item.key, item.value) for item in document.items] == [
+        ("ec2", "02:00:00:00:00:02 ipv4-prefix", "10.0.1.16/28")]
+
+
+def test_without_its_mac_the_primary_nic_of_ec2_is_number_0():
+    tree = {"macs": {"02:00:00:00:00:01": {"device-number": "0"}, "02:00:00:00:00:02": {"device-number": "1"}}}
+    assert list(hints(made("EC2 network", json.dumps(tree)))) == ["02:00:00:00:00:01"]
+
+
+def test_device_tags_name_nics_that_no_network_has():
+    document = read("openstack.meta_data.json")
+    assert links(document) == {"fa:16:3e:00:00:0c": ("up", None, None, [])}
+    assert document.management == (("fa:16:3e:00:00:02", 'its device tag is "mgmt"', True),)
+    assert document.hostname == "node0.novalocal"
+    assert {(item.section, item.key): item.value for item in document.items} == {
+        ("meta", "role"): "worker", ("meta", "count"): "3", ("meta", "token"): "XcanaryX",
+        ("public-keys", "mine"): "ssh-rsa AAAA XcanaryX", ("instance", "uuid"): "d8e02d56-2648-49a3-bf97-6be8f1204f38"}
+
+
+def test_the_meta_data_of_a_seed_is_read():
+    document = read("seed.meta-data")
+    assert (document.hostname, [item.value for item in document.items]) == ("node1", ["ssh-rsa AAAA XcanaryX", "i-1"])
+
+
+# --- What is kept ---------------------------------------------------------------------------------------------------
+
+
+def test_what_changes_at_each_look_or_means_nothing_is_not_kept():
+    one = json.dumps({"hostname": "a", "random_seed": "x", "meta": {}})
+    other = json.dumps({"meta": {}, "random_seed": "y", "hostname": "a", "admin_pass": "z"})
+    assert platform.reduced({"meta_data.json": one.encode()}) == platform.reduced({"meta_data.json": other.encode()})
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_open_copy_says_the_same_of_the_network_and_has_no_secret(name):
+    kind, data = SAMPLES[name]
+    text = platform.reduced({kind: data})
+    whole, copy = platform.parse(text), platform.parse(platform.open_text(text))
+    assert "XcanaryX" not in platform.open_text(text)
+    assert (copy.links, copy.routes, copy.management) == (whole.links, whole.routes, whole.management)
+    assert copy.hostname == whole.hostname
+    assert kind.startswith("meta") or "XcanaryX" not in text
+
+
+def test_two_documents_about_one_nic_are_laid_over_each_other():
+    tagged = {"devices": [{"type": "nic", "mac": MAC, "tags": ["dataplane"]}]}
+    kinds = {"meta_data.json": json.dumps(tagged).encode(),
+             "network_data.json": json.dumps({"links": [link(mtu=9000)], "networks": []}).encode()}
+    assert links(platform.parse(platform.reduced(kinds))) == {MAC: ("up", None, 9000, [])}
+
+
+@pytest.mark.parametrize(("kind", "data", "why"), [
+    ("network_data.json", b"{", "it is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ("network_data.json", b"[1]", "it is not an object"),
+    ("network_data.json", b"\xff", "it is not UTF-8 text (byte 0)"),
+    ("network_data.json", b"[" * 100000, "it is nested more than 32 levels deep"),
+    ("network_data.json", b"[" + b"0," * 60000 + b"0]", "it has more than 50000 items"),
+    ("network_data.json", b" " * 1048577, "it is longer than 1048576 bytes"),
+    ("network-config", b"[" * 100000, "it is nested more than 32 levels deep"),
+    ("network-config", b"- " * 1000 + b"a", "it is nested more than 32 levels deep"),
+    ("network-config", b"a: !!python/object/apply:os.system [id]",
+     'the YAML tag "tag:yaml.org,2002:python/object/apply:os.system" is refused'),
+    ("network-config", b"a: &a [*a]", "an alias stands for nothing, or for itself"),
+    ("network-config", b"a: 1\n---\nb: 2\n", "it has more than one document"),
+    ("network-config", b"? [a]\n: b\n", "a key is no text"),
+    ("network-config", b"just words", "it is not an object"),
+])
+def test_a_document_that_cannot_be_read_at_all_is_refused_whole(kind, data, why):
+    with pytest.raises(DocumentError) as caught:
+        platform.reduced({kind: data})
+    assert caught.value.text == f"cannot read {kind}: {why}"
+
+
+def test_an_alias_bomb_is_refused():
+    lines = [b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [b"a%d: &a%d [%s]" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)]
+    long = b"a: &a " + b"x" * 500000 + b"\nb: [" + b", ".join([b"*a"] * 1000) + b"]\n"
+    for data in (b"\n".join(lines), long):
+        with pytest.raises(DocumentError) as caught:
+            platform.reduced({"network-config": data})
+        assert caught.value.text == "cannot read network-config: it has more than 50000 items"
+
+
+def test_yaml_keeps_the_text_of_scalars_and_knows_aliases_and_merge_keys():
+    document = made("network-config", "version: 2\nethernets:\n  a: &a {match: {macaddress: 52:54:00:12:34:56}, mtu: 9000}\n"
+                    "  b: {<<: *a, match: {macaddress: 52:54:00:12:34:57}}\n  c: ~\n  d: {mtu: 'null'}\n")
+    assert links(document) == {DP: ("up", None, 9000, []), "52:54:00:12:34:57": ("up", None, 9000, []),
+                               "name d": ("up", None, None, [])}

@@ -1,0 +1,194 @@
+"""Who asks for what: the configuration over the NEuca document over the platform's, and which NICs the platform may name."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+from platforms import made
+from worlds import Agent, bare, key, mac, machine, nic, route, world
+
+from neuca_tools import memory
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.documents import parse
+from neuca_tools.documents.ini import Line
+from neuca_tools.documents.links import read_section
+from neuca_tools.model import Document, NicRecord, Problem, Record
+from neuca_tools.roles import Policy
+
+DHCP = "the platform's document has DHCP on it"
+
+
+def network(*links, more=()):
+    """A network_data.json: (number, type, address, other keys)."""
+    return {"links": [{"id": f"l{number}", "type": "phy", "ethernet_mac_address": mac(number), "mtu": extra.get("mtu")}
+                      for number, _, _, extra in links],
+            "networks": [*({"id": f"n{number}", "link": f"l{number}", "type": kind, "ip_address": address, "netmask": "24",
+                            "routes": extra.get("routes", [])} for number, kind, address, extra in links), *more]}
+
+
+def static(number, **extra):
+    return (number, "ipv4", f"10.0.{number}.1", extra)
+
+
+def dhcp(number, **extra):
+    return (number, "ipv4_dhcp", None, extra)
+
+
+def asking(data, text="", tags=None):
+    """A document of both kinds; `tags` by number of NIC."""
+    parts = made("network_data.json", json.dumps(data))
+    if tags:
+        devices = [{"type": "nic", "mac": mac(number), "tags": words} for number, words in tags.items()]
+        about = made("meta_data.json", json.dumps({"devices": devices}))
+        parts = replace(parts, management=about.management + parts.management, links=about.links + parts.links)
+    return replace(parse(text) if text else Document(), platform=parts)
+
+
+def local(number, **settings):
+    lines = [Line(0, f"interface {mac(number)}", name, value, name, source="/etc/neuca/config")
+             for name, value in settings.items()]
+    return read_section(key(number), lines).asked.request
+
+
+NICS = [nic(number) for number in (1, 2, 3)]
+SEEN = world(*NICS, addresses={1: "192.0.2.10/24"}, routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
+
+
+def solve(document, *links, seen=SEEN, record=None, policy=None):
+    return resolve(document, Settings(policy or Policy(), links), seen, record or Record())
+
+
+def roles(resolution):
+    return [resolution.roles.role(mac(number)) for number in (1, 2, 3)]
+
+
+def asked(resolution, number):
+    link = resolution.want.links.get(key(number))
+    return link and (link.mtu, [str(address) for address in link.addresses])
+
+
+def test_the_platform_s_document_alone_makes_its_other_nics_dataplane():
+    found = solve(asking(network(static(1), static(2, mtu=9000))))
+    assert roles(found) == ["management", "dataplane", "unlisted"]
+    assert asked(found, 2) == (9000, ["10.0.2.1/24"])
+    assert found.problems == ()
+
+
+def test_the_neuca_document_goes_over_it_and_the_configuration_over_both():
+    document = asking(network(static(2, mtu=9000), static(3, mtu=8000)),
+                      f"[interface {mac(2)}]\nmtu = 4000\n[interface {mac(3)}]\naddresses = 10.9.9.9/24\nmtu = 7000\n")
+    found = solve(document, local(3, mtu="2000"))
+    assert (asked(found, 2), asked(found, 3)) == ((4000, ["10.0.2.1/24"]), (2000, ["10.9.9.9/24"]))
+    origins = {origin.setting: origin for origin in found.requests[key(3)].origins}
+    assert origins["mtu"].where == f"/etc/neuca/config, [interface {mac(3)}]"
+    assert origins["mtu"].overrode == f"7000 from line 5, [interface {mac(3)}]"
+    assert origins["addresses"].overrode == "10.0.3.1/24 from network_data.json, networks[1]"
+
+
+def test_state_user_leaves_nothing_of_what_the_platform_asks():
+    found = solve(asking(network(static(2, mtu=9000)), f"[interfaces]\n{bare(2)} = user\n"))
+    assert asked(found, 2) == (None, [])
+
+
+def test_dhcp_in_the_platform_s_document_makes_a_nic_management_and_says_so():
+    found = solve(asking(network(dhcp(2), static(3))))
+    assert roles(found) == ["management", "management", "dataplane"]
+    assert found.roles.reasons[mac(2)] == DHCP
+    assert found.problems == ()
+
+
+def test_a_neuca_document_that_names_a_nic_goes_before_dhcp_and_default_routes_of_the_platform():
+    default = [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.3.254"}]
+    text = f"[interfaces]\n{bare(2)} = up:ipv4:172.16.0.1/24\n{bare(3)} = up\n"
+    document = asking(network(dhcp(2), static(3, routes=default)), text)
+    found = solve(document)
+    assert roles(found) == ["management", "dataplane", "dataplane"]
+    assert (asked(found, 2), asked(found, 3)) == ((None, ["172.16.0.1/24"]), (None, ["10.0.3.1/24"]))
+
+
+def test_a_tag_goes_before_the_neuca_document_and_the_configuration_before_a_tag():
+    text = f"[interfaces]\n{bare(2)} = up\n{bare(3)} = up\n"
+    document = asking(network(static(2), static(3)), text, {2: ["mgmt"], 3: ["Management"]})
+    found = solve(document, local(3, state="up"))
+    assert roles(found) == ["management", "management", "dataplane"]
+    assert Problem("refused", 'it is on the management NIC: its device tag is "mgmt"', key(2)) in found.problems
+
+
+def test_a_tag_names_a_dataplane_nic_that_has_no_network():
+    found = solve(asking(network(), tags={2: ["dataplane"]}))
+    assert (roles(found), asked(found, 2)) == (["management", "dataplane", "unlisted"], (None, []))
+
+
+def test_what_is_seen_goes_before_what_a_document_says():
+    found = solve(asking(network(dhcp(1))))
+    assert found.roles.reasons[mac(1)] == "it carries the default route"
+    assert found.roles.declared == frozenset()
+
+
+def test_management_by_a_document_s_word_is_not_recorded():
+    found = solve(asking(network(dhcp(2))))
+    record = memory.meet(Record(nics={mac(2): NicRecord(name="eth2")}), found)
+    assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == ({mac(2)}, "", "management")
+    assert roles(solve(asking(network(static(2))), record=record)) == ["management", "dataplane", "unlisted"]
+
+
+def test_an_absent_management_nic_of_the_platform_is_no_shortfall_and_an_absent_dataplane_nic_is_one():
+    found = solve(asking(network(dhcp(8), static(9))))
+    assert [problem.link for problem in found.problems if problem.code == "absent"] == [key(9)]
+
+
+def test_an_ignored_nic_stays_ignored():
+    found = solve(asking(network(static(2))), policy=Policy(ignored=frozenset({mac(2)})))
+    assert (roles(found)[1], found.want.links) == ("ignored", {})
+
+
+def hops(resolution):
+    return [(str(hop.to), hop.link, str(hop.via)) for hop in resolution.want.hops]
+
+
+def test_routes_of_dataplane_nics_alone_are_taken_and_a_neuca_route_goes_before_them():
+    ways = [{"network": f"10.{number}.0.0", "netmask": "16", "gateway": "10.0.2.254"} for number in (50, 51)]
+    document = asking(network(dhcp(3), static(2, routes=ways), more=[
+        {"id": "x", "link": "l3", "type": "ipv4", "ip_address": "10.0.3.1", "netmask": "24",
+         "routes": [{"network": "10.60.0.0", "netmask": "16", "gateway": "10.0.3.254"}]}]), "[routes]\n10.51.0.0/16 = 10.0.2.9\n")
+    up = world(*(replace(one, up=True) for one in NICS), routes=SEEN.routes)
+    found = solve(document, seen=up)
+    assert hops(found) == [("10.51.0.0/16", key(2), "10.0.2.9"), ("10.50.0.0/16", key(2), "10.0.2.254")]
+    assert found.problems == ()
+
+
+def test_a_link_local_next_hop_goes_through_the_link_that_the_document_says():
+    way = [{"network": "fd00:9::", "netmask": "32", "gateway": "fe80::1"}]
+    found = solve(asking(network((2, "ipv6", "fd00::1", {"routes": way}))))
+    assert hops(found) == [("fd00:9::/32", key(2), "fe80::1")]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_nic_that_is_known_by_its_name_is_the_one_that_keeps_that_name(recorded):
+    data = made("network-config", "version: 2\nethernets: {eth2: {addresses: [10.0.2.1/24]}, 'e*3': {dhcp4: true}, wl0: {}}\n")
+    record = Record(nics={mac(2): NicRecord(name="eth3"), mac(3): NicRecord(name="eth2")} if recorded else {})
+    found = solve(Document(platform=data), record=record)
+    assert roles(found) == ["management", *(["management", "dataplane"] if recorded else ["dataplane", "management"])]
+    assert Problem("absent", 'no NIC is called "wl0"') in found.problems
+
+
+def test_faults_of_the_platform_s_document_keep_what_is_not_sure():
+    data = network(static(2), more=[{"id": "y", "link": "l2", "type": "ipv4", "ip_address": "bad"}])
+    parts = made("network_data.json", json.dumps(data))
+    document = Document(platform=parts, faults=parts.faults)
+    assert not solve(document).complete
+    assert asked(solve(document), 2) == (None, ["10.0.2.1/24"])
+
+
+def test_a_pass_over_the_platform_s_document_leaves_nothing_to_do_and_the_management_nic_alone():
+    agent = Agent(machine(*NICS, mgmt=1))
+    agent.document = asking(network(dhcp(1), static(2, mtu=9000), static(3)))
+    agent.run()
+    assert agent.plan() == ()
+    assert "10.0.2.1/24" in map(str, agent.kernel.world().addresses[2])
+    assert {one.to for one in agent.kernel.world().routes if one.index == 1} >= {ip_network("0.0.0.0/0")}
