@@ -3,9 +3,11 @@
 The map of the house, in the order in which a pass goes through it (start reading at `reconcile`):
 
 sources/      where a document comes from: bytes, or a SourceError (which never means "there is no document")
+drives        what a config drive or NoCloud volume says, copied to where the sources find it
 documents/    what the bytes say: a Document, its faults beside it
 observe       what this host has: a World, read through the backends
 roles, names  which NIC is dataplane, management, ignored or unlisted; which name each one keeps
+layers        configuration over NEuca document over platform's documents; and so, which NIC the platform may name
 tuning/       profiles/*.conf, judged against the host: the weakest layer of what is wanted
 desired       the Document resolved against the World: a NetworkState
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off

@@ -71,8 +71,9 @@ def mark_ahead(config: Config) -> None:
     local = without_network([parse_source(text) for text in config.sources])
     intake = _ask(local, config) if local else last_good(config.state_directory)
     document = intake.document or Document()
-    beside = document.platform.links if document.platform else ()
-    named = {key.mac for key in merge((*document.links, *beside), config.links)}
+    named = {key.mac for key in merge(document.links, config.links)}
+    if document.platform:  # less those that it makes management NICs, which are never recorded for its word
+        named |= {link.key.mac for link in document.platform.links} - {hint.mac for hint in document.platform.management}
     record = load_record(config.state_directory)
     if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
         return

@@ -14,11 +14,14 @@ from .model import (
     Document,
     Link,
     LinkKey,
+    LinkRequest,
     NetworkState,
     Origin,
     Original,
+    PlatformDocument,
     Problem,
     Record,
+    RouteRequest,
     StoredDocument,
     World,
 )
@@ -142,18 +145,32 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
     """`neuca show document --json`: all that was read; a CHAP secret is never shown."""
     if document is None or stored is None:
         return {"version": 1, "source": None}
-    links = [{"link": str(link.key), "state": link.state, "name": link.name, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
-              "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls),
-              "device": dict(link.device)} for link in document.links]
     return {
         "version": 1, "source": stored.source, "sha256": stored.sha256, "hostname": document.hostname, "router": document.router,
-        "links": links,
-        "routes": [{"to": str(route.to), "via": route.via and str(route.via), "state": route.state} for route in document.routes],
+        "links": [_asked_json(link) for link in document.links], "routes": [_route_json(route) for route in document.routes],
+        "platform": _platform_json(document.platform),
         "users": [{"login": user.login, "sudo": user.sudo, "keys": list(user.keys)} for user in document.users],
         "scripts": [{"name": script.name, "body": script.body} for script in document.scripts],
         "storage": [{**one.__dict__, "ip": str(one.ip), "chap_secret": "(not shown)" if one.chap_secret else ""}
                     for one in document.storage],
         "faults": [{"line": fault.line, "severity": fault.severity, "text": fault.text} for fault in document.faults]}
+
+
+def _asked_json(link: LinkRequest) -> dict[str, Any]:
+    return {"link": str(link.key), "state": link.state, "name": link.name, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
+            "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls), "device": dict(link.device)}
+
+
+def _route_json(route: RouteRequest) -> dict[str, Any]:
+    return {"to": str(route.to), "via": route.via and str(route.via), "state": route.state}
+
+
+def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, Any]]:
+    if platform is None:
+        return None
+    return {"hostname": platform.hostname, "links": [_asked_json(link) for link in platform.links],
+            "routes": [_route_json(route) for route in platform.routes],
+            "management": {hint.mac: hint.reason for hint in platform.management}}
 
 
 def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:

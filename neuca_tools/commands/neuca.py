@@ -38,6 +38,7 @@ COMMANDS = (
     Command("clean", "clean", "before an image is captured: what its clones must not inherit goes", "keep-identity dry-run"),
     Command("tune", "tune", "tuning: audit shows it, plan what apply would do, revert puts back what was changed",
             "json source profile rate rtt interface", "action"),
+    Command("read-drive", "drive", "copy what a config drive or NoCloud volume says, for the agent", "", "device"),
     Command("get", "data", "one item of the user-data", "", "item"),
     Command("user-data", "data", "the user-data as it was read"),
     Command("interfaces", "data", "the interfaces that the user-data asks for"),
@@ -57,7 +58,7 @@ ACTIONS = ("audit", "plan", "apply", "revert")
 _FLAG = "store_true"
 _OPTIONS: dict[str, dict[str, Any]] = {  # what argparse's add_argument takes
     "json": {"action": _FLAG, "help": "JSON, for scripts"},
-    "source": {"metavar": "SOURCE", "help": "read the document from here: auto, file:PATH, ec2, ec2=URL (a literal address)"},
+    "source": {"metavar": "SOURCE", "help": "read the document from here: auto, file:PATH, configdrive, nocloud, openstack, ec2"},
     "profile": {"metavar": "NAMES", "help": "these profiles, not those of the configuration: a comma list"},
     "rate": {"metavar": "RATE", "help": "of the path, for the profile bdp: 10Gbit"},
     "rtt": {"metavar": "TIME", "help": "round-trip time of the path, for the profile bdp: 50ms"},
@@ -118,6 +119,8 @@ def _parser() -> argparse.ArgumentParser:
             row.add_argument("action", choices=ACTIONS)
         elif command.positional == "link":
             row.add_argument("link", metavar="MAC-or-name")
+        elif command.positional == "device":
+            row.add_argument("device", metavar="DEVICE", help="the volume, or a directory where it is mounted")
         elif command.positional == "item":
             row.add_argument("words", metavar="FIELD", nargs="+", help="FIELD of [global], or SECTION and FIELD")
     return parser

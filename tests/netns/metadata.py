@@ -28,11 +28,11 @@ def listener(enter, address, port):
 
 
 class Metadata:
-    """`mode` is ok, hang, 500, 404 or garbage; `tokens`: False for a service of version 1."""
+    """`mode` is ok, hang, 500, 404 or garbage; `tokens`: False for a service of version 1; `tree`: more paths, without tokens."""
 
     def __init__(self, listening, document):
         self.document, self.mode, self.tokens = document, "ok", True
-        self.requests = []
+        self.requests, self.tree = [], {}
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(listening.getsockname(), _handler(self), bind_and_activate=False)
@@ -72,6 +72,8 @@ class Metadata:
             self._closing.wait()
         if self.mode in ("hang", "500"):
             return 500, b"out of order"
+        if path in self.tree:
+            return 200, self.tree[path].encode()
         if path == TOKEN:
             return (200, b"a-token") if method == "PUT" and self.tokens else (404, b"")
         if self.tokens and token != "a-token":

@@ -55,7 +55,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
     assert {Path(path).name for path in there if path.startswith("/usr/bin/")} == COMMANDS
     assert {path[5:] for path in there if path.startswith("/etc/")} == IN_ETC | {"systemd", "udev"}
     assert {path for path in there if path.startswith("/usr/lib/systemd/")} == {
-        "/usr/lib/systemd/system", "/usr/lib/systemd/system/neuca-guest-tools.service",
+        "/usr/lib/systemd/system", "/usr/lib/systemd/system/neuca-drive@.service",
+        "/usr/lib/systemd/system/neuca-guest-tools.service",
         "/usr/lib/systemd/system/neuca-host-keys.service",
         "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset"}

@@ -33,6 +33,7 @@ OPEN = {
 }
 # Measured with systemd 252. nm-cloud-setup's unit, opened for the same work (CAP_NET_ADMIN, no PrivateUsers=,
 # ProtectKernelTunables= or ProtectHome=yes), has 2.5.
+DRIVE = "neuca-drive@.service"
 FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8}
 
 
@@ -121,3 +122,21 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 def test_systemd_understands_every_line(own_root, deb):
     said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} {KEYS} 2>&1 | grep neuca || true\n", deb)
     assert said == ""
+
+
+# --- the drives ---
+
+
+def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and_little_else():
+    unit = _unit(DRIVE)
+    assert {AGENT, NAMES} <= set(unit["Before"])
+    assert unit["ExecStart"] == ["/usr/bin/neuca", "read-drive", "/dev/%I"]
+    assert (unit["CapabilityBoundingSet"], unit["PrivateNetwork"], unit["PrivateMounts"]) == (["CAP_SYS_ADMIN"], ["yes"], ["yes"])
+    figure = re.search(r"Overall exposure level for \S+: ([\d.]+)", _security(DRIVE))
+    assert float(figure[1]) <= 2.1
+
+
+def test_udev_starts_it_for_the_labels_that_clouds_give():
+    rule = (ROOT / "systemd" / "90-neuca-drives.rules").read_text()
+    assert 'ENV{ID_FS_LABEL}=="config-2|CONFIG-2|cidata|CIDATA"' in rule
+    assert 'ENV{SYSTEMD_WANTS}+="neuca-drive@%k.service"' in rule

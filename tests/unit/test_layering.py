@@ -21,7 +21,7 @@ LEVELS = [
     {"operation", "operations", "device_operation", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
-    {"record", "report", "managers", "hardware"},
+    {"record", "report", "drives", "managers", "hardware"},
     {"intake", "observe", "apply", "verify", "probing"},
     {"reconcile"},
     {"handback", "pinning", "sealing", "worker"},

@@ -8,17 +8,14 @@ import json
 import os
 
 import pytest
-from platforms import SAMPLES, links, made
+from platforms import links, made
 from sources_server import Server, http
+from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources import Session, look, parse_source
 
 LONG = 30
-META, NETWORK = SAMPLES["openstack.meta_data.json"][1], SAMPLES["openstack.network_data.json"][1]
-DRIVE = {"openstack/latest/meta_data.json": META, "openstack/latest/network_data.json": NETWORK,
-         "openstack/latest/user_data": b"[global]\n"}
-SEED = {"user-data": b"[global]\n", "meta-data": b"instance-id: i\n", "network-config": b"version: 2\n"}
 
 
 def serving(paths, other=404):
@@ -129,13 +126,6 @@ def test_a_service_without_a_tree_is_asked_for_it_once():
 
 
 # --- Directories ----------------------------------------------------------------------------------------------------
-
-
-def fill(place, files):
-    for name, data in files.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(data)
-    return place
 
 
 def test_a_config_drive_answers_with_all_three_documents(tmp_path):
