@@ -173,7 +173,8 @@ def confirmed(state_directory: Path, run_directory: Path) -> Intake:
     said = load_look(run_directory)
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
     return replace(intake, stale=intake.document is not None and not fresh, none_for_us=bool(said.get("none_for_us")),
-                   reason=str(said.get("reason", "no source has answered since the boot")), refused=str(said.get("refused", "")))
+                   reason=str(said.get("reason", "no source has answered since the boot")), refused=str(said.get("refused", "")),
+                   doubted=str(said.get("doubted", "")))
 
 
 def metadata_hosts(sources: Iterable[str]) -> list[Host]:

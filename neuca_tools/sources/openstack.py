@@ -32,6 +32,8 @@ class OpenStack:
         about = self._get(OPENSTACK, deadline, _NO_OPENSTACK)
         if about is None:
             return Answer(self.name, None, session)
+        if not about.lstrip().startswith(b"{"):  # a service that answers every path alike
+            raise SourceError(f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is no JSON object")
         network = self._get(NAME, deadline)
         parts = {OPENSTACK: about, **({} if network is None else {NAME: network})}
         return Answer(self.name, self._get("user_data", deadline), session, parts)
