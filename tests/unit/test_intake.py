@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 
 import pytest
 from sources_server import Server, http
@@ -244,6 +245,7 @@ def test_both_documents_are_taken_and_kept(drive):
     assert (intake.document.hostname, macs(intake), said(intake)) == ("Node0", ["02"], (False, False, "", ""))
     again = confirmed(drive.state, drive.run)
     assert (again.document, again.stale, again.sha256) == (intake.document, False, intake.sha256)
+    assert intake.sha256.partition(".")[0] == hashlib.sha256(TEXT.encode()).hexdigest()
 
 
 def test_a_platform_s_document_alone_is_a_document(drive):
