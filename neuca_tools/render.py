@@ -146,7 +146,8 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
     if document is None or stored is None:
         return {"version": 1, "source": None}
     return {
-        "version": 1, "source": stored.source, "sha256": stored.sha256.partition(".")[0], "hostname": document.hostname, "router": document.router,
+        "version": 1, "source": stored.source, "sha256": stored.sha256.partition(".")[0], "hostname": document.hostname,
+        "router": document.router,
         "links": [_asked_json(link) for link in document.links], "routes": [_route_json(route) for route in document.routes],
         "platform": _platform_json(document.platform),
         "users": [{"login": user.login, "sudo": user.sudo, "keys": list(user.keys)} for user in document.users],
