@@ -51,11 +51,23 @@ def stack(document: Optional[Document], local: Sequence[LinkRequest], policy: Po
     hints = _hints(platform.management, named, {request.key.mac for request in local})
     theirs = {request.key.mac for request in platform.links} - hints.keys()
     roles = assign(world, named | theirs, policy, record, hints)
+    roles = replace(roles, reasons={**_overruled(platform.management, roles), **_words(theirs, named, roles), **roles.reasons})
     below = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
     taken = {route.to for route in routes}
     more = (route for route in platform.routes
             if route.link and roles.role(route.link.mac) == "dataplane" and route.to not in taken)
     return Layers(merge(combine(below, links), local), roles, (*routes, *more), tuple(problems))
+
+
+def _words(theirs: Iterable[str], named: Collection[str], roles: Roles) -> dict[str, str]:
+    """Why a NIC is a dataplane one, where the platform's word alone makes it one."""
+    return {mac: "the platform's document names it, and says nothing of a management NIC" for mac in theirs
+            if mac not in named and roles.role(mac) == "dataplane"}
+
+
+def _overruled(hints: Iterable[ManagementHint], roles: Roles) -> dict[str, str]:
+    return {hint.mac: f"a NEuca document or the configuration names it, though {hint.reason}" for hint in hints
+            if roles.role(hint.mac) == "dataplane"}
 
 
 def _hints(hints: Iterable[ManagementHint], named: Collection[str], local: Collection[str]) -> dict[str, str]:

@@ -76,6 +76,7 @@ def test_the_platform_s_document_alone_makes_its_other_nics_dataplane():
     found = solve(asking(network(static(1), static(2, mtu=9000))))
     assert roles(found) == ["management", "dataplane", "unlisted"]
     assert asked(found, 2) == (9000, ["10.0.2.1/24"])
+    assert found.roles.reasons[mac(2)] == "the platform's document names it, and says nothing of a management NIC"
     assert found.problems == ()
 
 
@@ -109,6 +110,7 @@ def test_a_neuca_document_that_names_a_nic_goes_before_dhcp_and_default_routes_o
     found = solve(document)
     assert roles(found) == ["management", "dataplane", "dataplane"]
     assert (asked(found, 2), asked(found, 3)) == ((None, ["172.16.0.1/24"]), (None, ["10.0.3.1/24"]))
+    assert found.roles.reasons[mac(2)] == f"a NEuca document or the configuration names it, though {DHCP}"
 
 
 def test_a_tag_goes_before_the_neuca_document_and_the_configuration_before_a_tag():
