@@ -123,10 +123,7 @@ class ManagementHint(NamedTuple):
 
 @dataclass(frozen=True)
 class PlatformDocument:
-    """What the platform's own documents say: OpenStack's, NoCloud's or EC2's.
-
-    The MAC of a key may be `name PATTERN` where the document knows a NIC by its name alone. Routes have their `link`.
-    """
+    """What the platform's own documents say. The MAC of a key may be `name PATTERN` where that is all they know."""
 
     hostname: Optional[str] = None
     links: tuple[LinkRequest, ...] = ()
