@@ -55,3 +55,7 @@ class RecordError(NeucaError):
 
 class ManagerError(NeucaError):
     """NetworkManager or systemd-networkd did not do as asked, or did not answer in time."""
+
+
+class SelftestError(NeucaError):
+    """Evidence of a self-test that cannot be read, or a report that cannot be written."""

@@ -23,6 +23,8 @@ ALLOWED_SKIPS = (
     r"no pyenv and no python3\.9 on this machine$",
     # pyenv's lie in root's home. What other users see is tested with the distribution's.
     r"only root can reach this interpreter$",
+    # A checkout of a user's has not what lies beside ours; the figures of those texts are tested everywhere.
+    r"the published texts are not beside this checkout; their figures are in selftest_runs\.py$",
     # In user namespaces there is nobody else to become.
     r"these tests do not run as root, and have no other user to become$",
 )

@@ -52,7 +52,7 @@ COMMANDS = (
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-LATER = ("run-scripts", "selftest", "collect-logs")
+LATER = ("run-scripts", "collect-logs")
 STAGES = ("document", "desired", "observed")
 ACTIONS = ("audit", "plan", "apply", "revert")
 _FLAG = "store_true"
@@ -80,6 +80,10 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
     if words == ["version"] or words == ["--version"]:
         print(f"NEuca version {__version__}")
         return 0
+    if words and words[0] == "selftest":  # it has subcommands and exit codes of its own
+        from .selftest import main as selftest
+
+        return selftest(words[1:])
     if words and words[0] in LATER:
         print(f"neuca: {words[0]} comes with a later version", file=sys.stderr)
         return 2

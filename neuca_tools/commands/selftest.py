@@ -1,0 +1,78 @@
+"""`neuca-selftest`: the self-test's own subcommands, with its own exit codes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import SelftestError
+from ..selftest.codes import ExitCode
+from ..selftest.diagnosis import diagnose
+from ..selftest.documents import evidence_of
+from ..selftest.readers import LARGEST
+from ..selftest.readers.lines import parse_rate
+from ..selftest.report.record import record
+from ..selftest.report.text import text
+from .context import guarded
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one subcommand and return its exit code: see `ExitCode`."""
+    parser = _parser()
+    arguments = parser.parse_args(words)
+    if arguments.command is None:
+        parser.print_help()
+        return ExitCode.USAGE
+    return guarded(_explain, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuca-selftest", description="Says what limits a dataplane, by how much, and what to "
+                                                                        "do.")
+    rows = parser.add_subparsers(dest="command", metavar="COMMAND")
+    explain = rows.add_parser("explain", help="what a run of iperf3 or iperf 2 says of a path", description="Diagnoses a run of "
+                              "iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself.")
+    explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
+    explain.add_argument("--expect", metavar="RATE", type=_rate, help="the rate that the path should have, such as 5G")
+    explain.add_argument("--rtt", metavar="MS", type=_milliseconds, help="the round-trip time of the idle path, in milliseconds")
+    explain.add_argument("--json", action="store_true", help="JSON, for scripts")
+    return parser
+
+
+def _rate(word: str) -> float:
+    found = parse_rate(word)
+    if not found:
+        raise argparse.ArgumentTypeError(f'"{word}" is no rate, such as 5G or 100M')
+    return found
+
+
+def _milliseconds(word: str) -> float:
+    try:
+        found = float(word)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 60_000:
+        raise argparse.ArgumentTypeError(f'"{word}" is no time in milliseconds')
+    return found / 1000
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    evidence = evidence_of(_content(arguments.file), arguments.expect, arguments.rtt)
+    diagnosis = diagnose(evidence)
+    print(record(evidence, diagnosis) if arguments.json else text(diagnosis))
+    return diagnosis.exit_code
+
+
+def _content(name: str) -> bytes:
+    """At most one byte more than a reader takes, so that it can say so."""
+    if name == "-":
+        return sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        with Path(name).open("rb") as stream:
+            return stream.read(LARGEST + 1)
+    except OSError as error:
+        raise SelftestError(f'read "{name}": {error.strerror}') from error

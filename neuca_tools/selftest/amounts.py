@@ -1,0 +1,42 @@
+"""Rates, sizes and times as people write them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+MIB = 2.0**20
+
+
+def digits(value: float) -> str:
+    """Three significant digits, never with an exponent."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def rate(bits: float) -> str:
+    """bit/s, decimal prefixes: "252 Mbit/s"."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if bits >= 0.9995 * factor:
+            return f"{digits(bits / factor)} {prefix}bit/s"
+    return f"{bits:.0f} bit/s"
+
+
+def size(count: float) -> str:
+    """Bytes, binary prefixes: "3.05 MiB"."""
+    for prefix, factor in (("GiB", 2.0**30), ("MiB", MIB), ("KiB", 1024.0)):
+        if count >= 0.9995 * factor:
+            return f"{digits(count / factor)} {prefix}"
+    return f"{count:.0f} bytes"
+
+
+def time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{digits(seconds)} s"
+    return f"{digits(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+
+
+def percent(share: float) -> str:
+    """Of 1: "26%", "0.49%"; what is not zero is never shown as "0%"."""
+    value = share * 100
+    if value >= 9.95 or value == 0:
+        return f"{value:.0f}%"
+    return f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"

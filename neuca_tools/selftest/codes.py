@@ -1,0 +1,31 @@
+"""The exit codes of neuca-selftest, which are its own (issue 5, point 8)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a script, or a monitoring system, is told."""
+
+    PASS = 0
+    ERROR = 1
+    USAGE = 2
+    BELOW = 4  # below the threshold, or something is broken
+    NOT_AS_PLANNED = 5
+    INCONCLUSIVE = 6
+    WORSE = 7  # than before
+    UNREACHABLE = 8
+    BUSY = 9
+    NOTHING_CONFIGURED = 77
+
+
+NAGIOS = {ExitCode.PASS: 0, ExitCode.WORSE: 1, ExitCode.NOT_AS_PLANNED: 1, ExitCode.BELOW: 2, ExitCode.UNREACHABLE: 2,
+          ExitCode.ERROR: 3, ExitCode.USAGE: 3, ExitCode.INCONCLUSIVE: 3, ExitCode.BUSY: 3, ExitCode.NOTHING_CONFIGURED: 3}
+WORDS = {
+    ExitCode.PASS: "pass", ExitCode.ERROR: "error", ExitCode.USAGE: "usage", ExitCode.BELOW: "below threshold",
+    ExitCode.NOT_AS_PLANNED: "not as planned", ExitCode.INCONCLUSIVE: "inconclusive", ExitCode.WORSE: "worse than before",
+    ExitCode.UNREACHABLE: "peer unreachable", ExitCode.BUSY: "peer busy", ExitCode.NOTHING_CONFIGURED: "nothing configured",
+}

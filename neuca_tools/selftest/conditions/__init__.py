@@ -1,0 +1,21 @@
+"""The 45 conditions (D01 to D45 of neuca-selftest(1)): a table of small rules, causes before symptoms.
+
+To add one: a rule in the module that it belongs to, a row in that module's table, a line in the manual page, a test.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from .base import PhaseRule, SessionRule
+from .compare import COMPARE_SESSION
+from .host import HOST, HOST_SESSION
+from .path import PATH_SESSION
+from .queues import QUEUES, QUEUES_SESSION
+from .reach import REACH_SESSION
+from .udp import UDP, UDP_SESSION
+from .window import WINDOW
+
+PHASE_RULES: tuple[PhaseRule, ...] = (*UDP, *QUEUES, *HOST, *WINDOW)
+SESSION_RULES: tuple[SessionRule, ...] = (*REACH_SESSION, *PATH_SESSION, *UDP_SESSION, *QUEUES_SESSION, *HOST_SESSION,
+                                          *COMPARE_SESSION)

@@ -1,0 +1,200 @@
+"""D11 to D14, D17, D18, D39: queues of hosts and paths that drop, delay or limit, and packets that overtake each other."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Optional
+
+from .. import amounts
+from ..evidence import Sample
+from ..measure import Fact, Look, delta, growth
+from ..predict import goodput, line_of, round_rate
+from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
+from .udp import LOSSY, counted_losses, losing, lost, lowest
+from .window import NETWORK
+
+NIC_DROPS = re.compile(r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"
+                       r"rx_\w*discards\w*|rx_queue_\d+_drops))$")
+SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
+BUSY = 0.8  # of a CPU's time (D12)
+BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds more (D14)
+STEADY = 0.03  # coefficient of variation (D18)
+QUEUED = 1.5  # times the idle round trip (D18)
+FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
+OVERTAKEN = 0.001  # of the packets (D39)
+
+
+def _grown(samples: tuple[Sample, ...], names: Iterable[str]) -> list[Fact]:
+    return [one for name in names if (one := delta(samples, name)) is not None]
+
+
+def _names(samples: tuple[Sample, ...]) -> list[str]:
+    return sorted(samples[-1].counters) if samples else []
+
+
+def _explained(look: Look, count: float) -> float:
+    """The share of the losses that so many drops explain, of the time that windows and buffers leave."""
+    if look.protocol == "udp":
+        return min(1.0, count / max(1, lost(look))) if losing(look) else 0.05
+    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
+    if not again:
+        return 0.05
+    return look.left * min(1.0, count / again)
+
+
+def nic_ring(look: Look) -> Optional[Hit]:
+    found = _grown(look.phase.receiver, [name for name in _names(look.phase.receiver) if NIC_DROPS.search(name)])
+    count = max((growth(one) for one in found), default=0.0)  # two names may count the same packets
+    if not count:
+        return None
+    device = found[0].field.partition(".")[0]
+    return Hit(_explained(look, count), f"the ring of the receiver's NIC {device} overflowed: {count:.0f} packets", tuple(found),
+               f"ethtool -G {device} rx MAX (see ethtool -g {device}; resets the link on many drivers); spread its interrupts",
+               "receiver")
+
+
+def softirq_budget(look: Look) -> Optional[Hit]:
+    for end, samples, load in (("receiver", look.phase.receiver, look.receiver_load),
+                               ("sender", look.phase.sender, look.sender_load)):
+        squeezed, polls = delta(samples, "softnet.time_squeeze"), growth(delta(samples, "softnet.processed"))
+        if squeezed and growth(squeezed) > SQUEEZED * polls and (load.busy or 0) >= BUSY and load.what == "softirq":
+            return Hit(0.3 * look.left, f"softirq ran out of its budget {growth(squeezed):.0f} times on a busy CPU", (squeezed,),
+                       "sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=16000; spread interrupts (ethtool -L)",
+                       end, MEDIUM)
+    return None
+
+
+def backlog(look: Look) -> Optional[Hit]:
+    for end, samples in (("receiver", look.phase.receiver), ("sender", look.phase.sender)):
+        dropped = delta(samples, "softnet.dropped")
+        if dropped is not None:
+            text = f"the {end}'s backlog queue overflowed: {growth(dropped):.0f} packets"
+            return Hit(_explained(look, growth(dropped)), text, (dropped,), "sysctl -w net.core.netdev_max_backlog=30000; a "
+                                                                            "smaller "
+                       "layer 2 domain, if they are broadcasts", end)
+    return None
+
+
+def qdisc(look: Look) -> Optional[Hit]:
+    """A queue of the sender's own drops, or makes the path slow for everybody."""
+    names = [name for name in _names(look.phase.sender) if name.endswith(".qdisc.drops")]
+    found = _grown(look.phase.sender, names)
+    if found:
+        count = sum(map(growth, found))
+        device = found[0].field.partition(".")[0]
+        return Hit(_explained(look, count), f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
+                   f"tc qdisc replace dev {device} root fq; pace below the path's rate (fq maxrate RATE)", "sender")
+    return _bloat(look)
+
+
+def _bloat(look: Look) -> Optional[Hit]:
+    idle = look.evidence.idle.p50 or look.min_rtt
+    loaded = look.evidence.loaded.p50 or look.rtt
+    if look.protocol != "tcp" or not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
+        return None
+    text = f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: a deep queue on the way"
+    return Hit(1 - idle / loaded, text, (Fact("rtt", idle, loaded),), "tc qdisc replace dev DEV root fq_codel where the queue "
+                                                                      "is; "
+               "a smaller txqueuelen with pfifo; pace below the path's rate", "path")
+
+
+def policed(session: Session) -> Optional[Hit]:
+    """UDP is loss-free up to a rate and never gets beyond it; TCP loses without any queue before the loss."""
+    ladder = sorted((one for one in session.looks if one.protocol == "udp" and one.rate and one.flow), key=_offered)
+    lossy = [one for one in ladder if losing(one) and counted_losses(one) < 0.5 * lost(one)]
+    tcp = next((one for one in session.tcp if _flat_with_loss(one)), None)
+    slowest = lowest(ladder)
+    if slowest is not None and losing(slowest) and len(ladder) > 1:
+        return None  # it loses at any rate: D19
+    if lossy and slowest is not lossy[0]:
+        plateau = min(one.rate or 0.0 for one in lossy)
+        text = (f"loss-free up to {amounts.rate(max((_offered(one) for one in ladder if not losing(one)), default=0))}, and "
+                "never more "
+                f"than {amounts.rate(plateau)}: a policer drops what is above")
+        facts = tuple(Fact(f"offered {amounts.rate(_offered(one))}", after=one.rate) for one in ladder)
+        return Hit(0.97, text, facts, f"ask for a shaper; iperf3 --fq-rate {plateau * 0.95 / 1e6:.0f}M, or tc qdisc replace dev "
+                                      "DEV root "
+                   f"fq maxrate {plateau * 0.95 / 1e6:.0f}mbit", "path", HIGH, plateau * 0.95)
+    if tcp is None or (ladder and not lossy):
+        return None
+    near = round_rate(max(tcp.rates, default=0.0))
+    text = (f"loss without a queue before it{', near ' + amounts.rate(near) if near else ''}: a policer or random loss; a UDP "
+            "ladder "
+            "tells which")
+    return Hit(0.5 * tcp.left, text, (fact("bytes_retrans / bytes_sent", tcp.loss), Fact("rtt / min_rtt", after=tcp.queueing)),
+               "iperf3 -u -b 10M, 100M … : what is the loss-free rate? Then pace just below it", "path", LOW)
+
+
+def _offered(look: Look) -> float:
+    return (look.flow.sent.rate if look.flow else None) or look.rate or 0.0
+
+
+def _flat_with_loss(look: Look) -> bool:
+    if look.left < NETWORK or not look.loss or look.loss <= 1e-5:
+        return False
+    return look.queueing <= FLAT_RTT if look.queueing and look.phase.sender else not look.flat and bool(look.retransmits)
+
+
+def path_capacity(look: Look) -> Optional[Hit]:
+    """A rate that does not move while a queue stands before it, or all that a known link can carry."""
+    if look.protocol != "tcp" or not look.rate or (look.rwnd_limited or 0) >= 0.4 or (look.sndbuf_limited or 0) >= 0.2:
+        return None
+    speed = _line(look)
+    if speed is not None:
+        text = f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
+        return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)),), "", "path", HIGH, look.rate,
+                   severity=None if look.evidence.expect else INFO)
+    if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
+        return None
+    if look.spread is None or look.spread >= STEADY or not look.queueing or look.queueing <= QUEUED:
+        return None
+    text = (f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.rate)}, and a queue stands before it: "
+            "this is the "
+            "path's capacity")
+    return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)), Fact("rtt / min_rtt", after=look.queueing)),
+               "compare it with what was ordered; nothing at the ends makes it faster", "path", HIGH, look.rate)
+
+
+def _line(look: Look) -> Optional[float]:
+    speeds = [link.speed for host in (look.sender, look.receiver) for link in links_of(host) if link.speed]
+    mtus = [link.mtu for link in links_of(look.sender) if link.mtu]
+    if not look.rate:
+        return None
+    if speeds:
+        return min(speeds) if look.rate >= 0.98 * goodput(min(speeds), min(mtus, default=1500)) else None
+    return line_of(look.rate, min(mtus, default=None))
+
+
+def reordering(look: Look) -> Optional[Hit]:
+    received = look.flow.received if look.flow else None
+    if look.protocol == "udp":
+        if not received or not received.out_of_order or not received.datagrams:
+            return None
+        share = received.out_of_order / received.datagrams
+        facts: tuple[Fact, ...] = (fact("out_of_order / datagrams", share),)
+    else:
+        found = _grown(look.phase.sender, ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder", "TcpExt.TCPDSACKRecv"))
+        segments = growth(look.sender_fact("Tcp.OutSegs"))
+        if not found or not segments:
+            return None
+        share, facts = max(map(growth, found)) / segments, tuple(found)
+    if share <= OVERTAKEN:
+        return None
+    text = f"{amounts.percent(share)} of the packets overtook others"
+    weight = 0.9 * look.left if look.protocol == "tcp" and (look.loss or 0) > LOSSY else 0.3
+    return Hit(weight, text, facts, "a link aggregation or several paths that spread packets instead of flows: bonding mode "
+               "balance-rr, per-packet ECMP", "path")
+
+
+QUEUES = (
+    PhaseRule("D11", "NIC ring overflow", FAULT, nic_ring),
+    PhaseRule("D12", "softirq budget exhausted", LIMIT, softirq_budget),
+    PhaseRule("D13", "backlog drops", FAULT, backlog),
+    PhaseRule("D14", "queue drops or bufferbloat", FAULT, qdisc),
+    PhaseRule("D39", "reordering", FAULT, reordering),
+    PhaseRule("D18", "path capacity reached", LIMIT, path_capacity),
+)
+QUEUES_SESSION = (SessionRule("D17", "policed", LIMIT, policed),)

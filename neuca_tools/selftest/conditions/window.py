@@ -1,0 +1,172 @@
+"""D01 to D05 and D36: windows, buffers, the application, and loss that the congestion window answers to."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from .. import amounts
+from ..measure import Fact, Look
+from ..predict import aim, buffer_for, line_of, mathis, round_rate
+from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
+
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+RECEIVER_LIMITED = 0.4  # of the busy time: 0.54 to 0.81 measured on flows at their window (facts, D01)
+SENDER_LIMITED = 0.2  # 0.26 to 0.32 measured (D03)
+AT_WINDOW = 0.9  # of snd_wnd in flight
+SLOW_READER = 0.5  # of the receive buffer full (D02)
+IDLE = 0.5  # of the time nothing on its way (D04)
+LOSSY = 1e-5  # (D05)
+NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
+NO_ROUND_TRIP = 0.8  # the round trip that window and rate imply, against the one measured
+
+
+def receiver_window(look: Look) -> Optional[Hit]:
+    if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
+        return None
+    if look.rwnd_limited is not None:
+        full = look.in_flight is None or look.snd_wnd is None or look.in_flight >= AT_WINDOW * look.snd_wnd
+        if look.rwnd_limited >= RECEIVER_LIMITED and full:
+            return _window_hit(look, look.rwnd_limited, "receiver", HIGH)
+        return None
+    if look.snd_wnd and look.rtt and not look.retransmits and not _at_line(look) \
+            and look.rate * look.rtt / 8 >= AT_WINDOW * look.snd_wnd:
+        return _window_hit(look, 0.9, "receiver", HIGH)
+    return None
+
+
+def flat_window(look: Look) -> Optional[Hit]:
+    """Without the kernel's clocks: a window that stays the same, no loss, and a rate that is window over round trip."""
+    if look.protocol != "tcp" or look.rwnd_limited is not None or (look.snd_wnd and look.rtt):
+        return None
+    if look.retransmits or not look.rate or len(look.rates) < 2 or _at_line(look):
+        return None
+    if not look.flat or not look.cwnd or look.flow is None or look.flow.sent.retransmits:
+        return None
+    if look.rtt and look.cwnd * 8 / look.rate > look.rtt / NO_ROUND_TRIP:
+        return None  # the window is larger than what is on its way: it is not what holds the flow
+    return _window_hit(look, 0.8, "both", MEDIUM)
+
+
+def _at_line(look: Look) -> bool:
+    return bool(look.rate and line_of(look.rate))
+
+
+def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
+    rate = look.rate or 0.0
+    window = (look.snd_wnd if end == "receiver" else None) or look.cwnd or rate * (look.rtt or 0) / 8
+    rtt = look.rtt or window * 8 / rate
+    wanted = max(aim(rate, look.evidence.expect), rate)
+    room = buffer_for(wanted, rtt)
+    facts = [Fact("rwnd_limited / busy_time", after=look.rwnd_limited), Fact("snd_wnd", after=look.snd_wnd),
+             Fact("snd_cwnd", after=look.cwnd), Fact("unacked × mss", after=look.in_flight), Fact("rtt", after=look.rtt)]
+    if end == "receiver":
+        text = (f"the receiver's window of {amounts.size(window)} lets through {amounts.rate(window * 8 / rtt)} at a round trip "
+                "of "
+                f"{amounts.time(rtt)}")
+        return Hit(share, text, _known(facts), f'sysctl -w {RMEM}="4096 131072 {room}"', end, confidence, room * 4 / rtt)
+    text = (f"the window stays at {amounts.size(window)} without any loss: a buffer's cap, at a round trip of "
+            f"{amounts.time(rtt)} if that is the path's; which end's is not known")
+    if rate > 5e9:
+        text += (f"; the path's capacity is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
+                 "stays "
+                 "is it the link")
+    advice = f'sysctl -w {RMEM}="4096 131072 {room}" {WMEM}="4096 16384 {room}"'
+    return Hit(share, text, _known(facts), advice, "both", confidence, room * 4 / rtt)
+
+
+def _known(facts: list[Fact]) -> tuple[Fact, ...]:
+    return tuple(one for one in facts if one.after is not None)
+
+
+def slow_reader(look: Look) -> Optional[Hit]:
+    """The window is small because the application does not empty the buffer."""
+    if look.protocol != "tcp" or (look.rwnd_limited or 0) < RECEIVER_LIMITED:
+        return None
+    sockets = [one for sample in look.phase.receiver[1:] for one in sample.sockets if one.recv_q is not None and one.rcvbuf]
+    fills = sorted((one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets)
+    fill = fills[len(fills) // 2] if fills else 0.0
+    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
+    if fill <= SLOW_READER and zero is None:
+        return None
+    facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
+    text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
+    return Hit(look.rwnd_limited or 0.0, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
+               "buffers do not help", "receiver")
+
+
+def sender_buffer(look: Look) -> Optional[Hit]:
+    if look.protocol != "tcp" or look.sndbuf_limited is None or look.sndbuf_limited < SENDER_LIMITED or not look.rate:
+        return None
+    limit = sysctl_max(look.sender, WMEM)
+    sizes = [one.sndbuf for sample in look.phase.sender for one in sample.sockets if one.sndbuf]
+    if limit and sizes and max(sizes) < AT_WINDOW * limit:
+        return None
+    rtt = look.rtt or look.min_rtt
+    room = buffer_for(max(aim(look.rate, look.evidence.expect), look.rate), rtt) if rtt else None
+    facts = [fact("sndbuf_limited / busy_time", look.sndbuf_limited), Fact("tb", after=max(sizes, default=None)),
+             Fact(f"{WMEM} maximum", after=limit)]
+    text = (f"the sender's buffer{' of ' + amounts.size(max(sizes)) if sizes else ''} is full: it waits for acknowledgements "
+            f"{amounts.percent(look.sndbuf_limited)} of the time")
+    return Hit(look.sndbuf_limited, text, _known(facts), f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "", "sender", HIGH,
+               room * 4 / rtt if room and rtt else None)
+
+
+def application(look: Look) -> Optional[Hit]:
+    if look.protocol != "tcp" or look.idle_share is None or look.idle_share < IDLE or (look.sender_load.full or 0) >= 0.5:
+        return None
+    text = f"nothing was on its way {amounts.percent(look.idle_share)} of the time: the sending application had nothing to send"
+    severity = INFO if _as_asked(look) else None
+    return Hit(look.idle_share, text, (fact("1 - busy_time / time", look.idle_share),),
+               "look at what the sender reads from, and whether a rate was asked for (-b)", "sender", severity=severity)
+
+
+def _as_asked(look: Look) -> bool:
+    asked = look.phase.target or (look.phase.run.target if look.phase.run else None)
+    return bool(asked and look.rate and look.rate >= 0.95 * asked)
+
+
+def loss_limited(look: Look) -> Optional[Hit]:
+    """A symptom: the conditions of `loss` say where it is lost, and go before it."""
+    if look.protocol != "tcp" or look.left < NETWORK or not look.loss or look.loss <= LOSSY or not look.rate:
+        return None
+    if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
+        return None
+    facts = [fact("bytes_retrans / bytes_sent", look.loss), Fact("retransmits", after=look.retransmits)]
+    rtt = look.rtt or (look.cwnd * 8 / look.rate if look.cwnd else None)
+    text = f"{amounts.percent(look.loss)} of what was sent was lost and sent again; the congestion window follows the loss"
+    if rtt:
+        ceiling = mathis(look.mss or 1448, rtt, look.loss)
+        if look.rate < ceiling / 2:
+            return None  # so little loss cannot hold it back so much
+        facts.append(fact("Mathis limit, bit/s", round(ceiling)))
+    near = round_rate(max(look.rates, default=0.0))
+    if near:
+        text += f"; the best interval is just below {amounts.rate(near)}"
+    return Hit(look.left, text, tuple(facts), "find where it is lost: nstat, tc -s qdisc and ethtool -S of both ends; pace below "
+                                              "the path's rate: "
+               "tc qdisc replace dev DEV root fq maxrate RATE", "path", MEDIUM if look.network is None else HIGH)
+
+
+def buffers_not_applied(look: Look) -> Optional[Hit]:
+    run = look.phase.run
+    if run is None or not run.buffer:
+        return None
+    for name, got, setting, end in (("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+                                    ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver")):
+        if got is not None and got < 2 * run.buffer:  # the kernel doubles what is asked for (socket(7))
+            text = f"-w asked for {amounts.size(run.buffer)}, and the kernel gave {amounts.size(got / 2)}"
+            return Hit(0.5, text, (fact("-w", run.buffer), fact(name, got)), f"sysctl -w {setting}={int(run.buffer)}", end)
+    return None
+
+
+WINDOW = (
+    PhaseRule("D01", "receive window too small", LIMIT, receiver_window),
+    PhaseRule("D01", "receive or send buffer too small", LIMIT, flat_window),
+    PhaseRule("D02", "receiving application too slow", FAULT, slow_reader),
+    PhaseRule("D03", "send buffer too small", LIMIT, sender_buffer),
+    PhaseRule("D04", "sending application has nothing to send", LIMIT, application),
+    PhaseRule("D05", "limited by loss", LIMIT, loss_limited),
+    PhaseRule("D36", "buffers not applied", FAULT, buffers_not_applied),
+)

@@ -1,0 +1,196 @@
+"""Evidence becomes ranked findings: the one pure function of the self-test, `diagnose`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from . import amounts
+from .codes import ExitCode
+from .conditions import PHASE_RULES, SESSION_RULES
+from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
+from .evidence import Evidence
+from .limits import next_after
+from .measure import Fact, Look, look
+
+SINGLE, PARALLEL, DATAGRAMS = 0.90, 0.95, 0.80  # of what is expected: one stream, many, UDP (facts, section 6)
+FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
+SHORTEST = 0.9  # of the time that was asked for
+CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D19 D21 D39".split())
+CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
+CAUSES_OF_PACKETS = frozenset("D06 D24".split())
+BLACK_HOLE = frozenset({"D21"})
+OF_THE_PATH = frozenset("D30 D31 D32 D33 D34 D35 D43".split())  # the test did not run, or not with whom it should
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One condition that is met: see `Hit` for `share`, `end` and `confidence`."""
+
+    id: str
+    title: str
+    severity: str  # fault, limit or info
+    share: float
+    confidence: str
+    phase: Optional[str]
+    end: str
+    text: str
+    evidence: tuple[Fact, ...]
+    advice: str
+    predicted: Optional[float] = None  # bit/s, once it is fixed
+    next_limit: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """What one phase reached."""
+
+    name: str
+    direction: str
+    protocol: str
+    rate: Optional[float]
+    loss: Optional[float]
+    retransmits: Optional[int]
+    passed: Optional[bool]  # None: there is nothing to compare with
+    error: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Findings, the most important first; `inconclusive` says why nothing can be said, where that is so."""
+
+    findings: tuple[Finding, ...]
+    phases: tuple[PhaseResult, ...]
+    inconclusive: Optional[str] = None
+    expect: Optional[float] = None
+
+    @property
+    def limit(self) -> Optional[Finding]:
+        """What holds the rate back, or is broken."""
+        return next((one for one in self.findings if one.severity != INFO), None)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Point 8 of the issue: why the test did not run, else whether the rate is as expected."""
+        ids = {one.id for one in self.findings if one.severity == FAULT}
+        if "D34" in ids:
+            return ExitCode.BUSY
+        if ids & {"D31", "D32", "D33"} and not any(one.rate for one in self.phases):
+            return ExitCode.UNREACHABLE
+        if self.inconclusive:
+            return ExitCode.INCONCLUSIVE
+        if ids & {"D37", "D38"}:
+            return ExitCode.NOT_AS_PLANNED
+        failed = any(one.passed is False for one in self.phases)
+        return ExitCode.BELOW if failed or ids else ExitCode.PASS
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """What limits the dataplane that was measured, and what is wrong with it."""
+    looks = tuple(look(evidence, phase) for phase in evidence.phases)
+    session = Session(evidence, looks)
+    results = tuple(_result(one) for one in looks)
+    found = [*_of_phases(looks, results), *_of_the_session(session)]
+    ranked = tuple(sorted(_weighed(found), key=_order))
+    return Diagnosis(ranked, results, _inconclusive(evidence, looks, ranked, results), evidence.expect)
+
+
+def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterable[Finding]:
+    """A condition of several phases is told once, of that in which it explains most."""
+    best: dict[str, Finding] = {}
+    for one, result in zip(looks, results):
+        for row in PHASE_RULES:
+            hit = row.rule(one)
+            if hit is None:
+                continue
+            severity = hit.severity or row.severity
+            if severity == LIMIT and result.passed:
+                severity = INFO  # everything has a limit; this one is where it should be
+            found = _finding(row.id, row.title, severity, hit, one)
+            known = best.get(f"{row.id} {row.title}")
+            if known is None or (known.severity == INFO, -known.share) > (severity == INFO, -hit.share):
+                best[f"{row.id} {row.title}"] = found
+    return best.values()
+
+
+def _of_the_session(session: Session) -> Iterable[Finding]:
+    reference = session.named("tcp") or next(iter(session.looks), None)
+    for row in SESSION_RULES:
+        hit = row.rule(session)
+        if hit is not None:
+            yield _finding(row.id, row.title, hit.severity or row.severity, hit, reference, named=False)
+
+
+def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True) -> Finding:
+    known = tuple(fact for fact in hit.facts if fact.after is not None)
+    sure = of is not None and severity != INFO and hit.confidence != LOW
+    predicted, following = next_after(name, hit, of) if of is not None and sure else (None, None)
+    return Finding(name, title, severity, max(0.0, min(1.0, hit.share)), hit.confidence, of.phase.name if of and named else None,
+                   hit.end, hit.text, known, hit.advice, predicted, following)
+
+
+def _weighed(found: list[Finding]) -> list[Finding]:
+    """Symptoms step back behind their causes: they are told, as information."""
+    ids = {one.id for one in found if one.severity != INFO and one.confidence != LOW and one.share >= 0.1}
+    return [replace(one, severity=INFO) if _is_symptom(one, ids) else one for one in found]
+
+
+def _is_symptom(one: Finding, ids: set[str]) -> bool:
+    causes = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
+              "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D18": BLACK_HOLE, "D42": BLACK_HOLE}
+    return bool(ids & causes.get(one.id, frozenset()))
+
+
+def _order(one: Finding) -> tuple[bool, float, str]:
+    weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0)
+    return (one.severity == INFO, -weight, one.id)
+
+
+def _result(one: Look) -> PhaseResult:
+    run = one.phase.run
+    error = run.error if run else None
+    asked = one.phase.target or (run.target if run else None)
+    if one.protocol == "udp":
+        wanted, part = asked or None, DATAGRAMS
+    else:
+        wanted = min(one.evidence.expect, asked) if one.evidence.expect and asked else one.evidence.expect
+        part = PARALLEL if ((run and run.streams) or 1) > 1 else SINGLE
+    passed = None if wanted is None or one.rate is None else one.rate >= part * wanted
+    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, one.rate, one.loss, one.retransmits,
+                       False if error else passed, error)
+
+
+def _inconclusive(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], results: tuple[PhaseResult, ...]) \
+        -> Optional[str]:
+    if any(one.id in OF_THE_PATH for one in found):
+        return None
+    for one in looks:
+        run = one.phase.run
+        if run is not None and run.error:
+            return f"iperf did not finish: {run.error}"
+        if run is not None and run.duration and one.flow and (one.flow.sent.seconds or run.duration) < SHORTEST * run.duration:
+            return f"the test ended after {amounts.time(one.flow.sent.seconds or 0)} of {amounts.time(run.duration)}"
+    if not any(one.rate for one in looks) and not found:
+        return "nothing was measured"
+    stolen = next((one for one in found if one.id == "D10"), None)
+    if stolen is not None:
+        return stolen.text
+    if any(one.severity != INFO for one in found) or (results and all(one.passed for one in results)):
+        return None
+    if any(one.id == "D18" for one in found):
+        return None
+    return _what_is_missing(evidence, looks)
+
+
+def _what_is_missing(evidence: Evidence, looks: tuple[Look, ...]) -> Optional[str]:
+    tcp = next((one for one in looks if one.protocol == "tcp"), None)
+    if tcp is None:
+        return None  # datagrams came as they were sent
+    if tcp.rwnd_limited is None and tcp.cwnd is None and tcp.snd_wnd is None:
+        return "neither window, retransmits nor round trip is known: iperf3 -J says more"
+    if evidence.expect is None and not tcp.rwnd_limited:
+        return "no condition explains this rate, and no rate is expected (--expect): it may be all that there is"
+    return "the rate is below what is expected, and no condition explains it: the counters of both ends would tell more"

@@ -1,0 +1,49 @@
+"""Which limits a phase has, as rates: what is left when one of them is lifted."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from . import amounts
+from .conditions.base import Hit, links_of, sysctl_max
+from .measure import Look
+from .predict import Limit, goodput, mathis
+
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB gave 3.8 MB in flight (facts, 3.1)
+LOSSY = 1e-5
+
+
+def limits(look: Look) -> list[Limit]:
+    """Every limit that can be put into a number, the lowest first."""
+    rtt = look.rtt or look.min_rtt
+    rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)
+    speeds = [(link.speed, link.mtu or 1500) for host in (look.sender, look.receiver) for link in links_of(host) if link.speed]
+    found = [Limit("the link", "D18", min(goodput(speed, mtu) for speed, mtu in speeds))] if speeds else []
+    if rtt and rmem:
+        found.append(Limit("the receive window", "D01", rmem / 2 * 8 / rtt))
+    if rtt and wmem:
+        found.append(Limit("the send buffer", "D03", IN_FLIGHT * wmem * 8 / rtt))
+    for end, load in (("sender", look.sender_load), ("receiver", look.receiver_load)):
+        if look.rate and load.busy and load.busy > 0.05:
+            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
+    if rtt and look.loss and look.loss > LOSSY and look.rate:
+        found.append(Limit("loss", "D05", max(look.rate, mathis(look.mss or 1448, rtt, look.loss))))
+    return sorted(found, key=lambda one: one.rate)
+
+
+def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
+    """The rate once `condition` is fixed, and what limits then. Nothing is known where no limit has a number."""
+    left = [one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)]
+    if hit.end == "both":
+        left = [one for one in left if one.condition not in ("D01", "D03")]
+    own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed > (look.rate or 0) else []
+    lowest = min([*left, *own], key=lambda one: one.rate, default=None)
+    if lowest is None or look.protocol != "tcp":
+        return None, None
+    if lowest in own:
+        following = left[0] if left else None
+        return lowest.rate, f"{following.name}, {amounts.rate(following.rate)}" if following else "not known: measure again"
+    return lowest.rate, f"{lowest.name}, {amounts.rate(lowest.rate)}"

@@ -1,0 +1,91 @@
+"""The report for people: a line for each phase, then LIMIT, FIX and NEXT LIMIT of each finding."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from .. import amounts
+from ..codes import WORDS, ExitCode
+from ..conditions.base import INFO
+from ..diagnosis import Diagnosis, Finding, PhaseResult
+from ..measure import Fact
+
+WIDTH = 120
+LABEL = 12
+WHERE = {"sender": "on the sender: ", "receiver": "on the receiver: ", "both": "on both ends: ", "local": "on this host: ",
+         "peer": "on the peer: "}
+
+
+def text(diagnosis: Diagnosis) -> str:
+    """Several lines, without the last line end."""
+    return "\n".join(_lines(diagnosis))
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    for phase in diagnosis.phases:
+        yield phase_line(phase)
+    told = [one for one in diagnosis.findings if one.severity != INFO]
+    for place, finding in enumerate(told):
+        yield from _finding(finding, "LIMIT" if place == 0 else "also")
+    for finding in diagnosis.findings:
+        if finding.severity == INFO:
+            yield from _labelled("info", f"{finding.text} ({finding.id})")
+    if diagnosis.inconclusive:
+        yield from _labelled("UNKNOWN", diagnosis.inconclusive)
+    yield from _labelled("VERDICT", _verdict(diagnosis))
+
+
+def phase_line(phase: PhaseResult) -> str:
+    parts = [amounts.rate(phase.rate)] if phase.rate is not None else []
+    if phase.protocol == "udp" and phase.loss is not None:
+        parts.append(f"{amounts.percent(phase.loss)} lost")
+    if phase.protocol == "tcp" and phase.retransmits is not None:
+        parts.append(f"{phase.retransmits} retransmits")
+    if phase.error:
+        parts.append(phase.error)
+    passed = {True: "pass", False: "FAIL", None: ""}[phase.passed]
+    way = " ←" if phase.direction == "reverse" else ""
+    return f"{phase.name + way:<{LABEL}}{', '.join(parts) or 'not known'}{'  ' + passed if passed else ''}"
+
+
+def _finding(finding: Finding, label: str) -> Iterator[str]:
+    sure = "" if finding.confidence == "high" else f", {finding.confidence} confidence"
+    explains = f"{finding.id}, explains {amounts.percent(finding.share)}{sure}"
+    yield from _labelled(label, f"{finding.title}: {finding.text} ({explains})")
+    for fact in finding.evidence:
+        yield from _labelled("", fact_line(fact))
+    if finding.advice:
+        predicted = f" ⇒ {amounts.rate(finding.predicted)} predicted" if finding.predicted else ""
+        yield from _labelled("FIX" if label == "LIMIT" else "fix", f"{WHERE.get(finding.end, '')}{finding.advice}{predicted}")
+    if finding.next_limit:
+        yield from _labelled("NEXT LIMIT" if label == "LIMIT" else "next limit", finding.next_limit)
+
+
+def fact_line(fact: Fact) -> str:
+    before = "" if fact.before is None else f"{_value(fact.before)} → "
+    return f"{fact.field}: {before}{_value(fact.after)}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.3g}"
+    return str(value)
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    limit = diagnosis.limit
+    if diagnosis.exit_code is ExitCode.PASS and limit is not None:
+        return f"limited by {limit.id}, {limit.title}; no rate is expected (--expect) that it could fall short of"
+    against = f", expected {amounts.rate(diagnosis.expect)}" if diagnosis.expect else ""
+    return f"{WORDS[diagnosis.exit_code]}{against}{f': {limit.id}, {limit.title}' if limit else ''}"
+
+
+def _labelled(label: str, words: str) -> Iterator[str]:
+    lines = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
+    for place, line in enumerate(lines):
+        yield f"{label if place == 0 else '':<{LABEL}}{line}"
