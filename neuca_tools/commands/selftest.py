@@ -19,6 +19,9 @@ from ..selftest.report.record import record
 from ..selftest.report.text import text
 from .context import guarded
 
+PURPOSE = "Says what limits a dataplane, by how much, and what to do."
+EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
+
 
 def main(words: Sequence[str]) -> int:
     """Run one subcommand and return its exit code: see `ExitCode`."""
@@ -31,16 +34,20 @@ def main(words: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="neuca-selftest", description="Says what limits a dataplane, by how much, and what to "
-                                                                        "do.")
+    parser = argparse.ArgumentParser(prog="neuca-selftest", description=PURPOSE)
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
-    explain = rows.add_parser("explain", help="what a run of iperf3 or iperf 2 says of a path", description="Diagnoses a run of "
-                              "iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself.")
+    rows.add_parser("explain", parents=[explain_parser()], description=explain_parser().description,
+                    help="what a run of iperf3 or iperf 2 says of a path")
+    return parser
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    explain = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
     explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
     explain.add_argument("--expect", metavar="RATE", type=_rate, help="the rate that the path should have, such as 5G")
     explain.add_argument("--rtt", metavar="MS", type=_milliseconds, help="the round-trip time of the idle path, in milliseconds")
     explain.add_argument("--json", action="store_true", help="JSON, for scripts")
-    return parser
+    return explain
 
 
 def _rate(word: str) -> float:

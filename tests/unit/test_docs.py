@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from neuca_tools import marking, operations, render, status
-from neuca_tools.commands import neuca, neucad
+from neuca_tools.commands import neuca, neucad, selftest
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
 from neuca_tools.desired import Settings, resolve
@@ -31,6 +31,8 @@ from neuca_tools.operation import Operation
 from neuca_tools.plan import plan
 from neuca_tools.routing import ROUTE_METRIC
 from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 
 ROOT = Path(__file__).parents[2]
 MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").iterdir())}
@@ -274,3 +276,22 @@ def test_a_manual_page_has_no_warnings(page):
     command = ["mandoc", "-T", "lint", "-W", "warning", ROOT / "docs" / "man" / page]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+# --- The self-test --------------------------------------------------------------------------------------------------
+
+
+def test_every_condition_of_the_self_test_is_documented():
+    rows = sorted({(row.id, row.title) for row in (*PHASE_RULES, *SESSION_RULES)})
+    documented = items(parts("neuca-selftest.1", "Sh")["CONDITIONS"])
+    assert [(name, title) for name, text in documented.items() for title in words(text).strip().split("; ")] == rows
+
+
+def test_every_option_of_the_self_test_is_documented():
+    options = re.findall(r"^ +(--\w+)", selftest.explain_parser().format_help(), re.MULTILINE)
+    assert [f"--{name}" for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)] == options
+
+
+def test_the_exit_codes_of_the_self_test_are_documented():
+    told = set(map(int, re.findall(r"^\.It (\d+)", MAN["neuca-selftest.1"], re.MULTILINE)))
+    assert told == set(ExitCode) - {ExitCode.WORSE, ExitCode.NOTHING_CONFIGURED}
