@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SelftestError
-from ..selftest.codes import ExitCode
+from ..fileio import write_files
+from ..selftest.codes import NAGIOS, ExitCode
 from ..selftest.diagnosis import diagnose
 from ..selftest.documents import evidence_of
 from ..selftest.readers import LARGEST
 from ..selftest.readers.lines import parse_rate
+from ..selftest.report.nagios import nagios
+from ..selftest.report.page import page
+from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
 from ..selftest.report.text import text
 from .context import guarded
@@ -46,7 +50,12 @@ def explain_parser() -> argparse.ArgumentParser:
     explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
     explain.add_argument("--expect", metavar="RATE", type=_rate, help="the rate that the path should have, such as 5G")
     explain.add_argument("--rtt", metavar="MS", type=_milliseconds, help="the round-trip time of the idle path, in milliseconds")
-    explain.add_argument("--json", action="store_true", help="JSON, for scripts")
+    form = explain.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="JSON, for scripts")
+    form.add_argument("--nagios", action="store_true", help="one line, with the exit codes of a Nagios plugin")
+    explain.add_argument("--html", metavar="PATH", type=Path, help="write the report as one HTML file too")
+    explain.add_argument("--prometheus", metavar="PATH", type=Path, help="write a text file for Prometheus' node exporter too")
+    explain.add_argument("--before", metavar="FILE", help="an earlier run, to show beside this one in the HTML report")
     return explain
 
 
@@ -70,6 +79,12 @@ def _milliseconds(word: str) -> float:
 def _explain(arguments: argparse.Namespace) -> int:
     evidence = evidence_of(_content(arguments.file), arguments.expect, arguments.rtt)
     diagnosis = diagnose(evidence)
+    before = diagnose(evidence_of(_content(arguments.before))) if arguments.before else None
+    files = {arguments.html: page(evidence, diagnosis, before), arguments.prometheus: prometheus(diagnosis)}
+    write_files({path: content.encode() for path, content in files.items() if path is not None})
+    if arguments.nagios:
+        print(nagios(diagnosis))
+        return NAGIOS[diagnosis.exit_code]
     print(record(evidence, diagnosis) if arguments.json else text(diagnosis))
     return diagnosis.exit_code
 

@@ -29,8 +29,8 @@ def limits(look: Look) -> list[Limit]:
     for end, load in (("sender", look.sender_load), ("receiver", look.receiver_load)):
         if look.rate and load.busy and load.busy > 0.05:
             found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
-    if rtt and look.loss and look.loss > LOSSY and look.rate:
-        found.append(Limit("loss", "D05", max(look.rate, mathis(look.mss or 1448, rtt, look.loss))))
+    if rtt and look.loss and look.loss > LOSSY:
+        found.append(Limit("loss", "D05", mathis(look.mss or 1448, rtt, look.loss)))
     return sorted(found, key=lambda one: one.rate)
 
 

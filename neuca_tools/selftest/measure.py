@@ -92,7 +92,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     sockets = _sockets(phase)
     rough = _rtt(sockets, flow, evidence)
     samples = steady_samples(phase.sender, rough)
-    late = [_sockets_of(sample, phase) for sample in samples]
+    late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals if flow else (), rough)
     rates = tuple(one.rate for one in steady if one.rate is not None) or tuple(_rates(samples, phase))
     busy, gone = _growth(late, "busy_time"), samples[-1].time - samples[0].time if samples else 0.0
@@ -140,7 +140,7 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
     return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
 
 
-def _sockets_of(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
+def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
     """The data connections alone: the control connection looks the same, and says other things."""
     ports = ({one.local_port for one in phase.run.connections} | {one.remote_port for one in phase.run.connections}
              if phase.run else set())
@@ -149,7 +149,7 @@ def _sockets_of(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
 
 
 def _sockets(phase: Phase) -> list[tuple[Socket, ...]]:
-    return [_sockets_of(sample, phase) for sample in phase.sender]
+    return [data_sockets(sample, phase) for sample in phase.sender]
 
 
 def _rtt(sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence) -> Optional[float]:
@@ -178,7 +178,7 @@ def _rate(flow: Optional[Flow], steady: tuple[Interval, ...], rates: tuple[float
 
 def _rates(samples: Sequence[Sample], phase: Phase) -> Iterable[float]:
     for before, after in zip(samples, samples[1:]):
-        acked = _growth([_sockets_of(before, phase), _sockets_of(after, phase)], "bytes_acked")
+        acked = _growth([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
         if acked is not None and after.time > before.time:
             yield acked * 8 / (after.time - before.time)
 

@@ -9,7 +9,7 @@ from typing import Optional
 from .. import amounts
 from ..load import Load
 from ..measure import Fact, Look, delta, growth
-from .base import FAULT, INFO, LIMIT, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
+from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 
 MOSTLY = 0.5  # of the time (D09)
 STEAL = 0.05  # of a CPU's time (D10)
@@ -29,7 +29,9 @@ def cpu(look: Look) -> Optional[Hit]:
                          "-k)",
               "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 and later",
               "user": "more streams (-P) with iperf3 3.16 and later, which has a thread for each"}[load.what]
-    return Hit((load.full or 0) * look.left, which, facts, advice, end)
+    if load.what == "user":  # iperf3 itself hardly computes
+        which += "; something else may be what runs there"
+    return Hit((load.full or 0) * look.left, which, facts, advice, end, MEDIUM if load.what == "user" else HIGH)
 
 
 def _is_working(look: Look) -> bool:

@@ -24,6 +24,8 @@ BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds more (D
 STEADY = 0.03  # coefficient of variation (D18)
 QUEUED = 1.5  # times the idle round trip (D18)
 FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
+CLEARLY = 0.02  # of the datagrams: more is lost than a hiccup of a host would (D17)
+LEVEL = 0.9  # of the plateau (D17)
 OVERTAKEN = 0.001  # of the packets (D39)
 
 
@@ -104,28 +106,37 @@ def _bloat(look: Look) -> Optional[Hit]:
 def policed(session: Session) -> Optional[Hit]:
     """UDP is loss-free up to a rate and never gets beyond it; TCP loses without any queue before the loss."""
     ladder = sorted((one for one in session.looks if one.protocol == "udp" and one.rate and one.flow), key=_offered)
-    lossy = [one for one in ladder if losing(one) and counted_losses(one) < 0.5 * lost(one)]
-    tcp = next((one for one in session.tcp if _flat_with_loss(one)), None)
+    clean = [one for one in ladder if not losing(one)]
+    over = [one for one in ladder if (one.loss or 0) >= CLEARLY and counted_losses(one) < 0.5 * lost(one) and not _is_full(one)]
+    if clean and over:
+        return _plateau(clean, over, ladder)
     slowest = lowest(ladder)
-    if slowest is not None and losing(slowest) and len(ladder) > 1:
-        return None  # it loses at any rate: D19
-    if lossy and slowest is not lossy[0]:
-        plateau = min(one.rate or 0.0 for one in lossy)
-        text = (f"loss-free up to {amounts.rate(max((_offered(one) for one in ladder if not losing(one)), default=0))}, and "
-                "never more "
-                f"than {amounts.rate(plateau)}: a policer drops what is above")
-        facts = tuple(Fact(f"offered {amounts.rate(_offered(one))}", after=one.rate) for one in ladder)
-        return Hit(0.97, text, facts, f"ask for a shaper; iperf3 --fq-rate {plateau * 0.95 / 1e6:.0f}M, or tc qdisc replace dev "
-                                      "DEV root "
-                   f"fq maxrate {plateau * 0.95 / 1e6:.0f}mbit", "path", HIGH, plateau * 0.95)
-    if tcp is None or (ladder and not lossy):
-        return None
+    tcp = next((one for one in session.tcp if _flat_with_loss(one)), None)
+    if tcp is None or (slowest is not None and (not over or losing(slowest))):
+        return None  # it loses at any rate (D19), or UDP gets through at every rate
     near = round_rate(max(tcp.rates, default=0.0))
-    text = (f"loss without a queue before it{', near ' + amounts.rate(near) if near else ''}: a policer or random loss; a UDP "
-            "ladder "
-            "tells which")
+    where = f", near {amounts.rate(near)}" if near else ""
+    text = f"loss without a queue before it{where}: a policer or random loss; a UDP ladder tells which"
     return Hit(0.5 * tcp.left, text, (fact("bytes_retrans / bytes_sent", tcp.loss), Fact("rtt / min_rtt", after=tcp.queueing)),
                "iperf3 -u -b 10M, 100M … : what is the loss-free rate? Then pace just below it", "path", LOW)
+
+
+def _is_full(look: Look) -> bool:
+    return (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5
+
+
+def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
+    """Whatever is offered above, the same arrives; and what is offered below arrives whole."""
+    arrived = [one.rate or 0.0 for one in over]
+    plateau, free = max(arrived), max(map(_offered, clean))
+    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
+        return None
+    text = f"loss-free at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: a policer drops what is above"
+    facts = tuple(Fact(f"of {amounts.rate(_offered(one))}, bit/s", after=one.rate) for one in ladder)
+    pace = plateau * 0.95
+    advice = (f"ask for a shaper; iperf3 --fq-rate {pace / 1e6:.0f}M, or tc qdisc replace dev DEV root fq maxrate "
+              f"{pace / 1e6:.0f}mbit")
+    return Hit(0.97, text, facts, advice, "path", HIGH, pace)
 
 
 def _offered(look: Look) -> float:
@@ -176,7 +187,7 @@ def reordering(look: Look) -> Optional[Hit]:
         share = received.out_of_order / received.datagrams
         facts: tuple[Fact, ...] = (fact("out_of_order / datagrams", share),)
     else:
-        found = _grown(look.phase.sender, ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder", "TcpExt.TCPDSACKRecv"))
+        found = _grown(look.phase.sender, ("TcpExt.TCPSACKReorder", "TcpExt.TCPTSReorder"))
         segments = growth(look.sender_fact("Tcp.OutSegs"))
         if not found or not segments:
             return None

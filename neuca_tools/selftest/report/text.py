@@ -35,7 +35,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
             yield from _labelled("info", f"{finding.text} ({finding.id})")
     if diagnosis.inconclusive:
         yield from _labelled("UNKNOWN", diagnosis.inconclusive)
-    yield from _labelled("VERDICT", _verdict(diagnosis))
+    yield from _labelled("VERDICT", verdict(diagnosis))
 
 
 def phase_line(phase: PhaseResult) -> str:
@@ -77,7 +77,7 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
+def verdict(diagnosis: Diagnosis) -> str:
     limit = diagnosis.limit
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {limit.id}, {limit.title}; no rate is expected (--expect) that it could fall short of"

@@ -1,0 +1,24 @@
+"""The report as one line for Nagios and its kin, with performance data (Monitoring Plugins' development guidelines)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from .. import amounts
+from ..codes import NAGIOS, WORDS
+from ..diagnosis import Diagnosis
+
+STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+
+def nagios(diagnosis: Diagnosis) -> str:
+    """The line; its state is `NAGIOS[diagnosis.exit_code]`, which is what the plugin exits with."""
+    state = STATES[NAGIOS[diagnosis.exit_code]]
+    rates = [f"{phase.name} {amounts.rate(phase.rate)}" for phase in diagnosis.phases if phase.rate is not None]
+    limit = f"{diagnosis.limit.id} {diagnosis.limit.title}" if diagnosis.limit else ""
+    words = ", ".join([*(rates or [WORDS[diagnosis.exit_code]]), *([limit] if limit else []),
+                       *([diagnosis.inconclusive] if diagnosis.inconclusive else [])])
+    values = " ".join(f"'{place}-{one.name}-{one.direction}'={one.rate:.0f}" for place, one in enumerate(diagnosis.phases)
+                      if one.rate is not None)
+    line = f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " ")
+    return f"{line} | {values}" if values else line

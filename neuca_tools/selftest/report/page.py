@@ -1,0 +1,78 @@
+"""The report as one HTML file: no script, nothing fetched, light or dark as the reader's system is."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Optional
+
+from .. import amounts
+from ..codes import WORDS
+from ..diagnosis import Diagnosis, Finding
+from ..evidence import Evidence
+from .charts import Chart, charts
+from .style import STYLE
+from .text import WHERE, fact_line, phase_line, verdict
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None) -> str:
+    """The whole file; `before` adds bars of an earlier test's rates."""
+    title = evidence.label or "Dataplane self-test"
+    inside = "\n".join(_body(evidence, diagnosis, before, title))
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{escape(title)}: {escape(WORDS[diagnosis.exit_code])}</title>\n<style>{STYLE}</style></head>\n"
+            f"<body><main>\n{inside}\n</main></body></html>\n")
+
+
+def _body(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str) -> Iterator[str]:
+    state = "good" if int(diagnosis.exit_code) == 0 else "bad" if int(diagnosis.exit_code) in (4, 5, 7, 8) else "unknown"
+    yield f"<header><h1>{escape(title)}</h1>"
+    if evidence.taken:
+        yield f"<p class=quiet>{escape(evidence.taken)}</p>"
+    yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
+    if diagnosis.inconclusive:
+        yield f"<p>{escape(diagnosis.inconclusive)}</p>"
+    yield "</header>"
+    yield from _numbers(diagnosis)
+    yield from (text for finding in diagnosis.findings for text in _finding(finding))
+    figures = charts(evidence, diagnosis, before)
+    if figures:
+        yield '<section class="charts">'
+        yield from map(_figure, figures)
+        yield "</section>"
+
+
+def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
+    yield "<section><h2>Tests</h2><pre>"
+    yield "\n".join(escape(phase_line(phase)) for phase in diagnosis.phases) or "none"
+    yield "</pre></section>"
+
+
+def _finding(one: Finding) -> Iterator[str]:
+    tag = f"<span class=tag>{escape(one.severity)}</span>"
+    yield f'<section class="finding {escape(one.severity)}"><h2>{tag} {escape(one.title)} <small>{escape(one.id)}</small></h2>'
+    yield f"<p>{escape(one.text)}.</p>"
+    if one.severity != "info":
+        sure = "" if one.confidence == "high" else f", {one.confidence} confidence"
+        meter = f'<span class=meter><span style="width:{one.share:.0%}"></span></span>'
+        yield f"<p class=share>{meter} explains {escape(amounts.percent(one.share))}{escape(sure)}</p>"
+    if one.evidence:
+        yield "<ul>" + "".join(f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence) + "</ul>"
+    if one.advice:
+        yield f"<p><b>Fix</b> {escape(WHERE.get(one.end, ''))}</p><pre>{escape(one.advice)}</pre>"
+    if one.predicted:
+        yield f"<p><b>Predicted</b> {escape(amounts.rate(one.predicted))}."
+        yield f"<b>Next limit</b> {escape(one.next_limit or 'not known')}.</p>"
+    yield "</section>"
+
+
+def _figure(chart: Chart) -> str:
+    legend = "".join(f'<span><i class="s{place}"></i>{escape(name)}</span>' for place, name in enumerate(chart.legend))
+    shown = f"<p class=legend>{legend}</p>" if legend else ""
+    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{shown}{chart.svg}</figure>"

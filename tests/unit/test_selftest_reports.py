@@ -1,0 +1,219 @@
+"""The reports: exact texts, and pages and lines that stay whole whatever is in the evidence."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
+
+from neuca_tools.commands.neuca import main
+from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.diagnosis import diagnose
+from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link
+from neuca_tools.selftest.report import svg
+from neuca_tools.selftest.report.nagios import nagios
+from neuca_tools.selftest.report.page import page
+from neuca_tools.selftest.report.prometheus import prometheus
+from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.text import text
+
+DATA = Path(__file__).parent / "data" / "iperf"
+SMALL = tcp(flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000, min_rtt=100_000),
+            receiver(recv_q=0, rcvbuf=6_291_456), expect=1e9,
+            local=Host(sysctls={"net.ipv4.tcp_wmem": "4096 16384 8388608"}, links=(Link("eth1", speed=1e9, mtu=1500),)))
+LADDER = (udp_phase(10e6, 10e6, 10e6), udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (0, 63016)}))
+FULL = replace(SMALL, phases=(*SMALL.phases, *LADDER), label="A to B",
+               idle=Latency(200, 0, 0.0001, 0.0002, 0.001), loaded=Latency(200, 1, 0.003, 0.02, 0.04))
+
+
+def test_the_text_says_limit_fix_and_next_limit():
+    assert text(diagnose(SMALL)) == """\
+tcp         250 Mbit/s  FAIL
+LIMIT       receive window too small: the receiver's window of 3.00 MiB lets through 252 Mbit/s at a round trip of 100
+            ms (D01, explains 80%)
+            rwnd_limited / busy_time: 0.8
+            snd_wnd: 3144960
+            snd_cwnd: 5792000
+            unacked × mss: 3145056
+            rtt: 0.1
+FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824" ⇒ 604 Mbit/s predicted
+NEXT LIMIT  the send buffer, 604 Mbit/s
+VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
+
+
+def test_the_text_says_why_it_does_not_know():
+    assert text(diagnose(Evidence())) == "UNKNOWN     nothing was measured\nVERDICT     inconclusive"
+
+
+def test_json_has_the_verdict_the_findings_and_the_evidence():
+    document = json.loads(record(SMALL, diagnose(SMALL)))
+    assert (document["version"], document["verdict"], document["exit_code"], document["expect"]) == (1, "below threshold", 4, 1e9)
+    assert document["findings"][0]["id"] == "D01"
+    assert document["phases"][0] == {"name": "tcp", "direction": "forward", "protocol": "tcp", "rate": 250e6, "loss": 0.0,
+                                     "retransmits": None, "passed": False}
+    assert evidence_of(json.dumps(document).encode()) == SMALL
+
+
+def test_json_has_what_iperf_wrote_as_it_was():
+    content = (DATA / "3.12-tcp.json").read_bytes()
+    evidence = evidence_of(content)
+    assert json.loads(record(evidence, diagnose(evidence)))["evidence"]["phases"][0]["raw"] == content.decode()
+
+
+def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
+    lines = prometheus(diagnose(SMALL)).split("\n")
+    assert lines[:3] == ["# HELP neuca_selftest_verdict The exit code of the self-test: 0 is a pass.",
+                         "# TYPE neuca_selftest_verdict gauge", "neuca_selftest_verdict 4"]
+    assert 'neuca_selftest_rate_bits_per_second{phase="tcp",direction="forward",number="0"} 250000000' in lines
+    assert 'neuca_selftest_finding_share{id="D01",title="receive window too small",severity="limit",end="receiver"} 0.8' in lines
+    assert lines[-1] == ""
+
+
+def test_prometheus_has_no_line_for_what_is_not_known():
+    assert prometheus(diagnose(Evidence())).count("\n") == 3
+
+
+def test_labels_of_prometheus_are_escaped():
+    evidence = replace(SMALL, phases=(replace(SMALL.phases[0], name='a"b\\c\nd'),))
+    assert 'phase="a\\"b\\\\c\\nd"' in prometheus(diagnose(evidence))
+
+
+def test_the_line_for_nagios_has_state_words_and_performance_data():
+    assert nagios(diagnose(SMALL)) == ("DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
+                                       "'0-tcp-forward'=250000000")
+    assert nagios(diagnose(Evidence())) == "DATAPLANE UNKNOWN - inconclusive, nothing was measured"
+
+
+def test_every_exit_code_has_a_state_for_nagios():
+    assert set(NAGIOS) == set(ExitCode)
+
+
+# --- The page -------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Every start tag with its attributes; tags that are not closed in order are an error."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict]] = []
+        self.words: list[str] = []
+        self.feed(content)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def titles(content: str) -> list[str]:
+    return re.findall(r"<figcaption>(.*?)</figcaption>", content)
+
+
+def test_the_page_has_every_chart_that_there_is_something_for():
+    content = page(FULL, diagnose(FULL), diagnose(SMALL))
+    Page(content)
+    assert titles(content) == [
+        "Before and after", "tcp: rate", "tcp: window", "tcp: round-trip time", "tcp: where the time went",
+        "tcp: CPUs of both ends", "udp: rate", "udp: CPUs of both ends", "udp: rate", "udp: CPUs of both ends",
+        "UDP: datagrams lost, against the rate offered", "Latency, idle and under load"]
+
+
+def test_the_page_of_a_text_has_its_rate_and_window():
+    evidence = evidence_of(PUBLISHED["vm-tuned-tcp"])
+    assert titles(page(evidence, diagnose(evidence))) == ["tcp: rate", "tcp: window"]
+
+
+def test_the_page_fetches_nothing_and_runs_nothing():
+    found = Page(page(FULL, diagnose(FULL)))
+    assert {tag for tag, _ in found.tags} & {"script", "link", "img", "iframe", "object", "base", "form"} == set()
+    assert [name for _, attributes in found.tags for name in attributes if name in ("src", "href") or name.startswith("on")] == []
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    assert ("meta", {"http-equiv": "Content-Security-Policy", "content": policy}) in found.tags
+
+
+def test_what_is_in_the_evidence_cannot_become_a_tag():
+    bad = "<script>alert(1)</script>"
+    evidence = replace(FULL, label=bad, taken=bad, phases=(replace(FULL.phases[0], name=bad), *FULL.phases[1:]),
+                       local=Host(log=(f"neighbour table overflow {bad}",), links=(Link(bad, "tun", mtu=1420),)))
+    found = Page(page(evidence, diagnose(evidence), diagnose(evidence)))
+    assert "script" not in {tag for tag, _ in found.tags}
+    assert any(bad in words for words in found.words)
+
+
+def test_a_page_of_nothing_is_a_page():
+    assert titles(page(Evidence(), diagnose(Evidence()))) == []
+    assert "nothing was measured" in page(Evidence(), diagnose(Evidence()))
+
+
+@pytest.mark.parametrize(("top", "found"), [
+    (941e6, [0, 250e6, 500e6, 750e6, 1e9]), (1.0, [0, 0.25, 0.5, 0.75, 1.0]), (0, [0, 1]), (float("inf"), [0, 1]),
+    (7, [0, 2, 4, 6, 8]),
+])
+def test_the_ticks_of_an_axis_are_round_numbers(top, found):
+    assert svg.ticks(top) == pytest.approx(found)
+
+
+# --- The command ----------------------------------------------------------------------------------------------------
+
+
+def run(*words) -> int:
+    return main([str(word) for word in words], "neuca-selftest")
+
+
+def test_explain_prints_the_report_and_exits_with_its_code(tmp_path, capsys):
+    (tmp_path / "run.txt").write_bytes(PUBLISHED["vm-untuned-udp-100M"])
+    assert run("explain", tmp_path / "run.txt") == 4
+    assert capsys.readouterr().out.endswith("\nVERDICT     below threshold: D07, UDP receive buffer overflow\n")
+
+
+def test_explain_writes_the_files_that_are_asked_for(tmp_path, capsys):
+    content = DATA / "3.12-tcp.json"
+    files = ("--html", tmp_path / "a.html", "--prometheus", tmp_path / "a.prom")
+    assert run("explain", content, "--expect", "5G", "--nagios", "--before", content, *files) == 0
+    assert re.fullmatch(r"DATAPLANE OK - tcp [\d.]+ Gbit/s \| '0-tcp-forward'=\d+\n", capsys.readouterr().out)
+    assert (tmp_path / "a.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "a.prom").read_text().startswith("# HELP neuca_selftest_verdict ")
+
+
+def test_neuca_selftest_is_the_same_program(capsys):
+    assert main(["selftest", "explain", str(DATA / "3.12-busy.json"), "--json"], "neuca") == 9
+    assert json.loads(capsys.readouterr().out)["verdict"] == "peer busy"
+
+
+def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
+    assert run("explain", tmp_path / "none") == 1
+    assert capsys.readouterr().err == f'neuca: read "{tmp_path}/none": No such file or directory\n'
+
+
+@pytest.mark.parametrize("words", [
+    ["explain"], ["explain", "x", "--expect", "fast"], ["explain", "x", "--rtt", "0"], ["measure"],
+])
+def test_a_wrong_word_is_a_wrong_usage(words):
+    with pytest.raises(SystemExit) as raised:
+        run(*words)
+    assert raised.value.code == 2
+
+
+def test_no_word_at_all_is_a_wrong_usage(capsys):
+    assert run() == 2
+    assert "explain" in capsys.readouterr().out
