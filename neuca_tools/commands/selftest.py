@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from ..errors import SelftestError
 from ..fileio import write_files
-from ..selftest.codes import NAGIOS, ExitCode
+from ..selftest.codec import encode
+from ..selftest.codes import NAGIOS, WORDS, ExitCode
+from ..selftest.compare import compare
 from ..selftest.diagnosis import diagnose
 from ..selftest.documents import evidence_of
 from ..selftest.readers import LARGEST
@@ -20,11 +24,12 @@ from ..selftest.report.nagios import nagios
 from ..selftest.report.page import page
 from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
-from ..selftest.report.text import text
+from ..selftest.report.text import comparison, text
 from .context import guarded
 
 PURPOSE = "Says what limits a dataplane, by how much, and what to do."
 EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
+COMPARES = "Compares a run with earlier ones: hosts with the last of them, rates with the median of all."
 
 
 def main(words: Sequence[str]) -> int:
@@ -34,7 +39,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.command is None:
         parser.print_help()
         return ExitCode.USAGE
-    return guarded(_explain, arguments)
+    return guarded({"explain": _explain, "compare": _compare}[arguments.command], arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,7 +47,17 @@ def _parser() -> argparse.ArgumentParser:
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
     rows.add_parser("explain", parents=[explain_parser()], description=explain_parser().description,
                     help="what a run of iperf3 or iperf 2 says of a path")
+    rows.add_parser("compare", parents=[compare_parser()], description=compare_parser().description,
+                    help="what changed since earlier runs, and whether it is worse")
     return parser
+
+
+def compare_parser() -> argparse.ArgumentParser:
+    row = argparse.ArgumentParser(add_help=False, description=COMPARES)
+    row.add_argument("before", metavar="BEFORE", nargs="+", help="earlier reports or runs, in order of time")
+    row.add_argument("after", metavar="AFTER", help="the one to judge")
+    row.add_argument("--json", action="store_true", help="JSON, for scripts")
+    return row
 
 
 def explain_parser() -> argparse.ArgumentParser:
@@ -87,6 +102,17 @@ def _explain(arguments: argparse.Namespace) -> int:
         return NAGIOS[diagnosis.exit_code]
     print(record(evidence, diagnosis) if arguments.json else text(diagnosis))
     return diagnosis.exit_code
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    before = [evidence_of(_content(name)) for name in arguments.before]
+    found = compare(before, evidence_of(_content(arguments.after)))
+    if arguments.json:
+        print(json.dumps({"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code), **cast(
+            dict[str, Any], encode(found))}, indent=1, ensure_ascii=False))
+    else:
+        print(comparison(found))
+    return found.exit_code
 
 
 def _content(name: str) -> bytes:

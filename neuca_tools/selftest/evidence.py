@@ -114,6 +114,8 @@ class Link:
     pcie_speed: Optional[str] = None
     pcie_max_speed: Optional[str] = None
     owner_cpu: Optional[float] = None  # of a tun device: the share of a CPU that its process takes
+    mac: Optional[str] = None
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from .. import amounts
-from ..diagnosis import Diagnosis, PhaseResult
+from ..compare import numbered
+from ..diagnosis import Diagnosis
 from ..evidence import Evidence, Latency, Phase, Sample
 from ..load import busy_series
 from ..measure import data_sockets, look
@@ -143,14 +144,8 @@ def _times(one: Latency) -> tuple[float, ...]:
 
 
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Chart]:
-    earlier = dict(_numbered(before.phases)) if before else {}
-    rows = [Bar(_named(one.name, one.direction), (earlier[key] or 0.0, one.rate or 0.0))
-            for (key, _), one in zip(_numbered(diagnosis.phases), diagnosis.phases) if key in earlier]
+    earlier = dict(numbered(before.phases)) if before else {}
+    rows = [Bar(_named(one.name, one.direction), (earlier[key].rate or 0.0, one.rate or 0.0))
+            for key, one in numbered(diagnosis.phases) if key in earlier]
     if rows:
         yield Chart("Before and after", ("before", "after"), bars(rows, amounts.rate, ("before", "after")))
-
-
-def _numbered(phases: Sequence[PhaseResult]) -> list[tuple[tuple[str, str, int], Optional[float]]]:
-    """The steps of a UDP ladder share a name: the first is compared with the first, and so on."""
-    keys = [(one.name, one.direction) for one in phases]
-    return [((*key, keys[:place].count(key)), one.rate) for place, (key, one) in enumerate(zip(keys, phases))]

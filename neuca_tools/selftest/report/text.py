@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from .. import amounts
 from ..codes import WORDS, ExitCode
+from ..compare import Comparison, RateChange
 from ..conditions.base import INFO
 from ..diagnosis import Diagnosis, Finding, PhaseResult
 from ..measure import Fact
@@ -89,3 +90,19 @@ def _labelled(label: str, words: str) -> Iterator[str]:
     lines = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
     for place, line in enumerate(lines):
         yield f"{label if place == 0 else '':<{LABEL}}{line}"
+
+
+def comparison(found: Comparison) -> str:
+    """A line for each rate and for each value that changed."""
+    rows = [_rate_line(one) for one in found.rates]
+    for one in found.changes:
+        rows += _labelled("CHANGED" if one.identity else "changed", f"{one.where} {one.field}: {one.before or 'absent'} → "
+                          f"{one.after or 'absent'}")
+    return "\n".join([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
+
+
+def _rate_line(one: RateChange) -> str:
+    now = "not known" if one.after is None else amounts.rate(one.after)
+    varies = f" ± {amounts.rate(one.deviation)} of {one.count}" if one.count > 1 else ""
+    way = " ←" if one.direction == "reverse" else ""
+    return f"{one.name + way:<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{'  WORSE' if one.worse else ''}"

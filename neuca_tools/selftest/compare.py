@@ -1,0 +1,138 @@
+"""A test against earlier ones: what changed on the host, and whether the rates fell by more than they vary by themselves."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Optional
+
+from .codes import ExitCode
+from .diagnosis import PhaseResult, diagnose
+from .evidence import Evidence, Host, Link
+
+DROP = 0.10  # of the earlier median (facts, section 6)
+DEVIATIONS = 3  # median absolute deviations (the same)
+IDENTITY = ("name", "mac", "addresses", "mtu")  # what a reboot must not change
+
+
+@dataclass(frozen=True)
+class Change:
+    """One value that is not what it was; None: it was, or is, not there."""
+
+    where: str  # "local" or "peer"
+    field: str
+    before: Optional[str]
+    after: Optional[str]
+    identity: bool = False
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """One test's rate against its earlier ones, bit/s; `deviation` is their median absolute deviation."""
+
+    name: str
+    direction: str
+    before: float
+    deviation: float
+    count: int
+    after: Optional[float]
+    worse: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that differs."""
+
+    changes: tuple[Change, ...]
+    rates: tuple[RateChange, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if any(one.worse for one in self.rates):
+            return ExitCode.WORSE
+        return ExitCode.NOT_AS_PLANNED if any(one.identity for one in self.changes) else ExitCode.PASS
+
+
+def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
+    """`before` is in order of time, at least one: hosts are compared with the last, rates with the median of all."""
+    hosts = (("local", before[-1].local, after.local), ("peer", before[-1].peer, after.peer))
+    changes = tuple(change for where, old, new in hosts for change in _host(where, old, new))
+    return Comparison(changes, tuple(_rates([diagnose(one).phases for one in before], diagnose(after).phases)))
+
+
+def _host(where: str, old: Host, new: Host) -> Iterator[Change]:
+    """Only what both tests knew is compared: absent is not known."""
+    for name in ("name", "kernel", "iperf3"):
+        yield from _value(where, name, getattr(old, name), getattr(new, name))
+    yield from _mapping(where, "", old.sysctls, new.sysctls)
+    if not old.links or not new.links:
+        return
+    matched = _matched(old.links, new.links)
+    for before, after in matched:
+        yield from _link(where, before, after)
+    gone = [link.name for link in old.links if link not in [before for before, _ in matched]]
+    come = [link.name for link in new.links if link not in [after for _, after in matched]]
+    yield from (Change(where, name, "present", None, True) for name in gone)
+    yield from (Change(where, name, None, "present", True) for name in come)
+
+
+def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]]:
+    """By MAC and kind, so that a NIC with another name is the same NIC; without a MAC by name."""
+    found = []
+    for one in old:
+        keys = [link for link in new if link.mac and link.mac == one.mac and link.kind == one.kind]
+        same = next((link for link in keys if link.name == one.name), keys[0] if len(keys) == 1 else None)
+        same = same or next((link for link in new if link.name == one.name), None)
+        if same is not None:
+            found.append((one, same))
+    return found
+
+
+def _link(where: str, old: Link, new: Link) -> Iterator[Change]:
+    label = old.name
+    for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen"):
+        yield from _value(where, f"{label} {name}", getattr(old, name), getattr(new, name), name in IDENTITY)
+    if old.addresses and new.addresses:
+        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)), True)
+    yield from _mapping(where, f"{label} ", {name: "on" if on else "off" for name, on in old.offloads.items()},
+                        {name: "on" if on else "off" for name, on in new.offloads.items()})
+
+
+def _value(where: str, name: str, old: object, new: object, identity: bool = False) -> Iterator[Change]:
+    if old is not None and new is not None and old != new:
+        yield Change(where, name, _text(old), _text(new), identity)
+
+
+def _text(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _mapping(where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+    for name in sorted(old.keys() & new.keys()):
+        if old[name].split() != new[name].split():
+            yield Change(where, f"{prefix}{name}", old[name], new[name])
+
+
+def _rates(before: Sequence[Sequence[PhaseResult]], after: Sequence[PhaseResult]) -> Iterator[RateChange]:
+    earlier: dict[tuple[str, str, int], list[float]] = {}
+    for phases in before:
+        for key, one in numbered(phases):
+            if one.rate is not None:
+                earlier.setdefault(key, []).append(one.rate)
+    now = dict(numbered(after))
+    for key, rates in earlier.items():
+        usual = median(rates)
+        deviation = median(abs(rate - usual) for rate in rates)
+        if key in now:
+            rate = now[key].rate
+            fell = rate is None or usual - rate > max(DROP * usual, DEVIATIONS * deviation)
+            yield RateChange(key[0], key[1], usual, deviation, len(rates), rate, fell)
+
+
+def numbered(phases: Sequence[PhaseResult]) -> list[tuple[tuple[str, str, int], PhaseResult]]:
+    """The steps of a UDP ladder share a name: the first is compared with the first, and so on."""
+    keys = [(one.name, one.direction) for one in phases]
+    return [((*key, keys[:place].count(key)), one) for place, (key, one) in enumerate(zip(keys, phases))]
