@@ -60,12 +60,20 @@ class PhaseResult:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings, the most important first; `inconclusive` says why nothing can be said, where that is so."""
+    """Findings, the most important first.
+
+    `inconclusive` says why this test says nothing, `unexplained` why a rate that was measured has no explanation.
+    """
 
     findings: tuple[Finding, ...]
     phases: tuple[PhaseResult, ...]
     inconclusive: Optional[str] = None
     expect: Optional[float] = None
+    unexplained: Optional[str] = None
+
+    @property
+    def unknown(self) -> Optional[str]:
+        return self.inconclusive or self.unexplained
 
     @property
     def limit(self) -> Optional[Finding]:
@@ -85,7 +93,9 @@ class Diagnosis:
         if ids & {"D37", "D38"}:
             return ExitCode.NOT_AS_PLANNED
         failed = any(one.passed is False for one in self.phases)
-        return ExitCode.BELOW if failed or ids else ExitCode.PASS
+        if failed or ids:
+            return ExitCode.BELOW
+        return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -95,7 +105,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     results = tuple(_result(one) for one in looks)
     found = [*_of_phases(looks, results), *_of_the_session(session)]
     ranked = tuple(sorted(_weighed(found), key=_order))
-    return Diagnosis(ranked, results, _inconclusive(evidence, looks, ranked, results), evidence.expect)
+    why_not = _inconclusive(looks, ranked)
+    unexplained = None if why_not else _unexplained(evidence, looks, ranked, results)
+    return Diagnosis(ranked, results, why_not, evidence.expect, unexplained)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterable[Finding]:
@@ -163,8 +175,7 @@ def _result(one: Look) -> PhaseResult:
                        False if error else passed, error)
 
 
-def _inconclusive(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], results: tuple[PhaseResult, ...]) \
-        -> Optional[str]:
+def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:
     if any(one.id in OF_THE_PATH for one in found):
         return None
     for one in looks:
@@ -175,22 +186,17 @@ def _inconclusive(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Find
             return f"the test ended after {amounts.time(one.flow.sent.seconds or 0)} of {amounts.time(run.duration)}"
     if not any(one.rate for one in looks) and not found:
         return "nothing was measured"
-    stolen = next((one for one in found if one.id == "D10"), None)
-    if stolen is not None:
-        return stolen.text
-    if any(one.severity != INFO for one in found) or (results and all(one.passed for one in results)):
-        return None
-    if any(one.id == "D18" for one in found):
-        return None
-    return _what_is_missing(evidence, looks)
+    return next((one.text for one in found if one.id == "D10"), None)
 
 
-def _what_is_missing(evidence: Evidence, looks: tuple[Look, ...]) -> Optional[str]:
+def _unexplained(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], results: tuple[PhaseResult, ...]) \
+        -> Optional[str]:
     tcp = next((one for one in looks if one.protocol == "tcp"), None)
-    if tcp is None:
-        return None  # datagrams came as they were sent
+    explained = any(one.severity != INFO or one.id == "D18" for one in found) or (results and all(one.passed for one in results))
+    if explained or tcp is None:  # datagrams came as they were sent
+        return None
     if tcp.rwnd_limited is None and tcp.cwnd is None and tcp.snd_wnd is None:
         return "neither window, retransmits nor round trip is known: iperf3 -J says more"
-    if evidence.expect is None and not tcp.rwnd_limited:
+    if evidence.expect is None:
         return "no condition explains this rate, and no rate is expected (--expect): it may be all that there is"
     return "the rate is below what is expected, and no condition explains it: the counters of both ends would tell more"

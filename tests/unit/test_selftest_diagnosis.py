@@ -125,8 +125,14 @@ def test_absent_is_never_zero():
     diagnosis = diagnose(bare)
     assert diagnosis.findings == ()
     assert diagnosis.phases[0].rate == pytest.approx(800e6)
-    assert diagnosis.inconclusive == ("no condition explains this rate, and no rate is expected (--expect): it may be all that "
+    assert diagnosis.unexplained == ("no condition explains this rate, and no rate is expected (--expect): it may be all that "
                                       "there is")
+
+
+def test_a_rate_below_what_is_expected_is_below_it_also_without_an_explanation():
+    diagnosis = diagnose(evidence_of((DATA / "2.1-tcp.txt").read_bytes(), 100e9))
+    assert (diagnosis.exit_code, diagnosis.unknown) == (
+        ExitCode.BELOW, "neither window, retransmits nor round trip is known: iperf3 -J says more")
 
 
 def test_nothing_is_known_of_nothing():

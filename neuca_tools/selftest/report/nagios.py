@@ -17,7 +17,7 @@ def nagios(diagnosis: Diagnosis) -> str:
     rates = [f"{phase.name} {amounts.rate(phase.rate)}" for phase in diagnosis.phases if phase.rate is not None]
     limit = f"{diagnosis.limit.id} {diagnosis.limit.title}" if diagnosis.limit else ""
     words = ", ".join([*(rates or [WORDS[diagnosis.exit_code]]), *([limit] if limit else []),
-                       *([diagnosis.inconclusive] if diagnosis.inconclusive else [])])
+                       *([diagnosis.unknown] if diagnosis.unknown else [])])
     values = " ".join(f"'{place}-{one.name}-{one.direction}'={one.rate:.0f}" for place, one in enumerate(diagnosis.phases)
                       if one.rate is not None)
     line = f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " ")

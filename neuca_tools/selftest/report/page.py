@@ -36,8 +36,8 @@ def _body(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis],
     if evidence.taken:
         yield f"<p class=quiet>{escape(evidence.taken)}</p>"
     yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
-    if diagnosis.inconclusive:
-        yield f"<p>{escape(diagnosis.inconclusive)}</p>"
+    if diagnosis.unknown:
+        yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
     yield from _numbers(diagnosis)
     yield from (text for finding in diagnosis.findings for text in _finding(finding))

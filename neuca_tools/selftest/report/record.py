@@ -17,6 +17,6 @@ VERSION = 1
 def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
     """Keys may come and none may go within a version. What is not known is left out."""
     document = {"version": VERSION, "verdict": WORDS[diagnosis.exit_code], "exit_code": int(diagnosis.exit_code),
-                "inconclusive": diagnosis.inconclusive, "expect": diagnosis.expect, "phases": encode(diagnosis.phases),
+                "unknown": diagnosis.unknown, "expect": diagnosis.expect, "phases": encode(diagnosis.phases),
                 "findings": encode(diagnosis.findings), "evidence": encode(evidence)}
     return json.dumps(document, indent=1, ensure_ascii=False)

@@ -34,8 +34,8 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     for finding in diagnosis.findings:
         if finding.severity == INFO:
             yield from _labelled("info", f"{finding.text} ({finding.id})")
-    if diagnosis.inconclusive:
-        yield from _labelled("UNKNOWN", diagnosis.inconclusive)
+    if diagnosis.unknown:
+        yield from _labelled("UNKNOWN", diagnosis.unknown)
     yield from _labelled("VERDICT", verdict(diagnosis))
 
 
@@ -49,7 +49,7 @@ def phase_line(phase: PhaseResult) -> str:
         parts.append(phase.error)
     passed = {True: "pass", False: "FAIL", None: ""}[phase.passed]
     way = " ←" if phase.direction == "reverse" else ""
-    return f"{phase.name + way:<{LABEL}}{', '.join(parts) or 'not known'}{'  ' + passed if passed else ''}"
+    return f"{phase.name + way + ' ':<{LABEL}}{', '.join(parts) or 'not known'}{'  ' + passed if passed else ''}"
 
 
 def _finding(finding: Finding, label: str) -> Iterator[str]:
@@ -105,4 +105,4 @@ def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     varies = f" ± {amounts.rate(one.deviation)} of {one.count}" if one.count > 1 else ""
     way = " ←" if one.direction == "reverse" else ""
-    return f"{one.name + way:<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{'  WORSE' if one.worse else ''}"
+    return f"{one.name + way + ' ':<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{'  WORSE' if one.worse else ''}"
