@@ -15,9 +15,10 @@ from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
 from .evidence import Evidence
 from .limits import next_after
 from .measure import Fact, Look, look
+from .thresholds import passed
 
-SINGLE, PARALLEL, DATAGRAMS = 0.90, 0.95, 0.80  # of what is expected: one stream, many, UDP (facts, section 6)
 FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
+TRIFLE = 0.1  # of the lost time, or of what was lost
 SHORTEST = 0.9  # of the time that was asked for
 CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D19 D21 D39".split())
 CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
@@ -103,7 +104,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     looks = tuple(look(evidence, phase) for phase in evidence.phases)
     session = Session(evidence, looks)
     results = tuple(_result(one) for one in looks)
-    found = [*_of_phases(looks, results), *_of_the_session(session)]
+    found = [*_of_phases(looks, results), *_of_the_session(session, bool(results) and all(one.passed for one in results))]
     ranked = tuple(sorted(_weighed(found), key=_order))
     why_not = _inconclusive(looks, ranked)
     unexplained = None if why_not else _unexplained(evidence, looks, ranked, results)
@@ -119,8 +120,8 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
             if hit is None:
                 continue
             severity = hit.severity or row.severity
-            if severity == LIMIT and result.passed:
-                severity = INFO  # everything has a limit; this one is where it should be
+            if (severity == LIMIT and result.passed) or (severity == FAULT and hit.share < TRIFLE and result.passed is not False):
+                severity = INFO  # everything has a limit, and a few drops; these are where they should be
             found = _finding(row.id, row.title, severity, hit, one)
             known = best.get(f"{row.id} {row.title}")
             if known is None or (known.severity == INFO, -known.share) > (severity == INFO, -hit.share):
@@ -128,12 +129,13 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
     return best.values()
 
 
-def _of_the_session(session: Session) -> Iterable[Finding]:
+def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     for row in SESSION_RULES:
         hit = row.rule(session)
         if hit is not None:
-            yield _finding(row.id, row.title, hit.severity or row.severity, hit, reference, named=False)
+            severity = hit.severity or row.severity
+            yield _finding(row.id, row.title, INFO if severity == LIMIT and all_passed else severity, hit, reference, named=False)
 
 
 def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True) -> Finding:
@@ -162,17 +164,8 @@ def _order(one: Finding) -> tuple[bool, float, str]:
 
 
 def _result(one: Look) -> PhaseResult:
-    run = one.phase.run
-    error = run.error if run else None
-    asked = one.phase.target or (run.target if run else None)
-    if one.protocol == "udp":
-        wanted, part = asked or None, DATAGRAMS
-    else:
-        wanted = min(one.evidence.expect, asked) if one.evidence.expect and asked else one.evidence.expect
-        part = PARALLEL if ((run and run.streams) or 1) > 1 else SINGLE
-    passed = None if wanted is None or one.rate is None else one.rate >= part * wanted
-    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, one.rate, one.loss, one.retransmits,
-                       False if error else passed, error)
+    error = one.phase.run.error if one.phase.run else None
+    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, one.rate, one.loss, one.retransmits, passed(one), error)
 
 
 def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:

@@ -157,6 +157,10 @@ GOOD = {
     "jumbo frames on 25 "
     "Gbit/s": tcp(flow_of(24.5e9, **QUIET), expect=25e9, local=Host(links=ETH1, path=("eth1",), planned="eth1")),
     "both directions alike": both(tcp(flow_of(930e6, **QUIET), expect=1e9), tcp(flow_of(920e6, **QUIET), direction="reverse")),
+    "a full path that drops now and then": tcp(
+        flow_of(930e6, retrans=0.0004, counters={"Tcp.RetransSegs": (0, 400), "eth1.qdisc.drops": (0, 9)}, **QUIET), expect=1e9),
+    "a drop on a path of which nobody knows what it should carry": replace(
+        counted(941e6, retrans=5e-6, softnet__dropped=1), expect=None),
     "two milliseconds of queue": tcp(HEALTHY, expect=1e9, idle=Latency(200, 0, 0.0003), loaded=Latency(200, 0, 0.0023)),
     "a VLAN on its parent, the same MTU": tcp(HEALTHY, expect=1e9, local=Host(
         links=(*ETH1, Link("eth1.7", "vlan", "eth1", 9000)), path=("eth1.7", "eth1"), planned="eth1.7")),
@@ -170,3 +174,29 @@ def test_nothing_is_said_above_information_of_a_healthy_path(name):
     diagnosis = diagnose(GOOD[name])
     assert [(one.id, one.text) for one in diagnosis.findings if one.severity != "info"] == []
     assert (int(diagnosis.exit_code), diagnosis.unknown) == (0, None)
+
+
+# What was measured in guests of Debian 12, with virtual time: the values are of the facts, appendix B.
+SIGNATURES = {
+    "a policer of 100 Mbit/s, 20 ms": (tcp(flow_of(51e6, retrans=0.003, rtt=20_200, min_rtt=20_200, snd_cwnd=126, unacked=120,
+                                                   snd_wnd=3_000_000), rtt=None), "D17"),
+    "a shaper of 100 Mbit/s": (tcp(flow_of(95.4e6, rtt=18_500, min_rtt=50, snd_cwnd=160, unacked=155, snd_wnd=3_000_000)), "D18"),
+    "a FIFO of 2000 "
+    "packets": (tcp(flow_of(95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000)), "D14"),
+    "a slow reader": (tcp(flow_of(20e6, rwnd=0.997, rtt=5000, min_rtt=40, snd_cwnd=500, unacked=2, snd_wnd=4000),
+                          receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)), "D02"),
+    "defaults at 100 ms": (tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)), "D01"),
+    "only the receiver tuned, 100 ms": (tcp(flow_of(272e6, sndbuf_limited=0.26, sndbuf=4_194_304, snd_cwnd=9000, unacked=2500,
+                                                    snd_wnd=30_000_000, **RTT)), "D03"),
+    "one CPU, no delay": (tcp(flow_of(1.09e9, cpus=(1.0,), rtt=900, min_rtt=300, snd_cwnd=400, unacked=300, snd_wnd=3_000_000),
+                              receiver(cpus=(1.0,))), "D09"),
+    "an MTU black hole": (tcp(flow_of(300e3, rtt=400, min_rtt=300, snd_cwnd=1, unacked=7, backoff=5), expect=1e9), "D21"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_what_was_measured_in_a_guest_is_recognised(name):
+    evidence, condition = SIGNATURES[name]
+    told = diagnose(evidence).findings
+    assert told[0].id == condition, [(one.id, one.severity, one.share) for one in told]
+    assert told[0].severity != "info"

@@ -12,6 +12,7 @@ from .. import amounts
 from ..evidence import Sample
 from ..measure import Fact, Look, delta, growth
 from ..predict import goodput, line_of, round_rate
+from ..thresholds import passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 from .udp import LOSSY, counted_losses, losing, lost, lowest
 from .window import NETWORK
@@ -26,6 +27,7 @@ QUEUED = 1.5  # times the idle round trip (D18)
 FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
 CLEARLY = 0.02  # of the datagrams: more is lost than a hiccup of a host would (D17)
 LEVEL = 0.9  # of the plateau (D17)
+LOSSY_TCP = 1e-5  # of the bytes: less costs no sender anything (D05)
 OVERTAKEN = 0.001  # of the packets (D39)
 
 
@@ -42,8 +44,8 @@ def _explained(look: Look, count: float) -> float:
     if look.protocol == "udp":
         return min(1.0, count / max(1, lost(look))) if losing(look) else 0.05
     again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
-    if not again:
-        return 0.05
+    if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY_TCP):
+        return 0.05  # a full path drops now and then, or it is not full
     return look.left * min(1.0, count / again)
 
 
@@ -111,14 +113,16 @@ def policed(session: Session) -> Optional[Hit]:
     if clean and over:
         return _plateau(clean, over, ladder)
     slowest = lowest(ladder)
-    tcp = next((one for one in session.tcp if _flat_with_loss(one)), None)
+    tcp = next((one for one in session.tcp if _flat_with_loss(one) and not passed(one)), None)
     if tcp is None or (slowest is not None and (not over or losing(slowest))):
         return None  # it loses at any rate (D19), or UDP gets through at every rate
+    seen = bool(tcp.phase.sender)  # the kernel's round trips, not only retransmits
     near = round_rate(max(tcp.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     text = f"loss without a queue before it{where}: a policer or random loss; a UDP ladder tells which"
-    return Hit(0.5 * tcp.left, text, (fact("bytes_retrans / bytes_sent", tcp.loss), Fact("rtt / min_rtt", after=tcp.queueing)),
-               "iperf3 -u -b 10M, 100M … : what is the loss-free rate? Then pace just below it", "path", LOW)
+    facts = (fact("bytes_retrans / bytes_sent", tcp.loss), Fact("rtt / min_rtt", after=tcp.queueing))
+    advice = "iperf3 -u -b 10M, 100M … : what is the loss-free rate? Then pace just below it"
+    return Hit((0.95 if seen else 0.5) * tcp.left, text, facts, advice, "path", MEDIUM if seen else LOW)
 
 
 def _is_full(look: Look) -> bool:
@@ -195,7 +199,8 @@ def reordering(look: Look) -> Optional[Hit]:
     if share <= OVERTAKEN:
         return None
     text = f"{amounts.percent(share)} of the packets overtook others"
-    weight = 0.9 * look.left if look.protocol == "tcp" and (look.loss or 0) > LOSSY else 0.3
+    costly = look.protocol == "tcp" and (look.loss or 0) > LOSSY and not passed(look)
+    weight = 0.9 * look.left if costly else 0.3 if look.protocol == "udp" else 0.05
     return Hit(weight, text, facts, "a link aggregation or several paths that spread packets instead of flows: bonding mode "
                "balance-rr, per-packet ECMP", "path")
 

@@ -1,0 +1,25 @@
+"""Whether a phase reached what was expected of it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from .measure import Look
+
+SINGLE, PARALLEL, DATAGRAMS = 0.90, 0.95, 0.80  # of what is expected: one stream, many, UDP (facts, section 6)
+
+
+def passed(one: Look) -> Optional[bool]:
+    """None: there is nothing to compare with, or nothing was measured."""
+    run = one.phase.run
+    asked = one.phase.target or (run.target if run else None)
+    if one.protocol == "udp":
+        wanted, part = asked or None, DATAGRAMS
+    else:
+        wanted = min(one.evidence.expect, asked) if one.evidence.expect and asked else one.evidence.expect
+        part = PARALLEL if ((run and run.streams) or 1) > 1 else SINGLE
+    if run is not None and run.error:
+        return False
+    return None if wanted is None or one.rate is None else one.rate >= part * wanted
