@@ -146,16 +146,16 @@ def test_a_finding_is_whole(name):
 GOOD = {
     "a gigabit path at its line rate": (tcp(flow_of(941.5e6, rtt=2000, min_rtt=400, snd_cwnd=300, unacked=250, snd_wnd=3_000_000),
                                             expect=1e9)),
-    "ten gigabits, 10 "
-    "ms": tcp(flow_of(9.4e9, rtt=10_000, min_rtt=9_900, snd_cwnd=9000, unacked=8500, snd_wnd=60_000_000), expect=10e9),
+    "ten gigabits, 10 ms":
+        tcp(flow_of(9.4e9, rtt=10_000, min_rtt=9_900, snd_cwnd=9000, unacked=8500, snd_wnd=60_000_000), expect=10e9),
     "a window that is nearly full, at the rate that was ordered": tcp(
         flow_of(4.9e9, rwnd=0.6, rtt=13_000, min_rtt=12_900, snd_cwnd=6000, unacked=5490, snd_wnd=8_000_000), expect=5e9),
     "a CPU that is nearly full, at the rate that was ordered": tcp(flow_of(950e6, cpus=(0.99,), **QUIET), expect=1e9),
     "a trace of loss": tcp(flow_of(930e6, retrans=5e-6, **QUIET), expect=1e9),
     "datagrams as asked": Evidence(phases=(udp_phase(10e6, 10e6, 10e6), udp_phase(100e6, 100e6, 99.999e6)), expect=1e9),
     "slow by order": tcp(flow_of(50e6, idle=0.95, **QUIET), expect=50e6),
-    "jumbo frames on 25 "
-    "Gbit/s": tcp(flow_of(24.5e9, **QUIET), expect=25e9, local=Host(links=ETH1, path=("eth1",), planned="eth1")),
+    "jumbo frames on 25 Gbit/s":
+        tcp(flow_of(24.5e9, **QUIET), expect=25e9, local=Host(links=ETH1, path=("eth1",), planned="eth1")),
     "both directions alike": both(tcp(flow_of(930e6, **QUIET), expect=1e9), tcp(flow_of(920e6, **QUIET), direction="reverse")),
     "a full path that drops now and then": tcp(
         flow_of(930e6, retrans=0.0004, counters={"Tcp.RetransSegs": (0, 400), "eth1.qdisc.drops": (0, 9)}, **QUIET), expect=1e9),
@@ -164,8 +164,8 @@ GOOD = {
     "two milliseconds of queue": tcp(HEALTHY, expect=1e9, idle=Latency(200, 0, 0.0003), loaded=Latency(200, 0, 0.0023)),
     "a VLAN on its parent, the same MTU": tcp(HEALTHY, expect=1e9, local=Host(
         links=(*ETH1, Link("eth1.7", "vlan", "eth1", 9000)), path=("eth1.7", "eth1"), planned="eth1.7")),
-    "RDMA that "
-    "works": tcp(HEALTHY, expect=1e9, rdma=Rdma("rxe0", "PORT_ACTIVE", "fe80::1", 9e9), connections=Connections(2567.0)),
+    "RDMA that works":
+        tcp(HEALTHY, expect=1e9, rdma=Rdma("rxe0", "PORT_ACTIVE", "fe80::1", 9e9), connections=Connections(2567.0)),
 }
 
 
@@ -181,8 +181,8 @@ SIGNATURES = {
     "a policer of 100 Mbit/s, 20 ms": (tcp(flow_of(51e6, retrans=0.003, rtt=20_200, min_rtt=20_200, snd_cwnd=126, unacked=120,
                                                    snd_wnd=3_000_000), rtt=None), "D17"),
     "a shaper of 100 Mbit/s": (tcp(flow_of(95.4e6, rtt=18_500, min_rtt=50, snd_cwnd=160, unacked=155, snd_wnd=3_000_000)), "D18"),
-    "a FIFO of 2000 "
-    "packets": (tcp(flow_of(95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000)), "D14"),
+    "a FIFO of 2000 packets":
+        (tcp(flow_of(95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000)), "D14"),
     "a slow reader": (tcp(flow_of(20e6, rwnd=0.997, rtt=5000, min_rtt=40, snd_cwnd=500, unacked=2, snd_wnd=4000),
                           receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)), "D02"),
     "defaults at 100 ms": (tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)), "D01"),
