@@ -23,8 +23,7 @@ def per_flow(session: Session) -> Optional[Hit]:
     if (one.sender_load.full or 0) >= 0.5 or (one.receiver_load.full or 0) >= 0.5:
         return None
     text = (f"many streams carry {many.rate / one.rate:.1f} times as much as one: a limit of each flow (its window, or a policer "
-            "or a "
-            "hash of links on the way)")
+            "or a hash of links on the way)")
     return Hit(0.4 * (1 - one.rate / many.rate), text, (Fact("one and many streams, bit/s", one.rate, many.rate),),
                "raise tcp_rmem and tcp_wmem at both ends; compare a few source ports", "path", MEDIUM, many.rate)
 
@@ -52,11 +51,9 @@ def collapse(session: Session) -> Optional[Hit]:
     if len(rates) < 2 or not together or together >= TOGETHER * alone or _full(both):
         return None
     text = (f"both ways at once carry {amounts.rate(together)}, each alone {amounts.rate(alone)} in all: half duplex, one shaper "
-            "for both, or "
-            "acknowledgements that starve")
-    return Hit(0.5 * (1 - together / alone), text, (Fact("alone and together, bit/s", alone, together),), "ethtool DEV (duplex); "
-                                                                                                          "fq on both "
-               "ends", "path", MEDIUM)
+            "for both, or acknowledgements that starve")
+    facts = (Fact("alone and together, bit/s", alone, together),)
+    return Hit(0.5 * (1 - together / alone), text, facts, "ethtool DEV (duplex); fq on both ends", "path", MEDIUM)
 
 
 def _full(look: Look) -> bool:

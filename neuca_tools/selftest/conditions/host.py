@@ -44,9 +44,8 @@ def steal(look: Look) -> Optional[Hit]:
     for end, load in ends:
         if (load.steal or 0) > STEAL:
             text = f"the hypervisor took {amounts.percent(load.steal or 0)} of a CPU of the {end}: this result says little"
-            return Hit(min(1.0, (load.steal or 0) * 2), text, (fact("steal", load.steal),), "ask for dedicated CPUs, or test "
-                                                                                            "when "
-                       "the host is quiet", end)
+            advice = "ask for dedicated CPUs, or test when the host is quiet"
+            return Hit(min(1.0, (load.steal or 0) * 2), text, (fact("steal", load.steal),), advice, end)
     return None
 
 
@@ -70,12 +69,10 @@ def tuning(session: Session) -> Optional[Hit]:
                  if name in host.sysctls and host.sysctls[name].split() != want.split()]
         if wrong:
             facts = tuple(Fact(name, want, host.sysctls[name]) for name, want in wrong)
-            text = (f"{len(wrong)} setting{'s' if len(wrong) > 1 else ''} of the {end} host {'are' if len(wrong) > 1 else 'is'} "
-                    "not as "
-                    f"tuning asked: {', '.join(name for name, _ in wrong[:3])}")
-            return Hit(0.4, text, facts, "grep -rn the name in /etc/sysctl.d /usr/lib/sysctl.d /etc/tuned: the last file wins; "
-                                         "in a "
-                       "container, set it on the host", end)
+            names = ", ".join(name for name, _ in wrong[:3])
+            text = f"not as tuning asked on the {end} host: {names}{' and more' if len(wrong) > 3 else ''}"
+            advice = "neuca tune audit; a later file of /etc/sysctl.d or tuned may win; in a container, set it on the host"
+            return Hit(0.4, text, facts, advice, end)
     return None
 
 
@@ -119,10 +116,10 @@ def numa(session: Session) -> Optional[Hit]:
         nodes = {link.numa_node for link in links_of(host) if link.numa_node is not None and link.numa_node >= 0}
         fast = any((link.speed or 0) > FAST for link in links_of(host))
         if fast and host.numa_node is not None and nodes and host.numa_node not in nodes:
-            return Hit(0.25, f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node {min(nodes)}",
-                       (Fact("NUMA node", min(nodes), host.numa_node),), f"numactl --cpunodebind={min(nodes)} "
-                                                                         f"--membind={min(nodes)} "
-                       "iperf3 …", end, MEDIUM)
+            node = min(nodes)
+            text = f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node {node}"
+            advice = f"numactl --cpunodebind={node} --membind={node} iperf3 …"
+            return Hit(0.25, text, (Fact("NUMA node", node, host.numa_node),), advice, end, MEDIUM)
     return None
 
 

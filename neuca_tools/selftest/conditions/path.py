@@ -9,10 +9,11 @@ from typing import Optional
 from .. import amounts
 from ..evidence import Host, Link
 from ..measure import Fact, Look, delta, growth
-from .base import FAULT, INFO, LIMIT, MEDIUM, Hit, Session, SessionRule, fact, links_of
+from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, Session, SessionRule, fact, links_of
 
 WASTED = 400  # bytes of MTU (D06)
 DEAD = 1e6  # bytes in a whole test: only what fitted into small packets (D21)
+THROUGH = 8e6  # bit/s: no flow that hangs carries so much (D21)
 OVERHEADS = {"vxlan": 50, "geneve": 50, "gre": 38, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}  # bytes, over IPv4
 OFFLOAD = "tx-udp_tnl-segmentation"
 SLOWER = 0.7  # of the underlay's rate (D24)
@@ -28,7 +29,7 @@ def black_hole(session: Session) -> Optional[Hit]:
     stuck = next((one for one in session.tcp if _is_stuck(one)), None)
     if not small and stuck is None:
         return None
-    if stuck is None and any((one.rate or 0) * 1 > 8 * DEAD for one in session.tcp):
+    if stuck is None and any((one.rate or 0) > THROUGH for one in session.tcp):
         return None  # traffic gets through: probing, clamping or a route's MTU takes care of it
     facts = [fact("path MTU, acknowledged", min(probed))] if probed else []
     facts += [fact("MTU of the interfaces", min(mtus))] if mtus else []
@@ -36,7 +37,7 @@ def black_hole(session: Session) -> Optional[Hit]:
     size = f" above {min(probed)} bytes" if probed else ""
     text = f"packets{size} vanish on the way, and no ICMP message says so: connections open and then hang"
     return Hit(1.0, text, tuple(facts), "sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU, or let ICMP "
-               "\"fragmentation needed\" through", "path", confidence="high" if small else MEDIUM)
+               "\"fragmentation needed\" through", "path", confidence=HIGH if small else MEDIUM)
 
 
 def _is_stuck(look: Look) -> bool:
@@ -49,10 +50,10 @@ def smaller_path(session: Session) -> Optional[Hit]:
     for end, host in session.hosts:
         mtus = [link.mtu for link in links_of(host) if link.mtu]
         if host.route_mtu and mtus and host.route_mtu < min(mtus):
-            return Hit(0.1, f"the path to the peer takes {host.route_mtu} bytes, the interface of the {end} host {min(mtus)}; "
-                            "ICMP says so, "
-                       "and TCP follows", (Fact("path MTU", min(mtus), host.route_mtu),), "ip route change PREFIX … mtu "
-                       f"{host.route_mtu}, or the same MTU on all of the path", end, severity=INFO)
+            text = (f"the path to the peer takes {host.route_mtu} bytes, the interface of the {end} host {min(mtus)}; ICMP says "
+                    "so, and TCP follows")
+            advice = f"ip route change PREFIX … mtu {host.route_mtu}, or the same MTU on all of the path"
+            return Hit(0.1, text, (Fact("path MTU", min(mtus), host.route_mtu),), advice, end, severity=INFO)
     told, probed = session.evidence.path_mtu.told, session.evidence.path_mtu.forward
     mtus = [link.mtu for link in links_of(session.evidence.local) if link.mtu]
     if told and probed and mtus and probed < min(mtus):
@@ -105,12 +106,11 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     tunnels = any(link.kind in ("vxlan", "geneve") for _, host in session.hosts for link in links_of(host))
     if ratio is None or ratio >= SLOWER or (not without and tunnels):
         return None
-    facts = [Fact("overlay / underlay, bit/s", under[0], over[0]), *(fact(f"{link.name} "
-                                                                          f"{OFFLOAD}", "off") for _, link in without[:1])]
+    facts = [Fact("overlay / underlay, bit/s", under[0], over[0])]
+    facts += [fact(f"{link.name} {OFFLOAD}", "off") for _, link in without[:1]]
     text = f"the overlay carries {amounts.percent(ratio)} of what the path below it does: encapsulation without offload"
-    return Hit(1 - ratio, text, tuple(facts), f"ethtool -K DEV {OFFLOAD} on, if the NIC can; jumbo frames below the "
-                                              "overlay", "path",
-               "high" if without else MEDIUM, under[0])
+    advice = f"ethtool -K DEV {OFFLOAD} on, if the NIC can; jumbo frames below the overlay"
+    return Hit(1 - ratio, text, tuple(facts), advice, "path", HIGH if without else MEDIUM, under[0])
 
 
 def userspace(session: Session) -> Optional[Hit]:
@@ -118,9 +118,9 @@ def userspace(session: Session) -> Optional[Hit]:
         for link in links_of(host):
             if link.kind in ("tun", "tap") and (link.owner_cpu is None or link.owner_cpu >= BUSY_OWNER):
                 busy = f", which takes {amounts.percent(link.owner_cpu)} of a CPU" if link.owner_cpu else ""
-                return Hit(0.7 if busy else 0.3, f"packets of the {end} host go through a process behind {link.name}{busy}: a "
-                                                 "userspace overlay",
-                           (fact(f"{link.name} kind", link.kind),), "an overlay of the kernel's: vxlan, wireguard", end)
+                text = f"packets of the {end} host go through a process behind {link.name}{busy}: a userspace overlay"
+                return Hit(0.7 if busy else 0.3, text, (fact(f"{link.name} kind", link.kind),),
+                           "an overlay of the kernel's: vxlan, wireguard", end)
     return None
 
 

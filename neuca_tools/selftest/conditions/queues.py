@@ -76,9 +76,8 @@ def backlog(look: Look) -> Optional[Hit]:
         dropped = delta(samples, "softnet.dropped")
         if dropped is not None:
             text = f"the {end}'s backlog queue overflowed: {growth(dropped):.0f} packets"
-            return Hit(_explained(look, growth(dropped)), text, (dropped,), "sysctl -w net.core.netdev_max_backlog=30000; a "
-                                                                            "smaller "
-                       "layer 2 domain, if they are broadcasts", end)
+            advice = "sysctl -w net.core.netdev_max_backlog=30000; a smaller layer 2 domain, if they are broadcasts"
+            return Hit(_explained(look, growth(dropped)), text, (dropped,), advice, end)
     return None
 
 
@@ -100,9 +99,9 @@ def _bloat(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
         return None
     text = f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: a deep queue on the way"
-    return Hit(1 - idle / loaded, text, (Fact("rtt", idle, loaded),), "tc qdisc replace dev DEV root fq_codel where the queue "
-                                                                      "is; "
-               "a smaller txqueuelen with pfifo; pace below the path's rate", "path")
+    advice = ("tc qdisc replace dev DEV root fq_codel where the queue is; a smaller txqueuelen with pfifo; pace below the path's "
+              "rate")
+    return Hit(1 - idle / loaded, text, (Fact("rtt", idle, loaded),), advice, "path")
 
 
 def policed(session: Session) -> Optional[Hit]:
@@ -167,8 +166,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
     if look.spread is None or look.spread >= STEADY or not look.queueing or look.queueing <= QUEUED:
         return None
     text = (f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.rate)}, and a queue stands before it: "
-            "this is the "
-            "path's capacity")
+            "this is the path's capacity")
     return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)), Fact("rtt / min_rtt", after=look.queueing)),
                "compare it with what was ordered; nothing at the ends makes it faster", "path", HIGH, look.rate)
 

@@ -54,27 +54,26 @@ def reverse_path(session: Session) -> Optional[Hit]:
             dropped = delta(samples, "TcpExt.IPReversePathFilter")
             if dropped is not None and growth(dropped) > 0:
                 share = 1.0 if session.evidence.reach.tcp == "timeout" or not look.rate else 0.5
-                return Hit(share, f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they come in where no "
-                                  "route "
-                           "goes back", (dropped,), "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or routes that go and come one "
-                                                    "way", end)
+                text = (f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they come in where no route "
+                        "goes back")
+                advice = "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or routes that go and come one way"
+                return Hit(share, text, (dropped,), advice, end)
     return None
 
 
 def no_neighbour(session: Session) -> Optional[Hit]:
     reach = session.evidence.reach
     if reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route" or NO_NEIGHBOUR.search(errors(session)):
-        return Hit(1.0, "nobody answers for the peer's address on this network (ARP or "
-                        "ND)", (fact("neighbour", reach.neighbour or errors(
-            session)),), "ip neigh show PEER; check cable, VLAN, address and prefix of both ends, and MAC filters", "path")
+        text = "nobody answers for the peer's address on this network (ARP or ND)"
+        advice = "ip neigh show PEER; check cable, VLAN, address and prefix of both ends, and MAC filters"
+        return Hit(1.0, text, (fact("neighbour", reach.neighbour or errors(session) or "no route to host"),), advice, "path")
     return None
 
 
 def no_route(session: Session) -> Optional[Hit]:
     if session.evidence.reach.tcp == "unreachable" or NO_ROUTE.search(errors(session)):
-        return Hit(1.0, "this host has no route to the peer", (fact("connect", "ENETUNREACH"),), "ip route get PEER; ip route "
-                                                                                                 "add PREFIX "
-                   "via GATEWAY dev DEV", "sender")
+        advice = "ip route get PEER; ip route add PREFIX via GATEWAY dev DEV"
+        return Hit(1.0, "this host has no route to the peer", (fact("connect", "ENETUNREACH"),), advice, "sender")
     return None
 
 

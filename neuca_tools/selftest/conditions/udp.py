@@ -145,8 +145,7 @@ def random_loss(session: Session) -> Optional[Hit]:
     if not others and not slow and (slowest.rate or 0) > DELIBERATE:
         return None  # one fast test says nothing about slow ones
     text = (f"{amounts.percent(slowest.loss or 0)} is lost already at {amounts.rate(slowest.rate or 0)}: not a queue that "
-            "overflows, "
-            "but a bad cable, optic, duplex or radio")
+            "overflows, but a bad cable, optic, duplex or radio")
     return Hit(0.95, text, (fact("lost / datagrams", slowest.loss),), "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; "
                "change the cable or the optic", "path")
 

@@ -63,15 +63,13 @@ def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
              Fact("snd_cwnd", after=look.cwnd), Fact("unacked × mss", after=look.in_flight), Fact("rtt", after=look.rtt)]
     if end == "receiver":
         text = (f"the receiver's window of {amounts.size(window)} lets through {amounts.rate(window * 8 / rtt)} at a round trip "
-                "of "
-                f"{amounts.time(rtt)}")
+                f"of {amounts.time(rtt)}")
         return Hit(share, text, _known(facts), f'sysctl -w {RMEM}="4096 131072 {room}"', end, confidence, room * 4 / rtt)
     text = (f"the window stays at {amounts.size(window)} without any loss: a buffer's cap, at a round trip of "
             f"{amounts.time(rtt)} if that is the path's; which end's is not known")
     if rate > 5e9:
         text += (f"; the path's capacity is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
-                 "stays "
-                 "is it the link")
+                 "stays is it the link")
     advice = f'sysctl -w {RMEM}="4096 131072 {room}" {WMEM}="4096 16384 {room}"'
     return Hit(share, text, _known(facts), advice, "both", confidence, room * 4 / rtt)
 
@@ -144,9 +142,9 @@ def loss_limited(look: Look) -> Optional[Hit]:
     near = round_rate(max(look.rates, default=0.0))
     if near:
         text += f"; the best interval is just below {amounts.rate(near)}"
-    return Hit(look.left, text, tuple(facts), "find where it is lost: nstat, tc -s qdisc and ethtool -S of both ends; pace below "
-                                              "the path's rate: "
-               "tc qdisc replace dev DEV root fq maxrate RATE", "path", MEDIUM if look.network is None else HIGH)
+    advice = ("find where it is lost: nstat, tc -s qdisc and ethtool -S of both ends; pace below the path's rate: tc qdisc "
+              "replace dev DEV root fq maxrate RATE")
+    return Hit(look.left, text, tuple(facts), advice, "path", MEDIUM if look.network is None else HIGH)
 
 
 def buffers_not_applied(look: Look) -> Optional[Hit]:
