@@ -144,6 +144,8 @@ def random_loss(session: Session) -> Optional[Hit]:
     slow = slowest.evidence.expect and (slowest.rate or 0) <= 0.15 * slowest.evidence.expect
     if not others and not slow and (slowest.rate or 0) > DELIBERATE:
         return None  # one fast test says nothing about slow ones
+    if not all(losing(one) for one in others):
+        return None  # what gets through at a higher rate is not lost at random
     text = (f"{amounts.percent(slowest.loss or 0)} is lost already at {amounts.rate(slowest.rate or 0)}: not a queue that "
             "overflows, but a bad cable, optic, duplex or radio")
     return Hit(0.95, text, (fact("lost / datagrams", slowest.loss),), "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; "

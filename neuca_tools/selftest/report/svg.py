@@ -45,7 +45,7 @@ def lines(series: Sequence[Series], form: Format, across: Format, dots: bool = F
     if not xs:
         return ""
     unit = 1024.0 ** math.floor(math.log(max(ys), 1024)) if binary and max(ys) >= 1 else 1.0
-    rows, columns = [unit * value for value in ticks(max(ys) / unit)], ticks(max(xs))
+    rows, columns = [unit * value for value in ticks(max(ys) / unit)], ticks(max(xs), 2 if dots else 4)  # rates are long words
     parts = _grid(rows, form) + _columns(columns, across)
     for place, one in enumerate(series):
         points = [(_x(x, columns[-1]), _y(y, rows[-1])) for x, y in one.points]
