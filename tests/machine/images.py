@@ -86,13 +86,12 @@ class Recipe:
 _SYSTEMD = (("etc/systemd/system/lab-agent.service", AGENT_UNIT),)
 _SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/bin/python3 /usr/local/lib/lab/agent.py' >> /etc/inittab"
 RECIPES = {recipe.name: recipe for recipe in (
-    Recipe("A", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE, "net.ifnames=0"),
-    Recipe("B", "bookworm", ("systemd-sysv", "network-manager"), _SYSTEMD, ENABLE),
+    Recipe("A", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE, "net.ifnames=0"),
+    Recipe("B", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE),
     Recipe("C", "trixie", ("systemd-sysv",), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("D", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client"), (("etc/network/interfaces", INTERFACES),), _SERIAL,
            "net.ifnames=0"),
-    Recipe("S", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE, "net.ifnames=0"),
     Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
            machine=("-smbios", "type=1,product=OpenStack Nova", "-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),

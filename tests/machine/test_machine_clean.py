@@ -25,7 +25,7 @@ def identity(guest):
 
 
 def test_a_clone_of_a_sealed_image_is_a_host_of_its_own(guests):
-    original = guests("S")
+    original = guests("A")
     original.serve(DOCUMENT)
     original.boot()
     in_force(original, DOCUMENT)
@@ -44,7 +44,7 @@ def test_a_clone_of_a_sealed_image_is_a_host_of_its_own(guests):
     assert original.reachable()
     original.shut_down()
 
-    clone = guests("S", CARDS, after=Prepared(original.image, original.disk, {}))
+    clone = guests("A", CARDS, after=Prepared(original.image, original.disk, {}))
     clone.boot()
     assert clone.reachable()
     status = clone.eventually(STATUS, lambda done: done.code == 3).json
