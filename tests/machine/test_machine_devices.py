@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from guest import mac, nics
 from steps import assert_left_alone, in_force, names, serve
 
@@ -60,6 +61,7 @@ def as_asked(guest, nic):
     assert_left_alone(guest)
 
 
+@pytest.mark.long
 def test_the_service_sets_a_device_at_boot_and_what_nobody_asks_for_goes_back(guests):
     guest = guests("A", nics(1))
     guest.serve(ASKED)
