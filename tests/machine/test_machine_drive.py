@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from guest import MANAGEMENT, mac
 from steps import STATUS, assert_left_alone, dataplane
 
@@ -38,6 +39,7 @@ def as_the_drive_says(guest):
     assert guest.check("stat -c %a /run/neuca/drives/config-2/openstack/latest/*").split() == ["600", "600"]
 
 
+@pytest.mark.long
 def test_a_config_drive_is_read_when_it_appears_and_at_a_boot(guests, tmp_path):
     guest = guests("A")
     guest.boot()
