@@ -139,7 +139,8 @@ class Guest:
         """A FAT volume of this label that QEMU makes of a folder; it stays over reboots, and goes with the machine."""
         self._machine.execute("blockdev-add", **{"driver": "vvfat", "node-name": "volume", "dir": str(folder), "label": label,
                                                  "read-only": True})  # fmt: skip
-        self._machine.execute("device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr="0x1e")  # behind the root disk
+        slot = "0x1e"  # behind that of the root disk, which stays /dev/vda then
+        self._machine.execute("device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr=slot)
 
     def reachable(self, patience: float = 60.0) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""
