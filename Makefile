@@ -6,7 +6,7 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench lint clean
+.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench bench-boot lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ test-lanes: ## the tiers above again, with other interpreters and PyPI's librari
 bench: ## time and memory, as ratios to `ip -batch`
 	@tests/setup.sh bench
 	@tests/bench/run
+
+bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the same network (QEMU)
+	@tests/setup.sh machine
+	@tests/bench/boot
 
 lint: ## ruff and mypy --strict alone
 	@tests/setup.sh unit

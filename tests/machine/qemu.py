@@ -106,7 +106,7 @@ class Machine:
         self._qmp, control = socket.socketpair()
         self.agent, agent = socket.socketpair()
         self._events: list[dict] = []
-        accel = acceleration(image)
+        accel = "tcg" if "-icount" in image.recipe.machine else acceleration(image)  # which no processor counts for us
         # One boot with `max,svm=off` on QEMU 7.2 went wrong from systemd's first steps on; its cause was not looked for. An older
         # model asks less of the emulation.
         processor = "host" if accel == "kvm" else "Westmere"
