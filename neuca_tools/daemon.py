@@ -1,6 +1,6 @@
 """The loop: one selector over signals, netlink, udev and the worker's pipe; whatever could block runs in a child that ends.
 
-A look at the metadata and a pass are one job of one child at a time, which also keeps pyroute2 out of the idle daemon. Events
+A look at the metadata and a pass are one job of one child, which also keeps pyroute2 out of the idle daemon. Events
 only mark the world dirty; after a short debounce comes a job, and a whole look.
 """
 
@@ -40,10 +40,11 @@ class Plans:
     events: Optional[float] = None
     retry: Optional[float] = None
     watchdog: Optional[float] = None
+    retire: Optional[float] = None
     rested: float = 0.0
 
     def next(self) -> float:
-        return min(due for due in (self.poll, self.events, self.retry, self.watchdog) if due is not None)
+        return min(due for due in (self.poll, self.events, self.retry, self.watchdog, self.retire) if due is not None)
 
 
 def _ignore(*_: object) -> None:
@@ -92,23 +93,29 @@ class Daemon:
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
-        deadline = self._worker.deadline if self._worker else self._plans.next()
+        ends = self._worker.deadline if self._worker else None  # of the job under way
+        deadline = self._plans.next() if ends is None else ends
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
         for key, _ in self._selector.select(max(0.0, deadline - time.monotonic())):
             key.data()
         now = time.monotonic()
         self._feed_watchdog(now)
-        if self._worker and now >= self._worker.deadline:
+        if not self._busy() and not self._stopping:
+            self._start_what_is_due(now)
+        elif ends is not None and now >= ends and self._busy():
             log.error("a pass took longer than %g s (command-timeout): it is killed", self.config.command_timeout)
             self._end()
-        elif self._worker is None and not self._stopping:
-            self._start_what_is_due(now)
+
+    def _busy(self) -> bool:
+        return self._worker is not None and self._worker.deadline is not None
 
     def _start_what_is_due(self, now: float) -> None:
         events = self._plans.events is not None and now >= self._plans.events
         retry = self._plans.retry is not None and now >= self._plans.retry
         poll = now >= self._plans.poll
+        if self._plans.retire is not None and now >= self._plans.retire:
+            self._retire()
         if events:
             self._plans.events = None
             self._plans.rested = now + REST
@@ -126,24 +133,45 @@ class Daemon:
     def _begin(self, job: Job) -> None:
         self._links.stirred = False
         try:
-            self._worker = Worker(job)
+            self._have_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of something
             log.error("start a pass: %s", error.strerror)
+            self._retire()
             self._settle_retry(Outcome(failed=1))
-            return
-        self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
+
+    def _have_worker(self) -> Worker:
+        """The child that waits for a job, if it has the configuration in force, else a new one. Raises OSError."""
+        self._plans.retire = None
+        if self._worker and self._worker.config is not self.config:
+            self._retire()
+        if self._worker is None:
+            self._worker = Worker(self.config)
+            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
+        return self._worker
 
     def _worker_spoke(self) -> None:
         if self._worker and self._worker.read():
-            self._end()
+            if self._busy():
+                self._end()
+            else:  # somebody has killed it while it waited
+                self._retire()
+
+    def _retire(self) -> None:
+        worker, self._worker, self._plans.retire = self._worker, None, None
+        if worker:
+            self._selector.unregister(worker.fileno())
+            worker.end()
 
     def _end(self) -> None:
-        """Reap the child, and take in what it reported; one that died without a word is a failure."""
-        worker, self._worker = self._worker, None
+        """Take in what the child reported; one that died without a word is a failure. After a pass it may stay a little."""
+        worker = self._worker
         if worker is None:
             return
-        self._selector.unregister(worker.fileno())
-        outcome = worker.finish()
+        outcome = worker.outcome()
+        if outcome is None or not worker.passed:
+            self._retire()
+        else:
+            self._plans.retire = worker.retires
         if outcome is None:
             log.error("the pass ended without a report")
             outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
@@ -156,7 +184,7 @@ class Daemon:
             self._dirty(DEBOUNCE)
         self._starting = self._starting and not outcome.passed
         self._settle_retry(outcome)
-        if worker.job.start or outcome.ran or not self._ready:
+        if worker.started or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
@@ -247,9 +275,10 @@ class Daemon:
 
     def _close(self, *ends: socket.socket) -> None:
         """A pass under way is left to finish what it does to a NIC, within systemd's own time for stopping."""
-        if self._worker:
+        if self._worker and self._busy():
             self._worker.wait()
             self._end()
+        self._retire()
         for end in (*ends, self._links, self._udev):
             with suppress(OSError):
                 if end is not None:

@@ -1,6 +1,8 @@
-"""One job of the daemon in a child process: ask the sources if it is time to, make a pass if there is reason to, report, end.
+"""Jobs of the daemon in a child process: ask the sources if it is time to, make a pass if there is reason to, report.
 
-A child rather than a thread: it can be killed at its deadline, a crash costs nothing, and its memory goes with it.
+A child rather than a thread: it can be killed at its deadline, a crash costs one job, and its memory goes with it. One that
+has made a pass stays for a little while, since what a boot or a new NIC stirs up comes in a row: most of what a job costs is
+the import of pyroute2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,6 +14,7 @@ import logging
 import os
 import select
 import signal
+import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +30,7 @@ from .status import Status
 
 log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
+LIFETIME = 30.0  # seconds after which a child is not given another job
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
 END = b"}\n"
 IN_PASS = b"pass\n"  # what a child says before it changes anything
@@ -62,49 +66,68 @@ class Outcome:
 
 
 class Worker:
-    """A child that does one job; its pipe becomes readable when it has something to say, and closes when it has ended."""
+    """A child that does jobs, one at a time; its socket becomes readable when it has something to say, or has ended."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.deadline = time.monotonic() + job.config.timeout + job.config.command_timeout
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.retires = time.monotonic() + LIFETIME
+        self.deadline: Optional[float] = None  # of the job that it does; None: it waits for one
+        self.started = self.passed = False  # its job is that of a start; it has made a pass
         self._said = b""
-        self._pipe, report = os.pipe()
+        self._socket, jobs = socket.socketpair()
         self._child = os.fork()
         if self._child == 0:
-            os.close(self._pipe)
-            _child(job, report)
-        os.close(report)
+            self._socket.close()
+            _child(config, jobs)
+        jobs.close()
 
     def fileno(self) -> int:
-        return self._pipe
+        return self._socket.fileno()
+
+    def begin(self, job: Job) -> None:
+        """Have it do this. Raises OSError where the child has just died."""
+        self._said, self.started = b"", job.start
+        self.deadline = time.monotonic() + job.config.timeout + job.config.command_timeout
+        self._socket.sendall(_line({"fetch": job.fetch, "run": job.run, "start": job.start, "sha256": job.sha256,
+                                    "session": job.session.to_json()}))
 
     def read(self) -> bool:
-        """Take in what there is to read. True once the child has closed its end."""
-        part = os.read(self._pipe, 65536)
+        """Take in what there is to read. True once the job, or the child, has ended."""
+        try:
+            part = self._socket.recv(65536)
+        except ConnectionResetError:  # it died before it read its job
+            part = b""
         self._said += part
-        return not part or len(self._said) > LARGEST_REPORT
+        return not part or self._said.endswith(END) or len(self._said) > LARGEST_REPORT
 
     def wait(self) -> None:
-        """Give a pass a moment to finish; `finish` then ends the child in any case, and at once one that only asks sources."""
+        """Give a pass a moment to finish; `end` then ends the child in any case, and at once one that only asks sources."""
         deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
-        while select.select([self._pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
                 return
 
     def _in_pass(self) -> bool:
-        while select.select([self._pipe], [], [], 0)[0] and not self.read():
+        while select.select([self._socket], [], [], 0)[0] and not self.read():
             pass
         return self._said.startswith(IN_PASS)
 
-    def finish(self) -> Optional[Outcome]:
-        """Reap the child, by force if it still runs. None if it left no report."""
-        os.close(self._pipe)
-        with suppress(ProcessLookupError):
-            if os.waitpid(self._child, os.WNOHANG)[0] == 0:
-                ended = self._said.endswith(END)
-                os.kill(self._child, 0 if ended else signal.SIGKILL)
-                os.waitpid(self._child, 0)
+    def outcome(self) -> Optional[Outcome]:
+        """What it reported of the job that has ended, None for nothing; then it waits for the next one."""
+        self.deadline = None
+        self.passed = self.passed or self._said.startswith(IN_PASS)
         return _outcome(self._said)
+
+    def end(self) -> None:
+        """Reap the child, by force: what it has done is done, and what it only waits for is not worth waiting for."""
+        self._socket.close()
+        with suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+
+
+def _line(data: object) -> bytes:
+    return json.dumps(data).encode() + b"\n"
 
 
 def _outcome(said: bytes) -> Optional[Outcome]:
@@ -114,16 +137,17 @@ def _outcome(said: bytes) -> Optional[Outcome]:
     return None
 
 
-def _child(job: Job, report: int) -> NoReturn:
-    """Never returns into the daemon's code, whatever happens."""
+def _child(config: Config, jobs: socket.socket) -> NoReturn:
+    """Never returns into the daemon's code, whatever happens; a job that fails ends it."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # systemd signals the whole group; the daemon says when to stop
-        outcome = work(job, lambda: os.write(report, IN_PASS))
-        text = json.dumps({**outcome.__dict__, "session": outcome.session.to_json()}) + "\n"
-        os.write(report, text.encode())
+        for line in jobs.makefile("rb"):
+            data = json.loads(line)
+            outcome = work(Job(config, **{**data, "session": Session.from_json(data["session"])}), lambda: jobs.sendall(IN_PASS))
+            jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
