@@ -52,10 +52,10 @@ class Guest:
     """A disk of its own on top of an image or of another guest's disk; at most one QEMU runs on it."""
 
     def __init__(self, image: images.Image, folder: Path, nics: Sequence[Nic], *, processors: int = 1, memory: int = 1024,
-                 disk: Path | None = None, arguments: str = "") -> None:  # fmt: skip
+                 disk: Path | None = None, arguments: str = "", counted: bool = False) -> None:  # fmt: skip
         self.image, self.folder, self.nics = image, folder, list(nics)
         self.arguments = arguments  # of the kernel, after the image's own
-        self.processors, self.memory = processors, memory
+        self.processors, self.memory, self.counted = processors, memory, counted
         self.cloud = Cloud("")
         self.cloud.mode = "off"
         self.boot_id = ""
@@ -73,7 +73,7 @@ class Guest:
         """Start the machine, and wait for nothing."""
         self._received = b""
         self._machine = Machine(self.image, self.disk, self.nics, self.console, self.cloud.port, self.processors, self.memory,
-                                self.arguments)
+                                self.arguments, self.counted)
 
     def boot(self, patience: float = BOOT_PATIENCE) -> None:
         """Start the machine, until its agent speaks."""

@@ -62,6 +62,13 @@ ExecStart=/bin/sh -c 'exec ip -ts monitor link address route > /run/lab-monitor'
 """
 NETWORKD_MANAGEMENT = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
 INTERFACES = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n"
+# No service beside the agent: where instructions are counted, time leaps over every wait, and timers of services with it.
+BARE_INIT = """#!/bin/sh
+mount -t tmpfs tmpfs /tmp
+modprobe virtio_console
+ip link set lo up
+while :; do python3 /usr/local/lib/lab/agent.py; done
+"""
 ENABLE = "systemctl enable lab-agent.service; systemctl mask apt-daily.timer apt-daily-upgrade.timer getty@tty1.service"
 
 
@@ -95,6 +102,8 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
            machine=("-smbios", "type=1,product=OpenStack Nova", "-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
+    Recipe("T", "bookworm", ("systemd-sysv", "iperf3"), (("usr/local/lib/lab/init", BARE_INIT),),
+           "chmod +x /usr/local/lib/lab/init", "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
 )}  # fmt: skip
 
 
@@ -167,7 +176,7 @@ def _base(recipe: Recipe) -> Path:
             for name, text in recipe.files:
                 (extra / name).parent.mkdir(parents=True, exist_ok=True)
                 (extra / name).write_text(text)
-            (extra / "usr/local/lib/lab").mkdir(parents=True)
+            (extra / "usr/local/lib/lab").mkdir(parents=True, exist_ok=True)
             shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent.py")
             packages = ",".join([*COMMON, *recipe.packages])
             _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=sync-in {extra} /",
