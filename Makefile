@@ -6,7 +6,8 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench bench-boot lint clean
+.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench bench-boot \
+        bench-tuning lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +58,10 @@ bench: ## time and memory, as ratios to `ip -batch`
 bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the same network (QEMU)
 	@tests/setup.sh machine
 	@tests/bench/boot
+
+bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emulated guest
+	@tests/setup.sh machine
+	@tests/bench/tuning/run
 
 lint: ## ruff and mypy --strict alone
 	@tests/setup.sh unit

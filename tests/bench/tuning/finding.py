@@ -1,0 +1,58 @@
+"""What an experiment has found, held against its aim, beside what was published; and a table of such findings."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+COLUMNS = ("effect", "published", "before", "after", "figure", "aim", "")
+
+
+class Finding(NamedTuple):
+    """One line. `figure` in `unit` is what is judged: it should lie from `least` to `most`, both included.
+
+    `counter`: it shows where there is no such effect.
+    """
+
+    effect: str
+    before: object
+    after: object
+    figure: float
+    least: float | None = None
+    most: float | None = None
+    unit: str = "x"
+    published: str = "–"
+    counter: bool = False
+
+    @property
+    def met(self) -> bool:
+        return (self.least is None or self.figure >= self.least) and (self.most is None or self.figure <= self.most)
+
+    @property
+    def aim(self) -> str:
+        if self.least is None or self.most is None:
+            return f"at least {self.least:g}" if self.most is None else f"at most {self.most:g}"
+        return f"{self.least:g}" if self.least == self.most else f"{self.least:g} to {self.most:g}"
+
+    def cells(self) -> tuple[str, ...]:
+        shown = f"{self.figure:.2f}" if self.unit in ("x", "%") else f"{self.figure:g}"
+        unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
+        effect = f"but: {self.effect}" if self.counter else self.effect
+        verdict = "met" if self.met else "MISSED"
+        return (effect, self.published, str(self.before), str(self.after), f"{shown}{unit}", self.aim, verdict)
+
+    def __str__(self) -> str:
+        return " | ".join(self.cells())
+
+
+def ratio(effect: str, before, after, **more) -> Finding:
+    """A finding whose figure is the rate of the second flow over that of the first."""
+    return Finding(effect, before, after, after.rate / before.rate, **more)
+
+
+def markdown(findings: Iterable[Finding]) -> str:
+    """The table, as README has it."""
+    rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(one.cells() for one in findings)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
