@@ -1,4 +1,4 @@
-"""The exceptions of the agent: one class for each stage, every one with a text made for people.
+"""The exceptions of the agent: one class for each stage, every one with a text made for people; and the exit codes.
 
 A text says what was tried, on what, and why it failed; `hint`, where there is one, says what a person can do.
 """
@@ -6,6 +6,8 @@ A text says what was tried, on what, and why it failed; `hint`, where there is o
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78  # neuca-status(7)
 
 
 class NeucaError(Exception):

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Optional
 
-from .apply import apply
 from .backends import udev
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
@@ -23,7 +22,6 @@ from .fileio import locked
 from .intake import Intake, fetch, last_good
 from .model import Document, LinkKey, Record, World
 from .names import TEMPORARY, Step, boot_names, free_name, own_names, rename_steps
-from .operations import WriteFile
 from .record import load_record
 from .requests import merge
 from .roles import Policy, Roles, assign, identity
@@ -77,7 +75,9 @@ def mark_ahead(config: Config) -> None:
     record = load_record(config.state_directory)
     if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
         return
-    from .reconcile import host, log_result, writer  # libraries that most boots do without, up to here
+    from .apply import apply  # up to here, what most boots do without
+    from .operations import WriteFile
+    from .reconcile import host, log_result, writer
 
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
         survey = handles.survey(intake, record)

@@ -11,11 +11,11 @@ from typing import Any, Optional
 from .desired import Resolution
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
+from .errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
 from .model import Link, LinkKey, NetworkState, Problem
 from .operation import Operation
 from .operations import WriteFile
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78
 MOST_FILES = 3  # named one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall

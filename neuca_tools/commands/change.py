@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..config import Config
-from ..errors import NeucaError, UsageError
+from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
 from ..handback import release, revert, take_back
 from ..intake import last_good
 from ..operations import WriteFile
 from ..reconcile import host, run_pass
 from ..record import load_record
-from ..status import EXIT_FAILED, EXIT_OK, find_link
+from ..status import find_link
 from .context import configuration, document, is_root, report_faults
 from .logs import to_stderr
 

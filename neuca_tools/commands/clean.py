@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Callable
 
 from .. import sealing
 from ..config import Config
-from ..errors import ApplyError, NeucaError
+from ..errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError, NeucaError
 from ..sealing import Trace
-from ..status import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK
 from .context import configuration, is_root
 
 if TYPE_CHECKING:

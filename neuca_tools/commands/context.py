@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ..config import DEFAULT_PATH, Config, load
-from ..errors import ConfigError, DocumentError, NeucaError, UsageError
+from ..errors import (
+    EXIT_FAILED,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_USAGE,
+    ConfigError,
+    DocumentError,
+    NeucaError,
+    UsageError,
+)
 from ..intake import Intake, confirmed, fetch
 from ..sources import Session, SourceSpec, parse_source
-from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     import argparse

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Callable, Optional
 
 from ..config import Config
 from ..documents import get
-from ..errors import NeucaError, UsageError
+from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
 from ..fileio import read_bytes
 from ..intake import Intake, confirmed
 from ..sources import Session, SourceSpec, fetch_path
-from ..status import EXIT_FAILED, EXIT_OK
 from .context import configuration, document, is_root, specs
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..backends.mount import mount_privately
 from ..drives import copy
-from ..errors import NeucaError, SourceError
+from ..errors import EXIT_OK, NeucaError, SourceError
 from ..sources.directories import DRIVES
-from ..status import EXIT_OK
 from .context import configuration, is_root
 
 if TYPE_CHECKING:

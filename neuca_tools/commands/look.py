@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import render
 from ..config import Config
-from ..errors import UsageError
+from ..errors import EXIT_PENDING, UsageError
 from ..intake import Intake, confirmed
 from ..reconcile import Survey, host, status_now
 from ..record import load_record
-from ..status import EXIT_PENDING, find_link
+from ..status import find_link
 from .context import configuration, document, report_faults
 
 if TYPE_CHECKING:

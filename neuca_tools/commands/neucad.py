@@ -14,9 +14,8 @@ from typing import Optional
 
 from .. import __version__
 from ..config import DEFAULT_PATH, Config
-from ..errors import ApplyError, NeucaError
+from ..errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
 from ..fileio import locked
-from ..status import EXIT_FAILED, EXIT_OK
 from .context import configuration, guarded, is_root
 from .logs import to_journal
 

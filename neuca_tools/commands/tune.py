@@ -12,13 +12,13 @@ from ..backends import hostfacts
 from ..config import Config
 from ..config.options import profile_names
 from ..documents.values import UnusableError
-from ..errors import NeucaError, UsageError
+from ..errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, NeucaError, UsageError
 from ..intake import Intake, last_good
 from ..model import LinkKey
 from ..operations import WriteFile
 from ..reconcile import Survey, host
 from ..record import load_choice, load_record
-from ..status import EXIT_FAILED, EXIT_INVALID, EXIT_OK, find_link
+from ..status import find_link
 from ..tuneup import operations, tune, untune
 from ..tuning import arithmetic, audit
 from ..tuning.layer import Choice

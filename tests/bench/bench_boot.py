@@ -81,7 +81,7 @@ def _cloud_init(guest: Guest) -> None:
     guest.put("/etc/cloud/cloud.cfg.d/95_bench.cfg", "datasource_list: [NoCloud]\n")
     guest.put(f"{SEED}/network-config", json.dumps({"version": 2, "ethernets": ethernets, "vlans": vlans}))
     guest.put(f"{SEED}/meta-data", "instance-id: bench\n")
-    guest.put(f"{SEED}/user-data", "#cloud-config\n")
+    guest.put(f"{SEED}/user-data", "#cloud-config\nlocale: false\n")  # the image has no locales
 
 
 BASE, OURS = Kind("without", False, NOT_HERE, _base), Kind("neuca-guest-tools", True, NOT_HERE, _ours)

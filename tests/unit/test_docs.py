@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from neuca_tools import marking, operations, render, status
+from neuca_tools import errors, marking, operations, render
 from neuca_tools.commands import neuca, neucad, selftest
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
@@ -179,7 +179,7 @@ def test_every_problem_code_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    codes = {value for name, value in vars(status).items() if name.startswith("EXIT_")}
+    codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     assert set(map(int, re.findall(r"^\.It (\d+)", MAN["neuca-status.7"], re.MULTILINE))) == codes
     assert set(map(int, re.findall(r"^\| (\d+) \|", README, re.MULTILINE))) == codes
 
