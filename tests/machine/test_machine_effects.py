@@ -15,7 +15,7 @@ from experiments import EXPERIMENTS
 from laboratory import laboratory
 
 CHOSEN = ("exogeni", "udp", "neighbours")
-# H-TCP grows like standard TCP in the first second after a loss, and at 0.1% there is one in each second or two.
+# H-TCP grows like standard TCP in the first second after a loss, and at 0.1% there is one about every second.
 MISSED = pytest.mark.xfail(reason="htcp wins nothing over cubic where one packet of a thousand is lost")
 
 
