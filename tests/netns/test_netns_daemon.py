@@ -302,3 +302,32 @@ def test_it_lives_on_when_its_pass_is_killed(host):
     host.metadata.recover()
     host.document(asked(1, 2, last=4))
     host.wait("the next look brings the document", has(host, "dp1", "172.16.1.4/24"))
+
+
+def children(host):
+    return host.run("pgrep", "-P", host.daemon.pid, check=False).out.split()
+
+
+def test_one_child_does_what_follows_a_pass_and_may_die_while_it_waits(host):
+    host.configure(sources="ec2", poll=600)
+    run(host)
+    (child,) = children(host)
+    host.ip("link del dp1")
+    host.veth("dp1", 1)
+    host.wait("the next pass is made", has(host, "dp1", "172.16.1.1/24"), SOON)
+    assert children(host) == [child]
+    host.wait("status agrees", lambda: host.status()[0] == 0)
+    host.run("kill", "-KILL", child)
+    host.wait("it is reaped", lambda: not children(host))
+    host.ip("link del dp1")
+    host.veth("dp1", 1)
+    host.wait("another one makes the next pass", has(host, "dp1", "172.16.1.1/24"), SOON)
+    assert "without a report" not in host.daemon.log()
+
+
+def test_a_child_that_waits_goes_with_a_daemon_that_is_killed(host):
+    run(host)
+    host.wait("there is a child", lambda: children(host))
+    (child,) = children(host)
+    host.daemon.close()
+    host.wait("it has gone", lambda: host.run("kill", "-0", child, check=False).code != 0)
