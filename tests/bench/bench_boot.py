@@ -94,6 +94,15 @@ def prepared(kind: Kind, folder: Path) -> Guest:
     """A guest of this kind, switched off after its first boot, in which there is no cloud-init, and one of its own."""
     image = images.image("E", kind.packaged)
     guest = Guest(_changed(image, NOT_HERE), folder, nics(3))
+    try:
+        _first_boots(kind, guest, image)
+    except BaseException:
+        guest.close()  # QEMU would outlive us
+        raise
+    return guest
+
+
+def _first_boots(kind: Kind, guest: Guest, image: images.Image) -> None:
     guest.serve(DOCUMENT)
     guest.boot(PATIENCE)
     kind.prepare(guest)
@@ -103,7 +112,6 @@ def prepared(kind: Kind, folder: Path) -> Guest:
         guest.boot(PATIENCE)
         guest.check("cloud-init status --wait", PATIENCE)
         guest.shut_down(PATIENCE)
-    return guest
 
 
 def _changed(image: images.Image, arguments: str, machine: tuple[str, ...] = ()) -> images.Image:
