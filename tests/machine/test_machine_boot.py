@@ -56,6 +56,7 @@ def test_a_service_that_hangs_or_answers_rubbish_holds_up_nothing(guests, prepar
     guest.cloud.mode = "hang"
     guest.boot()
     guest.check("systemctl is-system-running --wait || true", 180)
+    guest.check("systemctl start network-online.target", 180)  # nothing in this image waits for it
     units = ("network-online.target", "multi-user.target", "neuca-guest-tools.service")
     assert guest.check(f"systemctl is-active {' '.join(units)}").split() == ["active"] * len(units)
     for mode in ("hang", "off", "404", "500", "garbage", "cut"):
