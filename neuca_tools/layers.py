@@ -48,7 +48,10 @@ def stack(document: Optional[Document], local: Sequence[LinkRequest], policy: Po
     if document is None or document.platform is None:
         return Layers(own, assign(world, named, policy, record), routes)
     platform, problems = bound(document.platform, world, record)
-    hints = _hints(platform.management, named, {request.key.mac for request in local})
+    configured = {request.key.mac for request in local}
+    # On a first boot nothing shows yet which NIC is for management: then the platform's word for one is all there is.
+    known = assign(world, (), policy, record).reasons
+    hints = _hints(platform.management, named if known else configured, configured)
     theirs = {request.key.mac for request in platform.links} - hints.keys()
     roles = assign(world, named | theirs, policy, record, hints)
     roles = replace(roles, reasons={**_overruled(platform.management, roles), **_words(theirs, named, roles), **roles.reasons})

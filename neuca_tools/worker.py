@@ -87,7 +87,7 @@ class Worker:
     def begin(self, job: Job) -> None:
         """Have it do this. Raises OSError where the child has just died."""
         self._said, self.started = b"", job.start
-        self.deadline = time.monotonic() + job.config.timeout + job.config.command_timeout
+        self.deadline = time.monotonic() + 2 * job.config.timeout + job.config.command_timeout  # a change is read twice
         self._socket.sendall(_line({"fetch": job.fetch, "run": job.run, "start": job.start, "sha256": job.sha256,
                                     "session": job.session.to_json()}))
 

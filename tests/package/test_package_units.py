@@ -130,7 +130,7 @@ def test_systemd_understands_every_line(own_root, deb):
 def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and_little_else():
     unit = _unit(DRIVE)
     assert {AGENT, NAMES} <= set(unit["Before"])
-    assert unit["ExecStart"] == ["/usr/bin/neuca", "read-drive", "/dev/%I"]
+    assert unit["ExecStart"] == ["/usr/bin/neuca", "read-drive", "/dev/%i"]
     assert (unit["CapabilityBoundingSet"], unit["PrivateNetwork"], unit["PrivateMounts"]) == (["CAP_SYS_ADMIN"], ["yes"], ["yes"])
     figure = re.search(r"Overall exposure level for \S+: ([\d.]+)", _security(DRIVE))
     assert float(figure[1]) <= 2.1

@@ -113,6 +113,15 @@ def test_a_neuca_document_that_names_a_nic_goes_before_dhcp_and_default_routes_o
     assert found.roles.reasons[mac(2)] == f"a NEuca document or the configuration names it, though {DHCP}"
 
 
+def test_while_no_management_nic_is_known_a_neuca_document_takes_none_that_the_platform_has_for_it():
+    document = asking(network(dhcp(2), static(3)), f"[interfaces]\n{bare(2)} = up:ipv4:172.16.0.1/24\n")
+    at_first = replace(SEEN, routes=(), metadata_index=0)
+    assert roles(solve(document, seen=at_first)) == ["unlisted", "management", "dataplane"]
+    assert roles(solve(document, local(2, state="up"), seen=at_first)) == ["unlisted", "dataplane", "dataplane"]
+    assert roles(solve(document, seen=at_first, record=Record(nics={mac(1): NicRecord(role="management")}))) == [
+        "management", "dataplane", "dataplane"]
+
+
 def test_a_tag_goes_before_the_neuca_document_and_the_configuration_before_a_tag():
     text = f"[interfaces]\n{bare(2)} = up\n{bare(3)} = up\n"
     document = asking(network(static(2), static(3)), text, {2: ["mgmt"], 3: ["Management"]})
