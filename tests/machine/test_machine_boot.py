@@ -30,7 +30,7 @@ def test_a_first_boot_configures_the_dataplane_alone(guests, image):
     assert_nothing_odd(guest)
 
 
-@pytest.mark.parametrize("image", ["A", long("B"), long("C"), "D"])
+@pytest.mark.parametrize("image", ["A", long("B"), long("C"), long("D")])
 def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, after=before)
@@ -50,6 +50,7 @@ def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepare
     assert guest.reachable()
 
 
+@pytest.mark.long
 def test_a_service_that_hangs_or_answers_rubbish_holds_up_nothing(guests, prepared):
     guest = guests("A", after=prepared("A"))
     guest.serve(DOCUMENT)

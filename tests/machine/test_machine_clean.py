@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from guest import MANAGEMENT, mac
 from qemu import Nic
 from steps import ADDRESSES, DOCUMENT, STATUS, Prepared, dataplane, in_force, names
@@ -24,6 +25,7 @@ def identity(guest):
     return [guest.check("cat /etc/machine-id").strip(), *sorted(line for line in shown.splitlines() if line[0] != "#")]
 
 
+@pytest.mark.long
 def test_a_clone_of_a_sealed_image_is_a_host_of_its_own(guests):
     original = guests("A")
     original.serve(DOCUMENT)

@@ -67,7 +67,7 @@ def first_boot(guest):
     return status
 
 
-@pytest.mark.parametrize("image", ["A", long("C")])
+@pytest.mark.parametrize("image", [long("A"), long("C")])
 def test_what_a_manager_put_there_on_a_first_boot_goes_and_is_reported(guests, image):
     guest = guests(image, tempted())
     notes = first_boot(guest)["notes"]

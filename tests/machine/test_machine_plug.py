@@ -61,6 +61,7 @@ def test_a_nic_that_comes_half_a_minute_before_its_document_is_configured(guests
     assert_left_alone(guest)
 
 
+@pytest.mark.long
 def test_a_plugged_nic_is_configured_as_fast_as_an_interpreter_can(guests, prepared):
     document, _ = with_more(1)
     guest = guests("A", nics(3), after=prepared("A"))

@@ -46,7 +46,7 @@ def boot_with_strangers(guests, before):
     return guest
 
 
-@pytest.mark.parametrize("image", ["A", long("C")])
+@pytest.mark.parametrize("image", [long("A"), long("C")])
 def test_whatever_shares_a_mac_takes_no_name_and_is_not_touched(guests, prepared, image):
     before = prepared(image)
     guest = boot_with_strangers(guests, before)

@@ -56,6 +56,7 @@ def test_a_vlan_and_its_parent_change_in_both_orders(guests, prepared, image):
     assert dataplane(guest) == ADDRESSES
 
 
+@pytest.mark.long
 def test_two_guests_pass_9000_bytes_over_a_vlan(guests):
     made = []
     for host, (image, end) in enumerate(zip("AC", link()), 1):
