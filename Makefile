@@ -21,7 +21,7 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 test: ## all tests, of the real guests a chosen set
 	@tests/setup.sh unit dbus netns package machine lanes parallel
 	@$(PYTEST) $(ARGS) -n auto --maxprocesses 4 --dist loadgroup -m "not long" \
-	    tests/unit tests/dbus tests/machine tests/lanes tests/netns tests/package
+	    tests/unit tests/dbus tests/netns tests/package tests/machine tests/lanes
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
