@@ -127,15 +127,20 @@ def _reserved(fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, Li
     """Whose each name is, present or not: the one that is asked for goes after those of before."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = {key: wish for key in keys for wish in [_wish(key, requests, record, roles)] if wish}
-    granted: dict[LinkKey, str] = {}
-    taken = set[str]()
-    for key in sorted(wishes, key=lambda key: (_is_asked(key, requests), key)):
-        before = record.nics[key.mac].name if key.mac in record.nics else ""
-        name = next((name for name in (wishes[key], before) if name and name not in taken and name not in fixed), None)
-        if name is not None:
-            granted[key] = name
-            taken.add(name)
-    return granted
+    before = {key: record.nics[key.mac].name for key in keys if key.mac in record.nics}
+    asking, refused = {key for key in wishes if _is_asked(key, requests)}, set[LinkKey]()
+    while True:  # at most once for each NIC: one whose wish is refused keeps its name, which may be the wish of another
+        granted: dict[LinkKey, str] = {}
+        taken = set[str]()
+        for key in sorted(wishes, key=lambda key: (key in asking - refused, key)):
+            name = before.get(key, "") if key in refused else wishes[key]
+            if name and name not in taken and name not in fixed:
+                granted[key] = name
+                taken.add(name)
+        again = {key for key in asking - refused if key not in granted}
+        if not again:
+            return granted
+        refused |= again
 
 
 def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:

@@ -82,7 +82,8 @@ def mark_ahead(config: Config) -> None:
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
         survey = handles.survey(intake, record)
         roles = survey.resolution.roles
-        if not roles.reasons and set(roles.nics) - config.ignored_macs <= named:
+        others = set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
+        if others and others <= named and not roles.reasons:
             return  # a document that takes every NIC, one that this host is reached by among them: first see which that is
         files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
         log_result(apply(files, writer(handles, survey)))

@@ -78,8 +78,7 @@ class Netlink:
         return {index: tuple(addresses) for index, addresses in found.items()}, frozenset(leased)
 
     def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
-        """A dump that no change interrupted, or the last one of a few; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look."""
-        messages: list[Any] = []
+        """A dump that no change interrupted; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look. Raises ObserveError."""
         for _ in range(DUMP_TRIES):
             messages = []
             try:
@@ -93,7 +92,7 @@ class Netlink:
                 raise ObserveError(f"ask the kernel for its links, addresses and routes: {error.strerror}") from error
             if not any(message["header"]["flags"] & DUMP_INTERRUPTED for message in messages):
                 return messages
-        return messages
+        raise ObserveError(f"ask the kernel for its links, addresses and routes: they changed {DUMP_TRIES} times meanwhile")
 
     def _route_to(self, host: Host) -> int:
         """The index of the device that packets to this host leave through now; 0 where there is no route."""

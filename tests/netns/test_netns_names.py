@@ -152,7 +152,8 @@ def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic
 
 
 def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_the_document(lab):
-    lab.veth("dp1", 1)
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
     lab.document(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 9000\n")
     step = ("neucad", "--names", "--config", lab.config_file)
     with lab.monitored() as monitor:
@@ -167,6 +168,16 @@ def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_
     assert lab.command(*step).code == 0
     assert not (lab.folder / "nm" / "neuca.conf").exists(), "a boot that knows its NICs looks at nothing"
     assert lab.once().code == 0
+
+
+def test_a_document_that_takes_every_nic_marks_none_ahead_and_the_configuration_does(lab):
+    lab.veth("dp1", 1)
+    lab.document(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n")
+    assert pin(lab).code == 0
+    assert not (lab.folder / "nm" / "neuca.conf").exists()
+    lab.configure(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24")
+    assert pin(lab).code == 0
+    assert f"unmanaged-devices+=mac:{mac(1)}" in (lab.folder / "nm" / "neuca.conf").read_text()
 
 
 def test_the_step_before_the_network_asks_no_service(lab):

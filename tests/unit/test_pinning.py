@@ -68,6 +68,14 @@ def test_the_name_that_is_asked_for_is_given_unless_another_nic_has_it_from_befo
     assert boot(world(nic(1, "eth0"), nic(2, "eth1")), remembers({1: "eth0", 2: "data"}), asks) == {1: "eth0", 2: "data"}
 
 
+def test_who_is_refused_another_nic_s_name_does_not_lose_its_own_to_one_that_asks_for_it():
+    asks = f"[interface {mac(2)}]\nname = eth2\n[interface {mac(1)}]\nname = eth1\n"
+    seen = world(nic(1, "eth0"), nic(2, "eth1"), nic(3, "eth2"))
+    assert boot(seen, remembers(THREE), asks) == THREE
+    assert boot(world(nic(2, "eth1"), nic(3, "eth2"), nic(9, "eth0")), remembers({2: "eth1", 3: "eth2"}),
+                asks.replace(mac(1), mac(9))) == {2: "eth1", 3: "eth2", 9: "eth0"}
+
+
 def twin(index, of, name, **more):
     """Another NIC with the permanent MAC of that one."""
     return nic(index, name, mac=mac(of), permanent_mac=mac(of), **more)
