@@ -80,10 +80,8 @@ class Netlink:
     def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
         """A dump that no change interrupted; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look. Raises ObserveError."""
         for _ in range(DUMP_TRIES):
-            messages = []
             try:
-                for message in ask():
-                    messages.append(message)
+                messages = list(ask())
             except self._error as error:
                 if type(error).__name__ != "NetlinkDumpInterrupted":
                     raise ObserveError(f"ask the kernel for its links, addresses and routes: {_words(error)[1]}") from error
