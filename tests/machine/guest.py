@@ -22,7 +22,7 @@ from cloud import Cloud
 from qemu import GuestError, Machine, Nic
 
 JOURNAL = "journalctl -b --no-pager -o short-monotonic || cat /var/log/syslog /var/log/neuca/*"
-BOOT_PATIENCE = 300.0  # seconds: an emulated processor that others use too
+BOOT_PATIENCE = 600.0  # seconds: an emulated processor that others use too
 MANAGEMENT = "52:54:00:00:00:01"
 
 

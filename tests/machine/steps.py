@@ -26,7 +26,7 @@ def bare(mac):
     return mac.replace(":", "")
 
 
-def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 300.0):
+def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 600.0):
     """The status, once this document is the one in force and the state is as wanted."""
     sha256 = hashlib.sha256(document.encode()).hexdigest()
 
