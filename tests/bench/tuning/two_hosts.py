@@ -148,10 +148,11 @@ for host in A B; do ip -n $host tcp_metrics flush; done""")
         return Flow(total["bits_per_second"], "", total["packets"], total["lost_packets"])
 
     def _iperf(self, words):
-        # -D comes back before the server listens.
-        said = self.run("ip netns exec B iperf3 -s -1 -D --idle-timeout 60\n"
+        # The server ends a moment after its client: the next one would find it still busy.
+        said = self.run("ip netns exec B iperf3 -s -1 --idle-timeout 60 >/dev/null 2>&1 & server=$!\n"
                         "until ip netns exec B ss -Hltn | grep -q :5201; do sleep 0.05; done\n"
-                        f"ip netns exec A iperf3 -c {B} -J {words}")  # fmt: skip
+                        f"ip netns exec A iperf3 -c {B} -J {words}\n"
+                        "wait $server || true")  # fmt: skip
         data = json.loads(said)
         assert "error" not in data, data["error"]  # iperf3 3.12 ends with 0 then, too
         return data["end"]
