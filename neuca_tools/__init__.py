@@ -16,6 +16,7 @@ plan          two NetworkStates become a tuple of operations: the only place tha
 apply         operations become calls: the only place that acts; a journal before, a rollback after a failure
 verify        asks again until nothing is left to do, or patience ends
 record        what we added and what was there before us, in the state directory
+firstboot     what another machine left on this disk is set aside; `machine` tells whose it is
 status        how far the host is from what is asked, with a reason for each shortfall
 sealing       which files of this host the clones of its image must not inherit
 reconcile     one pass over all of the above; `daemon` makes passes when something changes

@@ -13,11 +13,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
 
+from . import machine
 from .documents import find_document, parse, platform
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
+from .machine import Machine
 from .model import Document, Host, StoredDocument
-from .record import load_document, load_look, save_document, save_look
+from .record import load_document, load_look, load_machine, save_document, save_look
 from .sources import RUN_DIRECTORY, Answer, Session, SourceSpec, look, parse_source
 from .sources.url import parse_url
 
@@ -29,7 +31,8 @@ class Intake:
     """`stale`: no source confirmed it this time. `none_for_us`: a source answered, and has no NEuca document.
 
     `reason` says why it, or a part of it, is stale; `refused` why what the source has now cannot be used at all. `doubted` is
-    the digest of a document that takes every NIC away: it is believed when the next look finds it again.
+    the digest of a document that takes every NIC away: it is believed when the next look finds it again. `instance` is what
+    the source says of which instance this is, `other` why that is another machine than the one that the state is about.
     """
 
     document: Optional[Document] = None
@@ -40,6 +43,8 @@ class Intake:
     refused: str = ""
     doubted: str = ""
     session: Session = field(default_factory=Session)
+    instance: str = ""
+    other: str = ""
 
     @property
     def sha256(self) -> str:
@@ -63,6 +68,12 @@ def _stored(directory: Path) -> Optional[StoredDocument]:
     return None
 
 
+def _machine(directory: Path) -> Machine:
+    with suppress(RecordError):
+        return load_machine(directory)
+    return Machine()
+
+
 def _opened(stored: StoredDocument) -> Document:
     """What both texts say. Raises DocumentError."""
     document = parse(stored.text) if stored.text else Document()
@@ -79,12 +90,12 @@ def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, director
     try:
         answer = look(specs, budget, session, run_directory)
         intake = _taken(answer, directory)
-        if not _differs(intake, directory) or answer.source.startswith("file:"):
+        if not (intake.other or _differs(intake, directory)) or answer.source.startswith("file:"):
             return intake
-        again = _taken(look(specs, budget, answer.session, run_directory), directory)
+        again = _taken(look(specs, budget, answer.session.doubting(), run_directory), directory)
     except SourceError as error:
         return replace(last_good(directory, error.text), session=session)
-    if again.sha256 != intake.sha256:
+    if (again.sha256, again.other) != (intake.sha256, intake.other):
         return replace(last_good(directory, f"{answer.source} gave two different documents in a row"), session=again.session)
     return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
 
@@ -97,7 +108,7 @@ def _differs(intake: Intake, directory: Path) -> bool:
 def _believed(intake: Intake, directory: Path, doubted: str) -> Intake:
     """A document that takes every NIC away is one that two looks have found."""
     before = last_good(directory)
-    if not _links(before) or _links(intake) or intake.sha256 == doubted:
+    if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
         return intake
     reason = f"what {intake.stored.source if intake.stored else ''} has now has no NIC any more: it has to say so twice"
     return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
@@ -111,10 +122,13 @@ def _links(intake: Intake) -> bool:
 def _taken(answer: Answer, directory: Path) -> Intake:
     """The answer as the document in force. A part that it lacks, or that cannot be used, stays as it was."""
     text, beside, refused = _usable(answer)
-    before = _stored(directory) or StoredDocument("", "", "", "")
+    instance = answer.instance or platform.instance_id(beside or "")
+    other = machine.renewed(_machine(directory), instance)
+    before = (None if other else _stored(directory)) or StoredDocument("", "", "", "")
     if text is None and beside is None:
         reason = f"what {answer.source} has now is refused" if refused else f"{answer.source} has no NEuca document now"
-        return replace(last_good(directory, reason), none_for_us=not refused, refused=refused, session=answer.session)
+        instead = Intake(reason=reason) if other else last_good(directory, reason)
+        return replace(instead, none_for_us=not refused, refused=refused, session=answer.session, instance=instance, other=other)
     kept = ["no NEuca document"] if text is None and before.text else []
     kept += ["no network document"] if beside is None and before.platform else []
     stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
@@ -123,7 +137,7 @@ def _taken(answer: Answer, directory: Path) -> Intake:
     except DocumentError as error:  # what is kept from before is damaged
         return Intake(refused=error.text, session=answer.session)
     reason = f"{answer.source} has {' and '.join(kept)} now" if kept else ""
-    return Intake(document, stored, reason=reason, refused=refused, session=answer.session)
+    return Intake(document, stored, reason=reason, refused=refused, session=answer.session, instance=instance, other=other)
 
 
 def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:

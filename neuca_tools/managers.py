@@ -1,4 +1,4 @@
-"""NetworkManager and systemd-networkd as one: which of our links they hold, and telling them to let go.
+"""NetworkManager and systemd-networkd as one: which of our links they hold, and telling them to let go; others' udev rules.
 
 Where they are the host's and not this namespace's, or `[linux] managers = none`, nobody is asked anything.
 """
@@ -7,11 +7,14 @@ Where they are the host's and not this namespace's, or `[linux] managers = none`
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
+from .backends import udev
 from .backends.bus import Bus
 from .backends.networkd import Networkd
 from .backends.networkmanager import NetworkManager
+from .marks import names_given, rule_mac
+from .model import LinkKey
 
 
 class Managers:
@@ -43,3 +46,13 @@ class Managers:
         """Have it read its configuration again. Raises ManagerError."""
         if self._enabled:
             {"networkmanager": self._networkmanager.reload_configuration, "networkd": self._networkd.reload}[manager]()
+
+
+def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
+    """cloud-init and netplan write rules with the names that they want; cloud-init renames by itself as well, at each boot."""
+    for path, text in udev.rules():
+        for mac, name in names_given(text).items():
+            wanted = names.get(LinkKey(mac))
+            if wanted and name != wanted and rule_mac(path.name, substring) is None:
+                yield (f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
+                       " NIC there, spares it two renames at each boot")

@@ -34,6 +34,13 @@ def after_boot(record: Record, boot_id: str) -> Record:
                    probed={})
 
 
+def of_this_boot(record: Record, boot_id: str) -> Record:
+    """What stays of the record of another machine: only what the agent has done in this boot, which it can take back."""
+    if record.boot_id != boot_id:
+        return Record()
+    return replace(record, nics={}, applied="", ground=())
+
+
 def fresh(record: Record, world: World) -> Record:
     """The record as it holds for what is there now: after a boot, and for each NIC that was unplugged and has come back."""
     record = after_boot(record, world.boot_id)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Optional
 
+from . import firstboot
 from .backends import udev
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
@@ -20,7 +21,7 @@ from .config import Config
 from .errors import ApplyError, ObserveError
 from .fileio import locked
 from .intake import Intake, fetch, last_good
-from .model import Document, LinkKey, Record, World
+from .model import Document, LinkKey, LinkRequest, Record, World
 from .names import TEMPORARY, Step, boot_names, free_name, own_names, rename_steps
 from .record import load_record
 from .requests import merge
@@ -37,16 +38,17 @@ LOCAL_BUDGET = 2.0  # seconds for the sources that need no network
 
 def pin_names(config: Config) -> bool:
     """Rename what has to be. True if every NIC then has its name. Raises ObserveError, RecordError."""
-    document = last_good(config.state_directory).document
-    requests = merge(document.links if document else (), config.links)
-    record = load_record(config.state_directory)
+    requests, record = _known(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is anybody's yet
     here = config.managers == "auto" and udev.here(interfaces())
     if here:
         udev.settle(SETTLE)
-        if in_place(udev.hardware(), {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}, record):
-            return True
+    if firstboot.check(config):
+        requests, record = _known(config)
+    asked = {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
+    if here and in_place(udev.hardware(), asked, record):
+        return True
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
         roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
@@ -61,13 +63,30 @@ def pin_names(config: Config) -> bool:
     return _complain(wanted, names, {index: identity(device) for index, device in world.devices.items()}) and not busy_ones
 
 
-def mark_ahead(config: Config) -> None:
+def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
+    document = last_good(config.state_directory).document
+    return merge(document.links if document else (), config.links), load_record(config.state_directory)
+
+
+def ask_ahead(config: Config) -> Intake:
+    """What this host itself knows of its document, as from a config drive. If that tells of another machine than the one that
+    the state is about, all of that goes first. Raises NeucaError.
+    """
+    local = without_network([parse_source(text) for text in config.sources])
+    intake = _ask(local, config) if local else last_good(config.state_directory)
+    if intake.other:
+        with locked(config.run_directory / "lock", config.command_timeout):
+            firstboot.admit(config, intake)
+    return intake
+
+
+def mark_ahead(config: Config, intake: Intake) -> None:
     """Where this host itself knows its document: the files that keep managers off, before one takes a NIC on a first boot.
 
     Nothing but files is written; the first pass does the rest. Raises NeucaError.
     """
-    local = without_network([parse_source(text) for text in config.sources])
-    intake = _ask(local, config) if local else last_good(config.state_directory)
+    if intake.stale:
+        intake = last_good(config.state_directory)  # it may have been another machine's, and is gone
     document = intake.document or Document()
     named = {key.mac for key in merge(document.links, config.links)}
     if document.platform:  # less those that it makes management NICs, which are never recorded for its word

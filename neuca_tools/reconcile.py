@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import __version__, hardware, leftovers, marking, memory, probing
+from . import __version__, firstboot, hardware, leftovers, marking, memory, probing
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import hostfacts, udev
@@ -29,8 +29,8 @@ from .devices import concerned, restorable
 from .fileio import locked, read_bytes
 from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
-from .managers import Managers
-from .marks import SYSCTL_FILE, names_given, rule_mac
+from .managers import Managers, named_by_others
+from .marks import SYSCTL_FILE
 from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .names import own_names
 from .observe import found
@@ -161,6 +161,7 @@ class Pass:
         self.earlier: tuple[str, ...] = ()  # what a first round did, before the path was probed
 
     def run(self, start: bool) -> tuple[Report, Status]:
+        firstboot.admit(self.host.config, self.intake)
         keep(self.intake, self.state_directory, self.host.config.run_directory)
         survey = self.host.survey(self.intake, records.load_record(self.state_directory))
         survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
@@ -305,25 +306,14 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
     notes = [intake.reason] if intake.reason and not intake.stale and not intake.none_for_us and stored else []
     notes += [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
-    notes += _named_by_others(config, survey)
+    notes += named_by_others(config.udev_substring, survey.resolution.names) if _udev_is_ours(config) else ()
+    notes += firstboot.notes(config)
     notes += audit.notes(survey.resolution, survey.have)
     if records.load_choice(config.run_directory):
         notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")
     status = judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
                    report, own_names(survey.resolution.roles, survey.resolution.requests, survey.record))
     return replace(status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)})
-
-
-def _named_by_others(config: Config, survey: Survey) -> Iterator[str]:
-    """cloud-init and netplan write rules with the names that they want; cloud-init renames by itself as well, at each boot."""
-    if not _udev_is_ours(config):
-        return
-    for path, text in udev.rules():
-        for mac, name in names_given(text).items():
-            wanted = survey.resolution.names.get(LinkKey(mac))
-            if wanted and name != wanted and rule_mac(path.name, config.udev_substring) is None:
-                yield (f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
-                       " NIC there, spares it two renames at each boot")
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:

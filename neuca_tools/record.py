@@ -17,12 +17,14 @@ from typing import Any, Optional
 from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
+from .machine import Machine
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
 from .tuning.layer import Choice
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 CHOICE = "tuning.json"
+MACHINE, SCRIPTS = "machine.json", "guest-scripts.json"
 
 
 def load_record(directory: Path) -> Record:
@@ -107,6 +109,21 @@ def save_choice(directory: Path, choice: Optional[Choice]) -> None:
         _write(directory / CHOICE, {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}, 0o644)
     elif (directory / CHOICE).exists():
         write_files({directory / CHOICE: None})
+
+
+def load_machine(directory: Path) -> Machine:
+    """Whose state this is. Raises RecordError for a file that cannot be used."""
+    data = _read(directory / MACHINE) or {"version": VERSION}
+    try:
+        instances = {str(kind): str(name) for kind, name in dict(data.get("instances", {})).items()}
+        return Machine(str(data.get("machine_id", "")), str(data.get("uuid", "")), instances, str(data.get("set_aside", "")))
+    except (TypeError, ValueError) as error:
+        raise _unusable(directory / MACHINE, f"it is not what neucad wrote: {error!r}") from error
+
+
+def save_machine(directory: Path, machine: Machine) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    _write(directory / MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from . import marks, record, report
+from . import firstboot, marks, record, report
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
 from .fileio import NEW, lock_holder, locked, read_bytes, write_files
@@ -95,7 +95,9 @@ def own_files(config: Config) -> list[Path]:
             if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
-    state = [config.state_directory / name for name in (record.RECORD, record.JOURNAL, record.DOCUMENT)]
+    kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE, record.SCRIPTS)
+    state = [config.state_directory / name for name in kept]
+    state += [config.state_directory / firstboot.PLACE / name for name in _names(config.state_directory / firstboot.PLACE)]
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE)]
     files = [*lists, *state, *run]
     return [*rules, *logs, config.log_directory / OUTPUT, *files, *(path.with_name(path.name + NEW) for path in files),

@@ -162,7 +162,7 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     config = job.config
     intake = _intake(job)
     sha256 = intake.stored.sha256 if intake.stored else ""
-    news = bool(intake.sha256) and intake.sha256 != job.sha256
+    news = bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
     if not (job.run or news):
         before = load_look(config.run_directory)
         keep(intake, config.state_directory, config.run_directory)

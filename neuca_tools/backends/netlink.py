@@ -20,6 +20,7 @@ from typing import Any, Callable, Optional
 from ..errors import ApplyError, ObserveError
 from ..model import Address, Device, Host, Network, Route, World
 from ..routing import ROUTE_PROTOCOL
+from .hostid import boot_id
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
 UNICAST = 1  # RTN_UNICAST
@@ -236,13 +237,6 @@ def _routes(message: Any) -> Iterator[Route]:
         index = hop.get("oif") if hop is not message else message.get_attr("RTA_OIF")
         via = hop.get_attr("RTA_GATEWAY")
         yield Route(to, index or 0, ip_address(via) if via else None, metric, protocol)
-
-
-def boot_id() -> str:
-    """The kernel's identity of this boot (random(4)); empty where it cannot be read."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return ""
 
 
 def kernel_release() -> tuple[int, int]:

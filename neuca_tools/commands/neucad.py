@@ -42,15 +42,19 @@ def _run(arguments: argparse.Namespace) -> int:
         raise NeucaError("neucad: only root may run it")
     _configure_log(config)
     if arguments.names:
-        from ..pinning import mark_ahead, pin_names
+        from ..pinning import ask_ahead, mark_ahead, pin_names
 
+        ahead = ask_ahead(config)
         named = pin_names(config)
-        mark_ahead(config)
+        mark_ahead(config, ahead)
         return EXIT_OK if named else EXIT_FAILED
     if arguments.once:
         from .change import apply_once
 
         return apply_once(config)
+    from ..firstboot import check
+
+    check(config)
     return _serve(config, Path(arguments.config or DEFAULT_PATH))
 
 

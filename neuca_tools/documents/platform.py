@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Callable, NamedTuple
 
+from neuca_tools import machine
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkRequest, PlatformDocument
 
@@ -51,6 +52,8 @@ _KINDS: Mapping[str, _Kind] = {
     instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
 }
 
+_INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
+
 
 def reduced(parts: Mapping[str, bytes]) -> str:
     """The one text of a source's documents, by their names; empty where there is none. Raises DocumentError."""
@@ -62,6 +65,13 @@ def reduced(parts: Mapping[str, bytes]) -> str:
         if tree:
             trees[name] = _KINDS[name].kept(tree)
     return json.dumps(trees, sort_keys=True) if trees else ""
+
+
+def instance_id(text: str) -> str:
+    """The id of the instance in such a text, with the kind of platform that gave it; empty if there is none."""
+    trees = _trees(text) if text else {}
+    found = (machine.instance(kind, str(trees[name].get("uuid", ""))) for name, kind in _INSTANCES.items() if name in trees)
+    return next(filter(None, found), "")
 
 
 def open_text(text: str) -> str:

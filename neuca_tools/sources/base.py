@@ -15,6 +15,10 @@ BODY_LIMIT = 1 << 20
 """Bytes that are taken from any source, before anything is unpacked."""
 
 
+INSTANCE_ID = "/latest/meta-data/instance-id"
+"""The path of the instance's id in the EC2 tree, at the end of the name that a session remembers it by."""
+
+
 class SourceTimeoutError(SourceError):
     """A source that was still silent, or still talking, when its time was up."""
 
@@ -65,6 +69,10 @@ class Session:
     def keep(self, service: str, token: Token) -> Session:
         return Session({**self.tokens, service: token})
 
+    def doubting(self) -> Session:
+        """The same, but for what services have said of the instance: that is asked anew."""
+        return Session({service: token for service, token in self.tokens.items() if not service.endswith(INSTANCE_ID)})
+
     def to_json(self) -> dict[str, list[Union[str, float]]]:
         """For json.dumps on the pipe between a look and the daemon. It holds secrets: never log or store it."""
         return {service: [token.value, token.expires] for service, token in self.tokens.items()}
@@ -86,12 +94,14 @@ class Answer:
     """What one source said. `data` None is a positive "there is none"; `session` is for the next look.
 
     `parts` are the platform's own documents by their names (`documents.platform`); one that is missing says nothing.
+    `instance`: the id of the instance with its kind (`ec2:i-0abc`), where it is in none of them; empty if not known.
     """
 
     source: str
     data: Optional[bytes] = field(repr=False)
     session: Session = field(default_factory=Session)
     parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    instance: str = field(default="", repr=False)  # what a service answers that answers every path alike
 
     @property
     def empty(self) -> bool:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.ec2_network import LEAVES, NAME
 from neuca_tools.errors import SourceError
-from neuca_tools.sources.base import Answer, Deadline, Session, SourceTimeoutError, Token
+from neuca_tools.machine import instance
+from neuca_tools.sources.base import INSTANCE_ID, Answer, Deadline, Session, SourceTimeoutError, Token
 from neuca_tools.sources.url import Url, parse_url
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _LINK_LOCAL = Url("169.254.169.254")
 _TOKEN_SECONDS = 21600  # the most that the service grants
-_NO_TREE_SECONDS = 600  # until a service that has no tree of NICs is asked for it again
+_NO_TREE_SECONDS = 600  # until a service is asked again for a tree of NICs that it does not have, or which instance this is
 _EARLY_SECONDS = 60  # so that no token runs out on its way
 _NO_TOKENS = (400, 404, 405, 501)  # what services that know only GET say to a PUT
 _MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
@@ -44,6 +45,21 @@ class Ec2:
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data decides; a tree that cannot be read beside it says nothing, for not every such service has one."""
+        return self._instance(self._documents(deadline, session), deadline)
+
+    def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
+        """The answer with the id of the instance. It is asked for now and then; where it cannot be read it says nothing."""
+        known = f"{self.url}{INSTANCE_ID}"
+        token = answer.session.token(known)
+        if token is None:
+            try:
+                data = self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data or b""
+            except SourceError:
+                data = b""
+            token = Token(instance("ec2", data.decode("ascii", "replace").strip()), time.monotonic() + _NO_TREE_SECONDS)
+        return replace(answer, instance=token.value, session=answer.session.keep(known, token))
+
+    def _documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
         if session.token(self._tree) is not None:
             return answer

@@ -11,8 +11,9 @@ import pytest
 from sources_server import Server, http
 
 from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
+from neuca_tools.machine import Machine
 from neuca_tools.model import StoredDocument
-from neuca_tools.record import load_document, save_document
+from neuca_tools.record import load_document, save_document, save_machine
 from neuca_tools.sources import Session, parse_source
 
 TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
@@ -318,3 +319,70 @@ def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
             looks.append((intake.document.hostname, intake.reason))
     assert {name for name, _ in looks} == {"b"}
     assert f"ec2={server.url} gave two different documents in a row" in {reason for _, reason in looks}
+
+
+# --- whose document it is -------------------------------------------------------------------------------------------
+
+MINE, YOURS = '{"uuid": "u-1", "hostname": "node9"}', '{"uuid": "u-2", "hostname": "node9"}'
+
+
+def test_the_id_of_the_instance_is_what_the_platform_says(drive):
+    assert drive.take(TEXT, NETWORK, MINE).instance == "openstack:u-1"
+    assert drive.take(TEXT, NETWORK).instance == ""
+
+
+def test_of_another_instance_s_document_no_part_stays(drive):
+    drive.take(TEXT, NETWORK, MINE)
+    save_machine(drive.state, Machine(instances={"openstack": "u-1"}))
+    assert drive.ask(TEXT, NETWORK, MINE).other == ""
+    assert (drive.ask(None, OTHER_NETWORK, META).other, drive.ask(None, OTHER_NETWORK, META).document.hostname) == ("", "Node0")
+    intake = drive.ask(None, OTHER_NETWORK, YOURS)
+    assert intake.other == 'the id of the instance is "u-2", and was "u-1"'
+    assert (intake.document.hostname, macs(intake), intake.stored.text) == ("node9", ["03"], "")
+
+
+def test_a_document_without_nics_is_believed_at_once_of_another_instance(drive):
+    drive.take(None, NETWORK, MINE)
+    save_machine(drive.state, Machine(instances={"openstack": "u-1"}))
+    intake = drive.ask(None, NO_NETWORK, YOURS)
+    assert (macs(intake), intake.stale, intake.doubted) == ([], False, "")
+
+
+class Instances:
+    """An EC2 service with this document, and one id after the other; the last one stays."""
+
+    def __init__(self, document, *names):
+        self.document, self.names = document, list(names)
+
+    def __call__(self, request):
+        if request.path == "/latest/meta-data/instance-id":
+            return http(200, (self.names.pop(0) if len(self.names) > 1 else self.names[0]).encode())
+        return http(200, self.document) if request.path == "/latest/user-data" else http(404)
+
+
+@pytest.mark.parametrize(("document", "stored"), [(TEXT.encode(), TEXT), (b"#cloud-config", None), (b"[]", None)])
+def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document, stored):
+    save_document(tmp_path, StoredDocument("ec2", "00", "", OTHER))
+    save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
+    with Server(Instances(document, "i-2")) as server:
+        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, tmp_path / "run")
+        assert sum("instance-id" in request for request in server.asked) == 2
+    assert intake.other == 'the id of the instance is "i-2", and was "i-1"'
+    assert (intake.stored and intake.stored.text) == stored
+    assert intake.none_for_us is (document == b"#cloud-config")
+
+
+def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
+    save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
+    save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
+    with Server(Instances(TEXT.encode(), "i-2", "i-1")) as server:
+        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, tmp_path / "run")
+        assert intake.reason == f"ec2={server.url} gave two different documents in a row"
+    assert (intake.other, intake.document.hostname, intake.stale) == ("", "Node0", True)
+
+
+def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
+    save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
+    save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
+    intake = fetch([parse_source("ec2=http://127.0.0.1:9")], 5.0, Session(), tmp_path, tmp_path / "run")
+    assert (intake.other, intake.instance, intake.document.hostname) == ("", "", "Node0")

@@ -18,6 +18,7 @@ PUT = "PUT /latest/api/token"
 GET = "GET /latest/user-data"
 TREE = "GET /latest/meta-data/network/interfaces/macs/"
 IP = "/latest/meta-data/public-ipv4"
+ID = "GET /latest/meta-data/instance-id"
 
 
 class Imds:
@@ -48,8 +49,8 @@ def serve():
 
 
 def asked(server):
-    """The requests, but for that for a tree of NICs, which these services do not have."""
-    return [request for request in server.asked if request != TREE]
+    """The requests, but for those for a tree of NICs, which these services do not have, and for the id of the instance."""
+    return [request for request in server.asked if request not in (TREE, ID)]
 
 
 def spec(server):
@@ -237,3 +238,30 @@ def test_a_path_that_would_break_the_request_is_refused(path):
     with pytest.raises(UsageError) as caught:
         fetch_path(parse_source("ec2=http://127.0.0.1:1"), path, LONG, Session())
     assert str(caught.value) == f'bad metadata path "{path}": it must be printable ASCII from a "/" on'
+
+
+# --- which instance this is -----------------------------------------------------------------------------------------
+
+
+def with_id(answer):
+    """A service of version 1 with a document, no tree, and this answer to the question for the id."""
+    paths = {"/latest/user-data": http(200, b"document"), "/latest/meta-data/instance-id": answer}
+    return lambda request: paths.get(request.path, http(404))
+
+
+def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in_a_while(serve):
+    server = serve(with_id(http(200, b"i-0abc\n")))
+    first = ask(server)
+    again = ask(server, Session.from_json(json.loads(json.dumps(first.session.to_json()))))
+    assert (first.instance, again.instance, server.asked.count(ID)) == ("ec2:i-0abc", "ec2:i-0abc", 1)
+    assert ask(server, again.session.doubting()).instance == "ec2:i-0abc"
+    assert server.asked.count(ID) == 2
+
+
+@pytest.mark.parametrize("answer", [http(404), http(500), http(200, b""), http(200, b"<html>\nno"), http(200, b"\xff" * 9),
+                                    http(200, b"x" * 200), b"rubbish"])  # fmt: skip
+def test_a_service_without_an_id_says_nothing_of_the_instance_and_is_not_asked_each_time(serve, answer):
+    server = serve(with_id(answer))
+    first = ask(server)
+    again = ask(server, first.session)
+    assert (first.data, first.instance, again.instance, server.asked.count(ID)) == (b"document", "", "", 1)

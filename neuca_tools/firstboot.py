@@ -1,0 +1,103 @@
+"""A first boot on a disk that was another machine's: what that machine left is set aside, kept, and never applied.
+
+All of it is copied first, and what tells whose state it is goes last: whatever interrupts this, the next start does the rest.
+What the agent has done in this very boot stays its own to take back.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+from . import machine, marks, record
+from .backends import hostid
+from .config import Config
+from .errors import ObserveError, RecordError
+from .fileio import locked, read_bytes, write_files
+from .intake import Intake
+from .machine import Machine
+from .memory import of_this_boot
+
+log = logging.getLogger("neuca")
+PLACE = "set-aside"  # below the state directory
+
+
+def check(config: Config) -> bool:
+    """Before any document: set aside what is certain to be another machine's. True if that was done. Raises NeucaError."""
+    if not _foreign(config):
+        return False
+    with locked(config.run_directory / "lock", config.command_timeout):
+        why = _foreign(config)  # unless a pass has done it meanwhile
+        if why:
+            _set_aside(config, hostid.look(), why)
+    return True
+
+
+def _foreign(config: Config) -> str:
+    with suppress(RecordError):  # the pass, which needs it, says so
+        recorded = record.load_record(config.state_directory).nics.keys()
+        return machine.foreign(_before(config), hostid.look(), recorded, hostid.macs()) if recorded else ""
+    return ""
+
+
+def admit(config: Config, intake: Intake) -> None:
+    """Under the lock of a pass: remember whose state this is; set it aside if a source says that it is not. Raises ApplyError."""
+    now = hostid.look()
+    if intake.other:
+        _set_aside(config, machine.met(now, now, intake.instance), intake.other)
+    else:
+        record.save_machine(config.state_directory, machine.met(_before(config), now, intake.instance))
+
+
+def notes(config: Config) -> list[str]:
+    """A line for status, as long as what was set aside is there."""
+    place = config.state_directory / PLACE
+    why = _before(config).set_aside
+    return [f'what another machine left here is in "{place}", and is not applied: {why}'] if why and place.is_dir() else []
+
+
+def _before(config: Config) -> Machine:
+    """Nothing is known where there is no such file, or none that can be read."""
+    with suppress(RecordError):
+        return record.load_machine(config.state_directory)
+    return Machine()
+
+
+def _set_aside(config: Config, now: Machine, why: str) -> None:
+    state, place = config.state_directory, config.state_directory / PLACE
+    rules = [config.udev_directory / name for name in _names(config.udev_directory)
+             if marks.rule_mac(name, config.udev_substring)]
+    documents = [state / record.DOCUMENT, state / record.SCRIPTS]
+    mine = {path: content for path in (state / record.MACHINE, state / record.RECORD, *documents, *rules)
+            for content in [_content(path)] if content is not None}
+    there = _names(place)
+    if _content(place / record.MACHINE) != mine.get(state / record.MACHINE):  # else it was interrupted: what is there is whole
+        write_files({place / name: None for name in there})
+        there = []
+    write_files({place / path.name: content for path, content in mine.items() if path.name not in there}, 0o600)
+    write_files(dict.fromkeys([*rules, *documents, config.run_directory / record.DOCUMENT, config.run_directory / record.LOOK]))
+    kept = of_this_boot(record.load_record(state), hostid.boot_id())
+    record.save_record(state, kept)
+    record.save_machine(state, replace(now, set_aside=why))
+    log.warning('this is another machine than before: %s; what that one left is set aside in "%s"', why, place)
+
+
+def _content(path: Path) -> Optional[bytes]:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise ObserveError(f'read "{path}": {error.strerror}') from error
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ObserveError(f'list "{directory}": {error.strerror}') from error

@@ -1,0 +1,163 @@
+"""What another machine left on this disk: set aside whole, once, wherever it is interrupted; and never for a doubt."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+from worlds import key, mac
+
+from neuca_tools import firstboot, machine
+from neuca_tools.backends import hostid
+from neuca_tools.config import Config
+from neuca_tools.intake import Intake
+from neuca_tools.machine import Machine
+from neuca_tools.model import NicRecord, Original, Owned, Record, StoredDocument
+from neuca_tools.record import load_machine, load_record, save_document, save_machine, save_record
+
+OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
+RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
+WHY = 'the id of the instance is "i-2", and was "i-1"'
+NEW = Intake(instance="ec2:i-2", other=WHY)
+SOMEBODY = machine.known("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A host with the state, the rules and the script marks of instance i-1."""
+    config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run", udev_directory=tmp_path / "udev")
+    for directory in (config.state_directory, config.run_directory, config.udev_directory):
+        directory.mkdir()
+    save_machine(config.state_directory, replace(SOMEBODY, instances={"ec2": "i-1"}))
+    save_record(config.state_directory, Record(hostid.boot_id(), {mac(1): NicRecord("eth1", "dataplane")}, OWNED,
+                                               {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}, "d"))
+    save_document(config.state_directory, StoredDocument("ec2", "00", "", "[global]\nhost_name = a\n"))
+    (config.state_directory / "guest-scripts.json").write_text("{}")
+    (config.run_directory / "document.json").write_text("{}")
+    (config.udev_directory / RULE).write_text("NAME=eth1")
+    (config.udev_directory / "70-mine.rules").write_text("mine")
+    return config
+
+
+def aside(config):
+    return sorted(path.name for path in (config.state_directory / "set-aside").glob("*"))
+
+
+ALL = sorted([RULE, "document.json", "machine.json", "record.json", "guest-scripts.json"])
+
+
+def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config):
+    before = {path.name: path.read_bytes() for path in config.state_directory.iterdir()}
+    assert firstboot.notes(config) == []
+    firstboot.admit(config, NEW)
+    place = config.state_directory / "set-aside"
+    assert aside(config) == ALL
+    assert {name: (place / name).read_bytes() for name in before} == before
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
+    assert sorted(path.name for path in config.state_directory.iterdir()) == ["machine.json", "record.json", "set-aside"]
+    assert sorted(path.name for path in config.udev_directory.iterdir()) == ["70-mine.rules"]
+    assert not (config.run_directory / "document.json").exists()
+    assert firstboot.notes(config) == [f'what another machine left here is in "{place}", and is not applied: {WHY}']
+    now = load_machine(config.state_directory)
+    assert now == replace(hostid.look(), instances={"ec2": "i-2"}, set_aside=WHY)
+
+
+def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
+    firstboot.admit(config, NEW)
+    assert load_record(config.state_directory) == Record(hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)},
+                                                         {"net/core/rmem_max": "7"})
+
+
+def test_of_another_boot_nothing_stays(config):
+    save_record(config.state_directory, replace(load_record(config.state_directory), boot_id="another"))
+    firstboot.admit(config, NEW)
+    assert load_record(config.state_directory) == Record()
+
+
+def test_the_note_goes_with_what_it_tells_of(config):
+    firstboot.admit(config, NEW)
+    for path in (config.state_directory / "set-aside").iterdir():
+        path.unlink()
+    (config.state_directory / "set-aside").rmdir()
+    assert firstboot.notes(config) == []
+
+
+def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
+    for _ in range(2):
+        firstboot.admit(config, Intake(instance="ec2:i-1"))
+    kept = (config.state_directory / "machine.json").stat().st_ino
+    for instance in ("ec2:i-1", ""):  # a service that leaves out the id
+        firstboot.admit(config, Intake(instance=instance))
+    assert (config.state_directory / "machine.json").stat().st_ino == kept
+    assert (aside(config), load_machine(config.state_directory).instances) == ([], {"ec2": "i-1"})
+
+
+@pytest.mark.parametrize("copied", range(6))
+@pytest.mark.parametrize("removed", range(5))
+def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied, removed):
+    """Copies first, that of machine.json before all others; then the originals go, and the record becomes that of this boot."""
+    state, place = config.state_directory, config.state_directory / "set-aside"
+    files = [state / "machine.json", state / "record.json", state / "document.json", state / "guest-scripts.json",
+             config.udev_directory / RULE]
+    before = {path.name: path.read_bytes() for path in files}
+    place.mkdir()
+    for path in files[:copied]:
+        (place / path.name).write_bytes(before[path.name])
+    if copied == len(files):
+        for path in files[:1:-1][:removed]:
+            path.unlink()
+        if removed == 4:
+            save_record(state, Record(hostid.boot_id(), {}, OWNED))
+    firstboot.admit(config, NEW)
+    assert {name: (place / name).read_bytes() for name in aside(config)} == before
+    assert load_machine(state).instances == {"ec2": "i-2"}
+    assert (load_record(state).nics, load_record(state).owned, len(list(config.udev_directory.iterdir()))) == ({}, OWNED, 1)
+
+
+def test_a_second_move_replaces_what_was_set_aside_before(config):
+    firstboot.admit(config, NEW)
+    firstboot.admit(config, Intake(instance="ec2:i-3", other="another"))
+    assert aside(config) == ["machine.json", "record.json"]
+    assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())["instances"] == {"ec2": "i-2"}
+
+
+def test_before_any_document_hardware_and_nics_decide(config):
+    """This host has none of the recorded NICs, and other ids than those of the record."""
+    ours = hostid.look()
+    here = bool(hostid.macs()) and bool(ours.uuid or ours.machine_id)
+    assert firstboot.check(config) is here
+    assert (load_record(config.state_directory).nics == {}) is here
+    assert firstboot.check(config) is False
+
+
+def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
+    some = min(hostid.macs(), default=mac(9))
+    record = load_record(config.state_directory)
+    save_record(config.state_directory, replace(record, nics={**record.nics, some: NicRecord("eth0")}))
+    assert not firstboot.check(config)
+    save_record(config.state_directory, record)
+    save_machine(config.state_directory, hostid.look())
+    assert not firstboot.check(config)
+    assert aside(config) == []
+
+
+def test_a_damaged_record_is_for_the_pass_to_complain_of(config):
+    (config.state_directory / "record.json").write_text("{")
+    assert not firstboot.check(config)
+
+
+def test_a_damaged_file_of_ids_says_nothing(config):
+    (config.state_directory / "machine.json").write_text("{")
+    assert not firstboot.check(config)
+    firstboot.admit(config, Intake(instance="ec2:i-2"))
+    assert load_machine(config.state_directory).instances == {"ec2": "i-2"}
+    assert Machine() != load_machine(config.state_directory)
+
+
+def test_the_macs_are_those_of_ethernet_interfaces():
+    assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in hostid.macs())
+    assert "00:00:00:00:00:00" not in hostid.macs()

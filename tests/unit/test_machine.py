@@ -1,0 +1,77 @@
+"""Whose state this is: what counts as another machine before any document, and what an instance id says afterwards."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+
+from neuca_tools.machine import Machine, foreign, instance, known, met, renewed
+
+A, B = frozenset({"02:00:00:00:00:01", "02:00:00:00:00:02"}), frozenset({"02:00:00:00:00:11", "02:00:00:00:00:12"})
+ID, OTHER_ID = "0123456789abcdef0123456789abcdef\n", "f123456789abcdef0123456789abcdef\n"
+UUID, OTHER_UUID = "4C4C4544-0042-3510-8056-B4C04F4E3232\n", "5c4c4544-0042-3510-8056-b4c04f4e3232\n"
+FULL = known(ID, UUID)
+HARDWARE = "none of its NICs is here, and the hardware has another UUID"
+SYSTEM = "none of its NICs is here, and the machine id is another one"
+
+
+@pytest.mark.parametrize(("before", "now", "recorded", "present", "why"), [
+    (FULL, known(ID, OTHER_UUID), A, B, HARDWARE),  # a disk that was copied as it was
+    (FULL, known(OTHER_ID, OTHER_UUID), A, B, HARDWARE),
+    (known(ID, ""), known(OTHER_ID, ""), A, B, SYSTEM),  # hardware without a UUID
+    (FULL, known(OTHER_ID, ""), A, B, SYSTEM),
+    (FULL, FULL, A, B, ""),  # all of its NICs were replaced
+    (FULL, known(OTHER_ID, UUID), A, B, ""),  # and it has no machine id of its own, but a new one at each boot
+    (FULL, known(ID, ""), A, B, ""),
+    (FULL, known(OTHER_ID, OTHER_UUID), A, A, ""),  # moved to other hardware, with its NICs
+    (FULL, known(OTHER_ID, OTHER_UUID), A, B | {max(A)}, ""),
+    (FULL, known(OTHER_ID, OTHER_UUID), A, (), ""),  # no NIC has come yet
+    (FULL, known(OTHER_ID, OTHER_UUID), (), B, ""),  # nothing of it would be applied
+    (Machine(), known(ID, UUID), A, B, ""),  # written by a version that did not know
+    (FULL, Machine(), A, B, ""),
+])  # fmt: skip
+def test_before_any_document_only_what_is_certain_makes_another_machine(before, now, recorded, present, why):
+    assert foreign(before, now, recorded, present) == why
+
+
+@pytest.mark.parametrize("text", ["00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "Not Settable",
+                                  "", UUID[:-3]])  # fmt: skip
+def test_firmware_without_a_uuid_says_nothing(text):
+    assert known(ID, text).uuid == ""
+
+
+@pytest.mark.parametrize("text", ["", "uninitialized\n", "0123", "\ufffd" * 32])
+def test_a_host_without_a_machine_id_says_nothing(text):
+    assert known(text, UUID).machine_id == ""
+
+
+def test_ids_are_kept_as_digests_and_in_any_case_of_letters():
+    assert known(ID.upper(), UUID.lower()) == FULL
+    assert not {ID.strip(), UUID.strip().lower()} & {FULL.machine_id, FULL.uuid}
+
+
+def test_an_instance_id_is_compared_with_one_of_the_same_platform():
+    before = Machine(instances={"ec2": "i-1", "openstack": "u-1"})
+    assert renewed(before, "ec2:i-2") == 'the id of the instance is "i-2", and was "i-1"'
+    assert renewed(before, "ec2:i-1") == renewed(before, "openstack:u-1") == ""
+    assert renewed(before, "nocloud:i-2") == renewed(before, "") == renewed(Machine(), "ec2:i-2") == ""
+
+
+def test_an_id_may_have_a_colon():
+    before = met(Machine(), Machine(), instance("nocloud", "iid:local:1"))
+    assert before.instances == {"nocloud": "iid:local:1"}
+    assert renewed(before, "nocloud:iid:local:1") == ""
+
+
+@pytest.mark.parametrize("text", ["", "two words", "two\nlines", "-option", "x" * 129, "<html>", "ü"])
+def test_what_is_no_id_is_none(text):
+    assert instance("ec2", text) == ""
+
+
+def test_what_is_not_known_now_stays_as_it_was():
+    before = met(FULL, Machine(), "ec2:i-1")
+    assert met(before, Machine(), "") == before
+    after = met(before, known(OTHER_ID, ""), "openstack:u")
+    assert (after.machine_id, after.uuid) == (known(OTHER_ID, "").machine_id, FULL.uuid)
+    assert after.instances == {"ec2": "i-1", "openstack": "u"}
