@@ -31,6 +31,9 @@ IFF_LOWER_UP = 0x10000
 IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
+# What the kernel answers where a host cannot be reached: no route or a route `throw`, routes `unreachable`, `prohibit` and
+# `blackhole` (fib_props of net/ipv4/fib_semantics.c, ip6_route_info_create_nh), and a kernel without IPv6. All else is an error.
+NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT)
 
 
 class Netlink:
@@ -94,11 +97,14 @@ class Netlink:
         raise ObserveError(f"ask the kernel for its links, addresses and routes: they changed {DUMP_TRIES} times meanwhile")
 
     def _route_to(self, host: Host) -> int:
-        """The index of the device that packets to this host leave through now; 0 where there is no route."""
+        """The index of the device that packets to this host leave through now; 0 where there is no route. Raises ObserveError."""
         try:
             answers = self._ip.route("get", dst=str(host))
-        except self._error:
-            return 0
+        except (self._error, OSError) as error:
+            code, text = _words(error)
+            if code in NO_ROUTE:
+                return 0
+            raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
         index = next((answer.get_attr("RTA_OIF") for answer in answers), None)
         return int(index or 0)
 
@@ -176,7 +182,7 @@ class Netlink:
 
 def _words(error: Exception) -> tuple[int, str]:
     """The errno of a NetlinkError and the kernel's own words, or strerror's."""
-    code = int(getattr(error, "code", 0) or 0)
+    code = int(getattr(error, "code", 0) or getattr(error, "errno", 0) or 0)
     said = next((str(part) for part in error.args[1:] if part), "")
     name = os.strerror(code) if code else str(error)
     return code, f"{name} ({said})" if said and said != name else name
