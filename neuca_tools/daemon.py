@@ -133,7 +133,11 @@ class Daemon:
     def _begin(self, job: Job) -> None:
         self._links.stirred = False
         try:
-            self._have_worker().begin(job)
+            try:
+                self._have_worker().begin(job)
+            except ConnectionError:  # somebody has killed it while it waited, just now: a new one has read nothing of it
+                self._retire()
+                self._have_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of something
             log.error("start a pass: %s", error.strerror)
             self._retire()
@@ -150,11 +154,14 @@ class Daemon:
         return self._worker
 
     def _worker_spoke(self) -> None:
-        if self._worker and self._worker.read():
-            if self._busy():
+        worker, busy = self._worker, self._busy()
+        if worker and worker.read():
+            if busy and not worker.unheard:
                 self._end()
-            else:  # somebody has killed it while it waited
+            else:  # somebody has killed it while it waited; what it was given meanwhile goes to a new one
                 self._retire()
+                if busy:
+                    self._begin(worker.job)
 
     def _retire(self) -> None:
         worker, self._worker, self._plans.retire = self._worker, None, None

@@ -73,6 +73,7 @@ class Worker:
         self.retires = time.monotonic() + LIFETIME
         self.deadline: Optional[float] = None  # of the job that it does; None: it waits for one
         self.started = self.passed = False  # its job is that of a start; it has made a pass
+        self.job = Job(config)
         self._said = b""
         self._socket, jobs = socket.socketpair()
         self._child = os.fork()
@@ -86,7 +87,7 @@ class Worker:
 
     def begin(self, job: Job) -> None:
         """Have it do this. Raises OSError where the child has just died."""
-        self._said, self.started = b"", job.start
+        self._said, self.started, self.job = b"", job.start, job
         self.deadline = time.monotonic() + 2 * job.config.timeout + job.config.command_timeout  # a change is read twice
         self._socket.sendall(_line({"fetch": job.fetch, "run": job.run, "start": job.start, "sha256": job.sha256,
                                     "session": job.session.to_json()}))
@@ -99,6 +100,11 @@ class Worker:
             part = b""
         self._said += part
         return not part or self._said.endswith(END) or len(self._said) > LARGEST_REPORT
+
+    @property
+    def unheard(self) -> bool:
+        """It has done a job before, and has not said a word of this one: one that ends so was killed while it waited for it."""
+        return self.passed and not self._said
 
     def wait(self) -> None:
         """Give a pass a moment to finish; `end` then ends the child in any case, and at once one that only asks sources."""

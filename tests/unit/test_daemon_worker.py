@@ -1,0 +1,68 @@
+"""A job for a child that has just died: a new child does it, at once and once."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+
+from neuca_tools.config import Config
+from neuca_tools.daemon import Daemon
+from neuca_tools.worker import Job, Worker
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    config = replace(Config(), state_directory=tmp_path / "state", run_directory=tmp_path / "run", managers="none", sources=())
+    made = Daemon(config, tmp_path / "config", lambda _: None)
+    yield made
+    made._retire()
+    made._close()
+
+
+def waiting(daemon):
+    """The child that has made a pass and waits for its next job: stopped, so that it reads none."""
+    worker = daemon._have_worker()
+    worker.passed = True
+    os.kill(worker._child, signal.SIGSTOP)
+    return worker
+
+
+def kill(worker):
+    os.kill(worker._child, signal.SIGKILL)
+    os.waitid(os.P_PID, worker._child, os.WEXITED | os.WNOWAIT)
+
+
+def assert_under_way(daemon, job, instead_of):
+    assert isinstance(daemon._worker, Worker)
+    assert daemon._worker is not instead_of
+    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, daemon._failures) == (True, job, None, 0)
+
+
+def test_a_job_for_a_child_that_is_dead_goes_to_a_new_one(daemon):
+    dead, job = waiting(daemon), Job(daemon.config)
+    kill(dead)
+    daemon._begin(job)
+    assert_under_way(daemon, job, dead)
+
+
+def test_a_job_that_a_child_took_with_it_unread_goes_to_a_new_one(daemon):
+    dead, job = waiting(daemon), Job(daemon.config)
+    daemon._begin(job)
+    kill(dead)
+    daemon._worker_spoke()
+    assert_under_way(daemon, job, dead)
+
+
+def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
+    worker = waiting(daemon)
+    worker.passed = False
+    daemon._begin(Job(daemon.config))
+    kill(worker)
+    daemon._worker_spoke()
+    assert (daemon._worker, daemon._failures) == (None, 1)
+    assert daemon._plans.retry is not None
