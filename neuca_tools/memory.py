@@ -71,7 +71,7 @@ def meet(record: Record, resolution: Resolution) -> Record:
             continue
         role = "unlisted" if mac in resolution.roles.declared else role  # a document's word holds as long as it is said
         nics[mac] = replace(nic, name=_name(mac, nic, resolution), role=_role(mac, role, dataplane),
-                            doubtful=mac in resolution.roles.doubtful)
+                            doubtful=resolution.roles.doubtful.get(mac, ()))
     return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 

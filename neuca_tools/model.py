@@ -293,7 +293,7 @@ class Original:
 class NicRecord:
     """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to.
 
-    `leaving`: the manager that held it when it became ours, until all of it is gone. `doubtful`: see `roles`.
+    `leaving`: the manager that held it when it became ours, until all of it is gone. `doubtful`: families, see `roles`.
     """
 
     name: str = ""
@@ -302,7 +302,7 @@ class NicRecord:
     applied: str = ""
     incarnation: str = ""
     leaving: str = ""
-    doubtful: bool = False
+    doubtful: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _key(text: str) -> LinkKey:
 def _record(data: Mapping[str, Any]) -> Record:
     owned = data["owned"]
     return Record(
-        data["boot_id"], {mac: NicRecord(**nic) for mac, nic in data["nics"].items()},
+        data["boot_id"], {mac: _nic(nic) for mac, nic in data["nics"].items()},
         Owned(frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
               frozenset(_key(key) for key in owned["vlans"])),
         {_key(key): Original(**original) for key, original in data["originals"].items()},
@@ -177,6 +177,12 @@ def _record(data: Mapping[str, Any]) -> Record:
         {_key(key): {name: Declined(*one) for name, one in settings.items()}
          for key, settings in data.get("declined", {}).items()}, data.get("written", {}),
         data.get("probed", {}))
+
+
+def _nic(data: Mapping[str, Any]) -> NicRecord:
+    doubt = data.get("doubtful", ())
+    doubt = (4, 6)[:2 * doubt] if isinstance(doubt, bool) else doubt  # an earlier record did not say of which family it was
+    return NicRecord(**{**data, "doubtful": tuple(map(int, doubt))})
 
 
 def _record_json(record: Record) -> dict[str, Any]:

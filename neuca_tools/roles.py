@@ -34,7 +34,7 @@ class Roles:
     """The outcome. `nics` are free and unique; `twins` are the other NICs: with a master, or one MAC with another NIC.
 
     `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
-    management for an automatic default route alone, `declared` those for a document's word alone.
+    management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Roles:
     protected: frozenset[int] = frozenset()
     management: frozenset[int] = frozenset()
     problems: tuple[Problem, ...] = ()
-    doubtful: frozenset[str] = frozenset()
+    doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
 
     def role(self, mac: str) -> Role:
@@ -178,11 +178,11 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record,
                  tuple(problems), doubtful, frozenset(declared.keys() - seen.keys()))
 
 
-def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], frozenset[str]]:
-    """MAC to reason, for every NIC that is management; and those of them that are it for an automatic default route alone.
+def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+    """MAC to reason, for every NIC that is management; and the families of those that are it for automatic routes alone.
 
     Before a document is known, a network manager gives every NIC that has a DHCP server a default route, and any of them may
-    be the best one. While a NIC that is management beyond doubt has a default route of its own, those tell nothing.
+    be the best one. While a NIC that is management beyond doubt has a default route of its own, those of its family tell nothing.
     """
     dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
     metadata = _nics(world, [world.metadata_index]) - dataplane
@@ -194,13 +194,26 @@ def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str,
     carriers = _nics(world, (route.index for route in best)) & (sure | _nics(world, (route.index for route in telling)))
     reasons: dict[str, str] = {}
     if not policy.management:
-        recorded = {mac for mac, nic in record.nics.items() if nic.role == "management" and not (nic.doubtful and anchored)}
+        recorded = {mac for mac, nic in record.nics.items() if nic.role == "management" and not _ended(nic.doubtful, anchored)}
         reasons.update((mac, "it is recorded as the management NIC") for mac in recorded)
     reasons.update((mac, "it carries the route to the metadata service") for mac in metadata)
     reasons.update((mac, "it carries the default route") for mac in carriers - dataplane)
     reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
     firm = {mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful}
-    return reasons, frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
+    doubtful = frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
+    return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
+
+
+def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:
+    """A doubt ends once every family that it came from has an anchor."""
+    return bool(doubt) and set(doubt) <= set(anchored)
+
+
+def _families(mac: str, telling: Iterable[Route], anchored: Collection[int], world: World, record: Record) -> tuple[int, ...]:
+    """Those in which the NIC has an automatic default route that tells, or had one when it was recorded."""
+    now = {route.to.version for route in telling if mac in _nics(world, [route.index])}
+    before = record.nics[mac].doubtful if mac in record.nics else ()
+    return tuple(sorted(now | (set(before) - set(anchored))))
 
 
 def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:

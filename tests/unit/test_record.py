@@ -29,7 +29,8 @@ from neuca_tools.record import (
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 FULL = Record(
     "boot",
-    {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True)},
+    {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True),
+     mac(4): NicRecord("eth4", "management", doubtful=(6,))},
     Owned(frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}), frozenset({key(2, 7), key(3, 4094)})),
     {key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}), key(2, 7): Original(None, 1000)},
     {"net/core/rmem_max": "7"},
@@ -42,6 +43,15 @@ HINT = "move it away, and restart neucad: it starts afresh without {}"
 def test_a_record_comes_back(tmp_path):
     save_record(tmp_path, FULL)
     assert load_record(tmp_path) == FULL
+
+
+@pytest.mark.parametrize(("before", "now"), [(True, (4, 6)), (False, ())])
+def test_a_doubt_of_an_earlier_version_was_of_every_family(tmp_path, before, now):
+    save_record(tmp_path, FULL)
+    data = json.loads((tmp_path / "record.json").read_text())
+    data["nics"][mac(4)]["doubtful"] = before
+    (tmp_path / "record.json").write_text(json.dumps(data))
+    assert load_record(tmp_path).nics[mac(4)].doubtful == now
 
 
 def test_no_record_is_an_empty_one(tmp_path):

@@ -300,10 +300,31 @@ def test_the_one_default_route_of_a_family_is_not_given_up_for_one_of_the_other(
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
     before = assign(leased(None, 100), {mac(2)}, ANYONE, NOBODY)
-    assert before.doubtful == {mac(2)}
-    doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=True)})
+    assert before.doubtful == {mac(2): (4,)}
+    doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4,))})
     assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
     assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
     firm = Record(nics={mac(2): NicRecord(role="management")})
     assert roles(leased(102, 100), named=(2,), record=firm)[2] == "management"
-    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).doubtful == frozenset()
+    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).doubtful == {}
+
+
+def test_a_doubt_is_ended_by_a_default_route_of_its_own_family_alone():
+    six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
+    before = assign(replace(leased(None, None), routes=(six,)), {mac(2)}, ANYONE, NOBODY)
+    assert before.doubtful == {mac(2): (6,)}
+    doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
+    anchored4 = leased(100, None)
+    for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):
+        found = assign(seen, {mac(2)}, ANYONE, doubt)
+        assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
+    assert roles(replace(anchored4, routes=(*anchored4.routes, better, six)), named=(2,), record=doubt)[2] == "dataplane"
+
+
+def test_a_doubt_of_both_families_loses_one_after_the_other():
+    six = route("::/0", 1, "fe80::2", 100, 9)
+    doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4, 6))})
+    found = assign(leased(100, None), {mac(2)}, ANYONE, doubt)
+    assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
+    assert roles(replace(leased(None, None), routes=(six,)), named=(2,), record=doubt)[2] == "management"
+    assert roles(replace(leased(100, None), routes=(*leased(100, None).routes, six)), named=(2,), record=doubt)[2] == "dataplane"
