@@ -18,10 +18,11 @@ from .documents import find_document, parse, platform
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
 from .machine import Machine
-from .model import Document, Host, StoredDocument
+from .model import Document, Host
 from .record import load_document, load_look, load_machine, save_document, save_look
 from .sources import RUN_DIRECTORY, Answer, Session, SourceSpec, look, parse_source
 from .sources.url import parse_url
+from .stored import StoredDocument
 
 LOOK = ("none_for_us", "reason", "refused", "doubted")
 

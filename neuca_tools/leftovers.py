@@ -8,7 +8,7 @@ server or a router says is taken away: addresses with a lifetime, routes of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .model import Device, LinkKey, NetworkState, NicRecord, Owned, Record, World
@@ -17,14 +17,18 @@ TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 
 
 def leave(record: Record, nics: Mapping[str, Device], dataplane: Iterable[str],
-          words: Mapping[str, Mapping[str, str]]) -> Record:
-    """Note which manager has to leave: it holds a NIC that becomes dataplane only now. `words`: manager, name, word."""
+          words: Mapping[str, Mapping[str, str]], silent: Collection[str] = ()) -> Record:
+    """Note which manager has to leave: it holds a NIC that becomes dataplane only now. `words`: manager, name, word.
+
+    One that runs and gives no answer (`silent`) may hold it as well, and is told to leave until it has heard.
+    """
     known = dict(record.nics)
     for mac in dataplane:
         nic, device = known.get(mac, NicRecord()), nics.get(mac)
-        holder = next((name for name, said in words.items() if device and said.get(device.name) == "managed"), "")
-        if holder and nic.role != "dataplane" and not nic.leaving:
-            known[mac] = replace(nic, leaving=holder)
+        holders = [name for name, said in words.items() if device and said.get(device.name) == "managed"]
+        holders += sorted(silent) if device else []
+        if holders and nic.role != "dataplane" and not nic.leaving:
+            known[mac] = replace(nic, leaving=holders[0], unheard=bool(silent))
     return replace(record, nics=known)
 
 
@@ -40,12 +44,13 @@ def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
     return frozenset(_sentences(record, have, world))
 
 
-def settled(record: Record, have: NetworkState, world: World) -> Record:
-    """The record, once managers have left, and nothing of theirs is there any more."""
+def settled(record: Record, have: NetworkState, world: World, silent: Collection[str] = ()) -> Record:
+    """The record, once managers have left, and nothing of theirs is there any more: all of them answer."""
     held = {key.mac for key, link in have.links.items() if "managed" in link.managers.values()}
     held |= {hop.link.mac for hop in have.hops if hop.left_over}
     held |= {key.mac for key, _ in removable(Owned(), record, have, world).addresses}
-    return replace(record, nics={mac: nic if mac in held or not nic.leaving else replace(nic, leaving="")
+    unheard = {mac for mac, nic in record.nics.items() if silent and nic.unheard}
+    return replace(record, nics={mac: replace(nic, leaving=nic.leaving if mac in held | unheard else "", unheard=mac in unheard)
                                  for mac, nic in record.nics.items()})
 
 

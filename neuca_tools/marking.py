@@ -54,7 +54,7 @@ def wanted(resolution: Resolution, record: Record, places: Places, present: Iter
             or record.nics.get(mac, NicRecord()).released}
     stale = {str(places.udev / name) for name, mac in known.items() if mac in gone} - set(rules)
     lists = _lists(resolution, record, places, dataplane, sysctls_now)
-    newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard}
     told = {path: manager for path, (manager, _) in lists.items() if manager and newly}
     files = {path: content or None for path, (_, content) in lists.items() if content or resolution.complete}
     return Marks({**rules, **dict.fromkeys(stale), **files}, told)

@@ -201,7 +201,7 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
 
 def _differs(nic: NicRecord, mac: str, resolution: Resolution, world: World) -> bool:
     present = incarnation(mac, resolution, world)
-    return nic.applied != resolution.digests.get(mac, "") or present not in ("", nic.incarnation)
+    return nic.unheard or nic.applied != resolution.digests.get(mac, "") or present not in ("", nic.incarnation)
 
 
 def applied(record: Record, resolution: Resolution, world: World, scope: Optional[Collection[str]], failed: Collection[str],

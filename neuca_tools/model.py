@@ -256,7 +256,7 @@ class NetworkState:
 
     `files` maps a path to its content, None where it should not be (or is not). `sysctls` are those of no single link.
     `banned` are prefixes that should have no route. `tell` maps a file to the manager that has to read it again once it is
-    written (found: the manager runs).
+    written (found: the manager runs; empty if it has to in any case).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -293,7 +293,8 @@ class Original:
 class NicRecord:
     """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to.
 
-    `leaving`: the manager that held it when it became ours, until all of it is gone. `doubtful`: families, see `roles`.
+    `leaving`: the manager that held it when it became ours, until all of it is gone; `unheard`: one gave no answer, and has yet
+    to hear of it. `doubtful`: families, see `roles`.
     """
 
     name: str = ""
@@ -303,6 +304,7 @@ class NicRecord:
     incarnation: str = ""
     leaving: str = ""
     doubtful: tuple[int, ...] = ()
+    unheard: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,20 +326,6 @@ class Record:
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StoredDocument:
-    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC).
-
-    `platform` is the text of the platform's own documents (`documents.platform.reduced`); either may be empty.
-    """
-
-    source: str
-    sha256: str
-    fetched: str
-    text: str
-    platform: str = ""
 
 
 @dataclass(frozen=True)

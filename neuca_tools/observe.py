@@ -30,7 +30,8 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
     links = {key: _link(key, device, resolution, world, record, managers, read_sysctl) for key, device in devices.items()}
     paths = {*resolution.want.sysctls, *record.original_sysctls}
     sysctls = {path: value for path in sorted(paths) for value in [read_sysctl(path)] if value is not None}
-    running = {path: manager for path, manager in resolution.want.tell.items() if manager in managers}
+    unheard = any(nic.unheard for nic in record.nics.values())
+    running = {path: "" if unheard else manager for path, manager in resolution.want.tell.items() if manager in managers}
     leaving = {mac for mac, nic in record.nics.items() if nic.leaving}
     hops = _hops(world, devices, resolution, protocol, leaving)
     return NetworkState(links, hops, sysctls=sysctls, files=_files(files), tell=running)

@@ -117,8 +117,8 @@ def _marks(sides: _Sides) -> Iterator[Operation]:
         for manager, word in sorted(wanted.managers.items()):
             if found and word == "unmanaged" and found.managers.get(manager) == "managed":
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
-    told = {manager for path, manager in sides.want.tell.items()
-            if path in sides.have.tell and sides.have.files.get(path) != sides.want.files.get(path)}
+    told = {manager for path, manager in sides.want.tell.items() if path in sides.have.tell
+            and (sides.have.files.get(path) != sides.want.files.get(path) or not sides.have.tell[path])}
     yield from (Tell(manager) for manager in sorted(told))
 
 

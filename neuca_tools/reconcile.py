@@ -102,7 +102,7 @@ class Host:
         resolution = replace(resolution, want=want)
         managers = self.managers()
         words = managers.ask([device.name for device in world.devices.values()])
-        record = leftovers.leave(record, resolution.roles.nics, marking.marked(resolution, record), words)
+        record = leftovers.leave(record, resolution.roles.nics, marking.marked(resolution, record), words, managers.reasons)
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
         removable = leftovers.removable(resolution.removable, record, have, world)
         resolution = replace(resolution, removable=removable)
@@ -261,7 +261,7 @@ class Pass:
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
         survey = self._again(after, result) if result.failures else after
         record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
-        record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world)
+        record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world, survey.silent_managers)
         record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics)
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)

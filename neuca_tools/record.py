@@ -18,7 +18,8 @@ from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
 from .machine import Machine
-from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
+from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record
+from .stored import StoredDocument
 from .tuning.layer import Choice
 
 VERSION = 1

@@ -22,10 +22,10 @@ from .model import (
     Problem,
     Record,
     RouteRequest,
-    StoredDocument,
     World,
 )
 from .operation import Operation
+from .stored import StoredDocument
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 

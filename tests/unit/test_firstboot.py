@@ -16,8 +16,9 @@ from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.intake import Intake
 from neuca_tools.machine import Machine
-from neuca_tools.model import NicRecord, Original, Owned, Record, StoredDocument
+from neuca_tools.model import NicRecord, Original, Owned, Record
 from neuca_tools.record import load_machine, load_record, save_document, save_machine, save_record
+from neuca_tools.stored import StoredDocument
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"

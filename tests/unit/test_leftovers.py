@@ -8,10 +8,11 @@ from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
 import pytest
-from worlds import document, key, mac, nic, route, texts, world
+from worlds import PLACES, document, key, mac, nic, route, texts, world
 
 from neuca_tools import leftovers, memory
 from neuca_tools.desired import Settings, resolve
+from neuca_tools.marking import wanted
 from neuca_tools.model import Hop, NicRecord, Owned, Record
 from neuca_tools.observe import found
 from neuca_tools.plan import plan
@@ -29,10 +30,12 @@ def seen(*routes, leased=(LEASE, SIX)):
     return replace(one, leased=frozenset((2, address) for address in leased))
 
 
-def survey(here, record, text=ASKED, words=MANAGED):
+def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     """What `Host.survey` does about leftovers."""
     resolution = resolve(document(text), Settings(), here, record)
-    record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words)
+    marks = wanted(resolution, record, PLACES, ())
+    resolution = replace(resolution, want=replace(resolution.want, tell=marks.tell))
+    record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words, silent)
     have = found(resolution, here, record, ROUTE_PROTOCOL, (), words, lambda _: None)
     return resolution, record, have, leftovers.removable(resolution.removable, record, have, here)
 
@@ -80,6 +83,38 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
     for here, words, after in ((seen(), gone, "networkd"), (empty, MANAGED, "networkd"), (empty, gone, "")):
         _, record, have, _ = survey(here, leaving, words=words)
         assert leftovers.settled(record, have, here).nics[mac(2)].leaving == after
+
+
+SILENT = {"networkd": dict.fromkeys(("eth1", "eth2"), "unknown")}
+TOLD = "let networkd read its configuration again"
+
+
+def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing():
+    """A first boot: what it puts there after the first pass goes too, and it is told of the marks until it has heard."""
+    empty = replace(seen(leased=()), addresses={2: (HAND,)})
+    resolution, record, have, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
+    record = leftovers.settled(memory.meet(record, resolution), have, empty, SILENT)
+    assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == ("dataplane", "networkd", True)
+    resolution, record, have, owned = survey(seen(), record, words=SILENT, silent=SILENT)
+    assert TOLD in texts(plan(have, resolution.want, owned))
+    record = leftovers.settled(record, have, seen(), SILENT)
+    record = memory.applied(record, resolution, seen(), None, ())
+    assert mac(2) in memory.changed(record, resolution, seen())
+    resolution, record, have, owned = survey(seen(), record)
+    done = texts(plan(have, resolution.want, owned, scope={mac(2)}))
+    assert [text for text in done if "delete" in text or text == TOLD] == [
+        TOLD, f"delete the address {LEASE} from eth2", f"delete the address {SIX} from eth2"]
+
+
+def test_once_every_manager_has_answered_nothing_is_said_again():
+    unheard = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd", unheard=True)})
+    empty, gone = replace(seen(leased=()), addresses={2: (HAND,)}), {"networkd": {"eth2": "unmanaged"}}
+    for words, after in ((gone, ("", False)), (MANAGED, ("networkd", False))):
+        resolution, record, have, owned = survey(empty, unheard, words=words)
+        nic_record = leftovers.settled(record, have, empty).nics[mac(2)]
+        assert (nic_record.leaving, nic_record.unheard) == after
+        resolution, _, have, owned = survey(empty, replace(record, nics={mac(2): nic_record}), words=words)
+        assert TOLD not in texts(plan(have, resolution.want, owned))
 
 
 def test_an_asked_address_that_is_only_leased_is_set_for_good():

@@ -13,7 +13,7 @@ import pytest
 from worlds import Agent, key, mac, machine, nic
 
 from neuca_tools.errors import RecordError
-from neuca_tools.model import Hop, Link, NetworkState, NicRecord, Original, Owned, Record, StoredDocument
+from neuca_tools.model import Hop, Link, NetworkState, NicRecord, Original, Owned, Record
 from neuca_tools.record import (
     load_document,
     load_journal,
@@ -25,6 +25,7 @@ from neuca_tools.record import (
     save_look,
     save_record,
 )
+from neuca_tools.stored import StoredDocument
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 FULL = Record(

@@ -12,8 +12,9 @@ from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools import render
 from neuca_tools.desired import Settings, resolve
-from neuca_tools.model import Device, Document, Original, Problem, Record, StoredDocument
+from neuca_tools.model import Device, Document, Original, Problem, Record
 from neuca_tools.rows import Storage
+from neuca_tools.stored import StoredDocument
 
 NIC_MAC = "fe:16:3e:00:6d:af"
 DESIRED = """
