@@ -23,7 +23,8 @@ reconcile     one pass over all of the above; `daemon` makes passes when somethi
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd
 selftest/     what an iperf run says of a path, and what to do: readers, evidence, conditions, reports; no part of a pass
 commands/     `neucad` and `neuca SUBCOMMAND`: thin
-model, stored the types and the exceptions that all of them share; config is the agent's own configuration
+model, errors the types and the exceptions that all of them share (`stored`: the last
+              document); config is the agent's own configuration
 
 Data flows one way and imports point down: commands, daemon, reconcile, then the stages, then backends. The stages that
 decide touch neither files nor clocks. tests/unit/test_layering.py holds all of this.

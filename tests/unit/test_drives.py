@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.drives import copy
-from neuca_tools.errors import SourceError
+from neuca_tools.errors import ApplyError, SourceError
+from neuca_tools.fileio import locked
 from neuca_tools.sources import Session, look, parse_source
 
 
@@ -58,3 +64,59 @@ def test_a_link_that_leads_out_of_the_volume_is_refused(tmp_path):
 def test_a_file_that_is_too_large_is_refused(tmp_path):
     volume = fill(tmp_path / "volume", {**SEED, "user-data": b"x" * 1048577})
     assert reason(volume, tmp_path / "run") == '"user-data" is larger than 1048576 bytes'
+
+
+NOBODY = 65534
+
+
+@contextlib.contextmanager
+def unreadable(path):
+    """Without the capability to read what belongs to others, as of the unit before: then `path` is nobody's to look into."""
+    path.chmod(0)
+    root = os.geteuid() == 0
+    try:
+        if root:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        path.chmod(0o700)
+
+
+@pytest.mark.parametrize(("files", "name"), [
+    (DRIVE, "openstack"), (DRIVE, "openstack/latest"), (DRIVE, "openstack/latest/user_data"), (SEED, "user-data")])  # fmt: skip
+def test_what_may_not_be_read_is_not_taken_for_absent(files, name):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        volume = fill(Path(folder) / "volume", files)
+        for path in (volume, *volume.rglob("*")):
+            path.chmod(0o755)
+        with unreadable(volume / name):
+            assert reason(volume, Path(folder) / "run") == f'"{name}" cannot be read: Permission denied'
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    volume = fill(tmp_path / "volume", {"meta-data": b""})
+    (volume / "user-data").symlink_to("user-data")
+    assert reason(volume, tmp_path / "run") == '"/" cannot be read: Too many levels of symbolic links'
+
+
+def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
+    volume = fill(tmp_path / "volume", SEED)
+    monkeypatch.setattr("neuca_tools.drives._PATIENCE", 0.1)
+    copy(volume, tmp_path / "run")
+    held = os.fork()
+    if held == 0:
+        with contextlib.suppress(BaseException), locked(tmp_path / "run" / "drives.lock", 1):
+            (tmp_path / "held").touch()
+            os.kill(os.getpid(), 19)
+        os._exit(0)
+    os.waitpid(held, os.WUNTRACED)
+    try:
+        with pytest.raises(ApplyError):
+            copy(volume, tmp_path / "run")
+    finally:
+        os.kill(held, 9)
+        os.waitpid(held, 0)
+    assert copy(volume, tmp_path / "run") == "cidata"
