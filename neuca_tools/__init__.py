@@ -18,6 +18,7 @@ verify        asks again until nothing is left to do, or patience ends
 record        what we added and what was there before us, in the state directory
 firstboot     what another machine left on this disk is set aside; `machine` tells whose it is
 status        how far the host is from what is asked, with a reason for each shortfall
+guest/        what is not network: the host name; in a process of its own, after a pass
 sealing       which files of this host the clones of its image must not inherit
 reconcile     one pass over all of the above; `daemon` makes passes when something changes
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd

@@ -66,6 +66,8 @@ def status(data: Mapping[str, Any], color: bool) -> str:
         lines += [f"      {problem['code']}: {problem['text']}" for problem in one["problems"]]
         lines += [f"      note: {note['setting']}: {note['effect']}: {note['reason']}" for note in one["notes"]]
     lines += [f"{_colored('!!', False, color)} {problem['code']}: {problem['text']}" for problem in data["problems"]]
+    if data.get("guest"):
+        lines.append("guest: " + ", ".join(f"{one['feature']} {one['state']}" for one in data["guest"]))
     return "\n".join([*lines, *(f"   note: {note}" for note in data["notes"])])
 
 

@@ -23,11 +23,12 @@ from . import firstboot, marks, record, report
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
 from .fileio import NEW, lock_holder, locked, read_bytes, write_files
+from .guest import outcome
 
-LOCKS = ("lock", "neucad.lock")  # of a pass, and of the daemon; both in the run directory
+LOCKS = ("lock", "neucad.lock", "guest.lock")  # of a pass, of the daemon, of a run for the guest; in the run directory
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
-OUTPUT = "neucad.out"  # sysvinit/neuca-guest-tools
+OUTPUTS = ("neucad.out", "neuca-guest.out")  # of the init scripts
 
 # Whose host this is. Each of them is made anew at the next boot, or when it is next needed, but for the SSH host keys.
 # BUILDING_IMAGES (systemd.io) has the list for systemd. NetworkManager's key goes into addresses (stable-privacy) and DHCP
@@ -95,13 +96,14 @@ def own_files(config: Config) -> list[Path]:
             if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
-    kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE, record.SCRIPTS)
-    state = [config.state_directory / name for name in kept]
+    kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE)
+    state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
     state += [config.state_directory / firstboot.PLACE / name for name in _names(config.state_directory / firstboot.PLACE)]
-    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE)]
+    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
     files = [*lists, *state, *run]
-    return [*rules, *logs, config.log_directory / OUTPUT, *files, *(path.with_name(path.name + NEW) for path in files),
-            config.state_directory / LISTED]
+    outputs = [config.log_directory / name for name in OUTPUTS]
+    begun = [path.with_name(path.name + NEW) for path in files]
+    return [*rules, *logs, *outputs, *files, *begun, config.state_directory / LISTED]
 
 
 def identity(root: Path) -> list[Trace]:
@@ -131,12 +133,12 @@ def makes_host_keys(root: Path) -> bool:
 
 @contextmanager
 def undisturbed(config: Config) -> Iterator[int]:
-    """Nobody writes anything meanwhile: no pass runs, and the daemon is stopped. Gives its process id, 0 if none ran.
+    """Nobody writes anything meanwhile: no pass, no run for the guest, and the daemon is stopped. Gives its process id, or 0.
 
     Raises ApplyError, NeucaError.
     """
-    passing, daemon = (config.run_directory / name for name in LOCKS)
-    with locked(passing, config.command_timeout):
+    passing, daemon, guest = (config.run_directory / name for name in LOCKS)
+    with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
         process = running_daemon(config)
         if process:
             _stop(process)

@@ -22,6 +22,7 @@ from typing import Callable, NoReturn, Optional
 
 from .config import Config
 from .errors import NeucaError
+from .guest import outcome as guest
 from .intake import Intake, confirmed, fetch, keep
 from .reconcile import run_pass, status_now
 from .record import DOCUMENT, load_look
@@ -180,6 +181,8 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return Outcome(True, 1, sha256, intake.session, text=error.text)
+    finally:  # nobody's login waits for a network that cannot be set
+        guest.ask(config, intake)
     codes = {problem["code"] for one in status.data["interfaces"] for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
     return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True)

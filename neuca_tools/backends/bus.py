@@ -1,7 +1,8 @@
 """The one door to D-Bus: short calls on the system bus that start no service and never wait for long.
 
 A message to a well-known name starts its service if it is not running; calls go to the unique name of whoever owns it,
-which starts nothing. libdbus gives a service 25 s to answer; here it has one, and who was silent is not asked again.
+which starts nothing; `start` does. libdbus gives a service 25 s to answer; here it has one, and who was silent is not asked
+again.
 """
 
 # SPDX-License-Identifier: MIT
@@ -39,9 +40,13 @@ class RefusedError(ManagerError):
 
 @final
 class Bus:
-    """One connection to the system bus (DBUS_SYSTEM_BUS_ADDRESS, else the usual place), made at its first use."""
+    """One connection to the system bus (DBUS_SYSTEM_BUS_ADDRESS, else the usual place), made at its first use.
 
-    def __init__(self) -> None:
+    `answer` and `budget`, in seconds, are for a process that no NIC waits for.
+    """
+
+    def __init__(self, answer: float = ANSWER, budget: float = BUDGET) -> None:
+        self._answer, self._budget = answer, budget
         self._connection: Any = None
         self._deadline = 0.0
         self._silent: set[str] = set()
@@ -65,6 +70,12 @@ class Bus:
                 return None
             raise
 
+    def start(self, name: str) -> Optional[str]:
+        """The unique name of a service, which is started if it does not run. Raises ManagerError."""
+        what = f'started "{name}" on the system bus'
+        self.call(what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.StartServiceByName", "su", name, 0)
+        return self.owner(name)
+
     def call(self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object) -> Any:
         """Call a method (`interface.method`) of an object. `what` says in an error what was tried.
 
@@ -79,7 +90,7 @@ class Bus:
 
         To authenticate it waits without limit (seen with 1.14): then the socket is shut under it.
         """
-        self._deadline = self._deadline or time.monotonic() + BUDGET
+        self._deadline = self._deadline or time.monotonic() + self._budget
         try:
             from dbus.connection import Connection
             from dbus.exceptions import DBusException
@@ -90,7 +101,7 @@ class Bus:
         except DBusException as error:
             raise _refusal(what, error) from error
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
-            guard = threading.Timer(ANSWER, line.shutdown, [socket.SHUT_RDWR])
+            guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
                 self._call(what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.Hello", "", ())
@@ -102,7 +113,7 @@ class Bus:
               ) -> Any:
         from dbus.exceptions import DBusException
         started = time.monotonic()
-        wait = min(ANSWER, self._deadline - started)
+        wait = min(self._answer, self._deadline - started)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
             raise ManagerError(f"{what}: not tried again in this pass, after no answer in time")
         interface, _, member = method.rpartition(".")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..config import Config
 from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
 from ..firstboot import check
+from ..guest import outcome
 from ..handback import release, revert, take_back
 from ..intake import last_good
 from ..operations import WriteFile
@@ -34,7 +35,10 @@ def apply_once(config: Config, source: str = "") -> int:
     """One pass, then status's exit code; `neucad --once` is the same."""
     check(config)
     intake = document(config, source or None)
-    _, status = run_pass(config, intake, start=True)
+    try:
+        _, status = run_pass(config, intake, start=True)
+    finally:
+        outcome.ask(config, intake)
     return report_faults(intake, config) or status.exit_code
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import render
 from ..config import Config
 from ..errors import EXIT_PENDING, UsageError
+from ..guest.outcome import with_guest
 from ..intake import Intake, confirmed
 from ..reconcile import Survey, host, status_now
 from ..record import load_record
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace, config: Config) -> int:
     deadline = time.monotonic() + arguments.timeout
     while True:
-        status = status_now(config, confirmed(config.state_directory, config.run_directory))
+        network = status_now(config, confirmed(config.state_directory, config.run_directory))
+        status = with_guest(network, config.run_directory)
         left = deadline - time.monotonic()
         if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
             break

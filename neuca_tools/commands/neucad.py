@@ -30,6 +30,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="make one pass and exit, with the exit code of neuca status")
     parser.add_argument("--names", action="store_true", help="give every NIC its own name back and exit: for the boot, before"
                         " the network")
+    parser.add_argument("--guest", action="store_true", help="do what the document asks of the host itself and exit: its host"
+                        " name, users, scripts and storage")
+    parser.add_argument("--stay", action="store_true", help="with --guest: do not exit, and do it again whenever it is due")
     parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
     parser.add_argument("--config", metavar="FILE", help=f"the configuration ({DEFAULT_PATH})")
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
@@ -48,6 +51,12 @@ def _run(arguments: argparse.Namespace) -> int:
         named = pin_names(config)
         mark_ahead(config, ahead)
         return EXIT_OK if named else EXIT_FAILED
+    if arguments.guest:
+        from ..guest import run
+
+        if arguments.stay:
+            run.stay(config)
+        return EXIT_OK if run.run_guest(config) else EXIT_FAILED
     if arguments.once:
         from .change import apply_once
 

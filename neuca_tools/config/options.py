@@ -82,6 +82,7 @@ class Config:
     rtt: Optional[float] = None
     profile_directory: Path = Path("/etc/neuca/profiles")
     mtu_probe: bool = True
+    guest_hostname: bool = True
     selftest: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[ConfigFault, ...] = ()
 
@@ -205,6 +206,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("tuning", "rtt"): ("rtt", arithmetic.rtt),
     ("tuning", "mtu-probe"): ("mtu_probe", _truth),
     ("tuning", "profile-directory"): ("profile_directory", _path),
+    ("guest", "hostname"): ("guest_hostname", _truth),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),
 }
@@ -212,4 +214,4 @@ MAC_LISTS = {("runtime", "dataplane-macs-to-ignore"): "ignored_macs", ("network"
 # They were options of 1.7: a file that still has them is not wrong.
 WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
 RAW_SECTIONS = ("selftest",)
-SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", *RAW_SECTIONS)
+SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

@@ -16,7 +16,7 @@ addresses = 172.16.2.1/24
 [routes]
 10.20.0.0/16 = 172.16.1.254
 """
-NOT_THE_AGENTS = {"config", "user-data", "daemon.log", "run/lock", "run/neucad.lock"}
+NOT_THE_AGENTS = {"config", "user-data", "daemon.log", "run/lock", "run/neucad.lock", "run/guest.lock"}
 
 
 @pytest.fixture

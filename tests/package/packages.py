@@ -31,6 +31,7 @@ exec chroot . /bin/bash -eu /tmp/script
 # ../shared/spec/commands.md, "Names".
 ALIASES = ("all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
            " user-script users version").split()
+UNITS = ("guest-tools.service", "guest.path", "host-keys.service", "names.service")  # that an installation enables
 COMMANDS = {"neuca", "neucad", *(f"neuca-{alias}" for alias in ALIASES)}
 MARKS = ("/etc/udev/rules.d/10-neuca-persistent-fe163e006daf.rules /etc/udev/rules.d/15-neuca-persistent-fe163e006dae.rules"
          " /etc/NetworkManager/conf.d/neuca.conf /etc/systemd/network/05-neuca-nics.network"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from packages import COMMANDS, ENVIRONMENT, FOREIGN, INSTALL, INSTALL_ALL, LEFT, MARKS, WRITTEN, run
+from packages import COMMANDS, ENVIRONMENT, FOREIGN, INSTALL, INSTALL_ALL, LEFT, MARKS, UNITS, WRITTEN, run
 
 from neuca_tools import marks
 from neuca_tools.config import Config
@@ -57,7 +57,7 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(deb):
 def test_only_the_configuration_and_the_init_scripts_are_conffiles(deb, tmp_path):
     run("dpkg-deb", "--control", deb, tmp_path)
     assert (tmp_path / "conffiles").read_text().splitlines() == [
-        "/etc/init.d/neuca-guest-tools", "/etc/init.d/neuca-host-keys", "/etc/init.d/neuca-names", "/etc/neuca/config"]
+        *(f"/etc/init.d/neuca-{name}" for name in ("guest", "guest-tools", "host-keys", "names")), "/etc/neuca/config"]
 
 
 def test_the_configuration_has_every_line_commented_out(checkout):
@@ -80,8 +80,8 @@ def test_a_build_leaves_the_checkout_alone(checkout, deb):
 def test_every_service_is_enabled_at_the_installation(own_root, deb):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*; cd /etc; ls -d rc[S2].d/*neuca*\n", deb)
     assert re.sub(r"S\d\d", "S", said).split() == [
-        *(f"multi-user.target.wants/neuca-{name}.service" for name in ("guest-tools", "host-keys", "names")),
-        "rc2.d/Sneuca-guest-tools", "rc2.d/Sneuca-host-keys", "rcS.d/Sneuca-names"]
+        *(f"multi-user.target.wants/neuca-{name}" for name in UNITS),
+        "rc2.d/Sneuca-guest", "rc2.d/Sneuca-guest-tools", "rc2.d/Sneuca-host-keys", "rcS.d/Sneuca-names"]
 
 
 def test_the_installed_commands_run(own_root, deb):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, WRITTEN, run
+from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, UNITS, WRITTEN, run
 
 # systemctl is there and has nobody to talk to; rpm has a database of its own.
 # The Python of this host does not look where it would on the distribution that the rpm is for.
@@ -56,7 +56,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
     assert {path[5:] for path in there if path.startswith("/etc/")} == IN_ETC | {"systemd", "udev"}
     assert {path for path in there if path.startswith("/usr/lib/systemd/")} == {
         "/usr/lib/systemd/system", "/usr/lib/systemd/system/neuca-drive@.service",
-        "/usr/lib/systemd/system/neuca-guest-tools.service",
+        "/usr/lib/systemd/system/neuca-guest-tools.service", "/usr/lib/systemd/system/neuca-guest.path",
+        "/usr/lib/systemd/system/neuca-guest.service",
         "/usr/lib/systemd/system/neuca-host-keys.service",
         "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset"}
@@ -79,14 +80,13 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(rpm):
 
 def test_presets_enable_every_service(own_root, rpm):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*\n", rpm)
-    assert said.split() == [
-        f"multi-user.target.wants/neuca-{name}.service" for name in ("guest-tools", "host-keys", "names")]
+    assert said.split() == [f"multi-user.target.wants/neuca-{name}" for name in UNITS]
 
 
 def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
     said = "\n".join(_query(rpm, "--scripts"))
-    assert "preset neuca-names.service neuca-host-keys.service neuca-guest-tools.service" in said
-    assert "disable --now neuca-guest-tools.service neuca-names.service neuca-host-keys.service" in said
+    assert "preset neuca-names.service neuca-host-keys.service neuca-guest.path neuca-guest-tools.service" in said
+    assert "disable --now neuca-guest-tools.service neuca-guest.path neuca-guest.service neuca-names.service" in said
     assert "try-restart neuca-guest-tools.service" in said
     assert "%{" not in said
     assert "systemd_" not in said, "a macro was not expanded"
@@ -95,7 +95,7 @@ def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
 def test_an_upgrade_keeps_what_the_agent_has_written(own_root, rpm):
     said = own_root(INSTALL + WRITTEN + "rpm -U --force --nodeps /tmp/*.rpm; "
                     f"ls {' '.join(MARKS)} /var/lib/neuca/*; ls -d /etc/systemd/system/*.wants/neuca* | wc -l\n", rpm)
-    assert said.split() == [*sorted([*MARKS, "/var/lib/neuca/record.json"]), "3"]
+    assert said.split() == [*sorted([*MARKS, "/var/lib/neuca/record.json"]), str(len(UNITS))]
 
 
 def test_erasing_it_leaves_nothing_of_ours_and_all_of_others(own_root, rpm):

@@ -15,7 +15,8 @@ UP = 'read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n'
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
 SHELL = ("packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
-         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-names sysvinit/neuca-host-keys").split()
+         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-guest"
+         " sysvinit/neuca-names sysvinit/neuca-host-keys").split()
 
 
 def _lines(text: str) -> list[str]:
@@ -55,9 +56,9 @@ def test_the_process_id_of_another_program_is_never_signalled(own_root, deb):
 
 
 def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
-    said = own_root(INSTALL + "dpkg -r neuca-guest-tools > /dev/null; "
-                    "for script in names host-keys guest-tools; do sh /etc/init.d/neuca-$script start; echo $?; done\n", deb)
-    assert said.split() == ["0", "0", "0"]
+    start = "for script in names host-keys guest-tools guest; do sh /etc/init.d/neuca-$script start; echo $?; done\n"
+    said = own_root(INSTALL + "dpkg -r neuca-guest-tools > /dev/null\n" + start, deb)
+    assert said.split() == ["0", "0", "0", "0"]
 
 
 def test_host_keys_are_made_once_and_only_for_a_server(own_root, deb):

@@ -12,8 +12,11 @@ import pytest
 from packages import INSTALL, ROOT, run
 
 from neuca_tools.config import Config
+from neuca_tools.guest import outcome
+from neuca_tools.guest.run import RETRY
 
 AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-host-keys.service"
+GUEST, WATCH = "neuca-guest.service", "neuca-guest.path"
 # "systemd-analyze security" counts these against a service; the rest is closed.
 OPEN = {
     "CapabilityBoundingSet_CAP_NET_ADMIN": "links, addresses, routes and sysctls are its work",
@@ -120,8 +123,26 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 
 
 def test_systemd_understands_every_line(own_root, deb):
-    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} {KEYS} 2>&1 | grep neuca || true\n", deb)
+    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} {KEYS} {WATCH} 2>&1 | grep neuca || true\n", deb)
     assert said == ""
+
+
+# --- the host itself ---
+
+
+def test_what_a_document_asks_of_the_host_itself_starts_after_a_pass_and_no_boot_waits_for_it():
+    unit, watch = _unit(GUEST), _unit(WATCH)
+    assert watch["PathExists"] == [str(Config().run_directory / outcome.DUE)]
+    assert watch["Before"] == unit["After"] == [AGENT]
+    assert watch["WantedBy"] == ["multi-user.target"]
+    assert (unit["Type"], unit["ExecStart"]) == (["exec"], ["/usr/bin/neucad", "--guest"])
+    assert not {"WantedBy", "Before", "RequiredBy"} & unit.keys()
+
+
+def test_a_run_that_fails_at_once_is_not_started_again_at_once():
+    unit = _unit(GUEST)
+    assert unit["ExecStartPre"] == ["/bin/rm", "-f", *_unit(WATCH)["PathExists"]]
+    assert (unit["Restart"], [float(word) for word in unit["RestartSec"]]) == (["on-failure"], [RETRY])
 
 
 # --- the drives ---

@@ -108,6 +108,7 @@ GOOD = [
     ("tuning", "rtt", "50 ms", 0.05),
     ("tuning", "profile-directory", "/t", Path("/t")),
     ("tuning", "mtu-probe", "off", False),
+    ("guest", "hostname", "no", False),
 ]
 
 

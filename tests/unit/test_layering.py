@@ -24,7 +24,7 @@ LEVELS = [
     {"record", "report", "drives", "managers", "hardware"},
     {"intake", "observe", "apply", "verify", "probing"},
     {"firstboot"},
-    {"reconcile"},
+    {"reconcile", "guest"},
     {"handback", "pinning", "sealing", "worker"},
     {"daemon", "tuneup"},
     {"selftest"},

@@ -1,0 +1,132 @@
+"""Marked lines at the top of a file that others write to as well: all the rest of it is kept to the byte.
+
+At the top, since a file that ends without a newline could not be given back as it was with anything behind it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Optional
+
+from ..errors import ApplyError
+from ..fileio import NEW
+
+BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
+END = b"# END neuca-guest-tools"
+LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
+
+
+def edited(content: bytes, lines: Sequence[str]) -> bytes:
+    """The content with these lines between the marks; without any lines, without the marks too.
+
+    Raises ApplyError where the marks are not one pair: nobody can say then what is ours.
+    """
+    before, ours, after = _split(content)
+    if not lines:
+        return before + after
+    block = b"\n".join([BEGIN, *(line.encode() for line in lines), END, b""])
+    return before + block + after if ours else block + content
+
+
+def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
+    """What is before the marked lines, they, and what comes after."""
+    lines = content.splitlines(keepends=True)
+    begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
+    ends = [number for number, line in enumerate(lines) if line.strip() == END]
+    if not begins and not ends:
+        return b"", b"", content
+    if len(begins) != 1 or len(ends) != 1 or begins > ends:
+        raise ApplyError("its marked lines are damaged: there is not one BEGIN and one END of neuca-guest-tools")
+    first, last = begins[0], ends[0] + 1
+    return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])
+
+
+def edit(path: Path, lines: Sequence[str]) -> bool:
+    """Edit a file of root's in a directory of root's. Whether it had to be written. A missing one is made if there are lines.
+
+    A link is followed, and stays one; owner, mode and extended attributes (SELinux labels, ACLs) stay. Raises ApplyError.
+    """
+    try:
+        real = path.resolve(strict=False)
+        content = _read(real)
+        wanted = edited(content or b"", lines)
+        if wanted == (content or b""):
+            return False
+        _replace(real, wanted, content is not None)
+    except ApplyError as error:
+        raise ApplyError(f'edit "{path}": {error.text}', error.errno) from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round in a circle (pathlib, before Python 3.13)
+        raise ApplyError(f'edit "{path}": {getattr(error, "strerror", None) or error}') from error
+    return True
+
+
+def _read(path: Path) -> Optional[bytes]:
+    """The content of a regular file with one name, None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ApplyError("it is not a regular file")
+        if found.st_nlink > 1:
+            raise ApplyError("it has more than one name (hard links), which no atomic edit can keep")
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ApplyError(f"it is longer than {LARGEST} bytes")
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: bytes, there: bool) -> None:
+    new = path.with_name(path.name + NEW)
+    with suppress(FileNotFoundError):
+        new.unlink()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            if there:
+                _copy_attributes(path, descriptor)
+            else:
+                os.fchmod(descriptor, 0o644)
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    _sync(path.parent)
+
+
+def _copy_attributes(path: Path, new: int) -> None:
+    found = path.stat()
+    os.fchown(new, found.st_uid, found.st_gid)
+    os.fchmod(new, stat.S_IMODE(found.st_mode))
+    try:
+        names = os.listxattr(path)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:  # the file system has none
+            raise
+        return
+    for name in names:
+        os.setxattr(new, name, os.getxattr(path, name))
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,70 @@
+"""The host name that the document asks for, and the line of the hosts file that makes it an address of the loopback."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..backends import hostnamed
+from ..errors import ApplyError, ManagerError
+from ..fileio import read_bytes, write_files
+from . import blocks
+from .base import Finding, Guest
+
+FILE = Path("/etc/hostname")  # hostname(5)
+
+
+def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
+    """A document without a host name leaves the one that there is."""
+    name, config = guest.document.hostname, guest.config
+    if name is None:
+        return
+    try:
+        changed = set_hostname(name, file)
+        yield Finding("ok", f'the host name is "{name}"{"" if changed else ", as it was"}', "name")
+    except ApplyError as error:
+        yield Finding("failed", error.text, "name", again=True)
+    lines = hosts_lines(name, str(config.loopback_address)) if config.set_loopback_hostname else []
+    blocks.edit(config.hosts_file, lines)
+
+
+def set_hostname(name: str, file: Path = FILE) -> bool:
+    """Set it now and for the next boot. Whether it was another one. Raises ApplyError.
+
+    Where there is no hostnamed, or it will not do it, what it would do is done here.
+    """
+    if is_set(name, file):
+        return False
+    with suppress(ManagerError):
+        hostnamed.set_hostname(name)
+    if not is_set(name, file):
+        write_files({file: f"{name}\n".encode()})
+        try:
+            socket.sethostname(name)
+        except OSError as error:
+            raise ApplyError(f'set the host name "{name}": {error.strerror}', error.errno or 0) from error
+    return True
+
+
+def is_set(name: str, file: Path = FILE) -> bool:
+    """Whether the kernel has this name, and the file for the next boot. Raises ApplyError."""
+    try:
+        kept = read_bytes(file) or b""
+    except OSError as error:
+        raise ApplyError(f'read "{file}": {error.strerror}', error.errno or 0) from error
+    return os.uname().nodename == name and kept.decode("utf-8", "replace").split() == [name]
+
+
+def hosts_lines(name: str, address: str) -> list[str]:
+    """One line of hosts(5): the whole name first, then what is before its first dot.
+
+    >>> hosts_lines("node0.example.org", "127.255.255.1")
+    ['127.255.255.1\\tnode0.example.org node0']
+    """
+    short = name.partition(".")[0]
+    return ["\t".join([address, name if short == name else f"{name} {short}"])]
