@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from .model import Device, LinkKey, NetworkState, NicRecord, Owned, Record, World
+from .model import Address, Device, LinkKey, NetworkState, NicRecord, Owned, Record, World
+from .roles import Roles, automatic, lifelines
 
 TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 
@@ -32,11 +33,15 @@ def leave(record: Record, nics: Mapping[str, Device], dataplane: Iterable[str],
     return replace(record, nics=known)
 
 
-def removable(owned: Owned, record: Record, have: NetworkState, world: World) -> Owned:
-    """What may be taken away: what is ours, and the addresses that a leaving manager had from a lease."""
+def removable(owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles) -> Owned:
+    """What may be taken away: what is ours, and the addresses that a leaving manager had from a lease.
+
+    But none that the only default route of its family goes with: a host is not cut off for a neat NIC.
+    """
+    kept = lifelines(world, roles.management)
     return replace(owned, addresses=owned.addresses | {
-        (key, address) for key, link in have.links.items() if _leaving(key, record)
-        for address in link.addresses if (link.index, address) in world.leased})
+        (key, address) for key, address in _leased(record, have, world)
+        if (have.links[key].index, address.version) not in kept})
 
 
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
@@ -47,11 +52,28 @@ def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
 def settled(record: Record, have: NetworkState, world: World, silent: Collection[str] = ()) -> Record:
     """The record, once managers have left, and nothing of theirs is there any more: all of them answer."""
     held = {key.mac for key, link in have.links.items() if "managed" in link.managers.values()}
-    held |= {hop.link.mac for hop in have.hops if hop.left_over}
-    held |= {key.mac for key, _ in removable(Owned(), record, have, world).addresses}
+    held |= {key.mac for key, _ in _leased(record, have, world)}
+    routed = {route.index for route in world.routes if automatic(route)}
+    held |= {key.mac for key, link in have.links.items() if key.vlan_id is None and link.index in routed}
     unheard = {mac for mac, nic in record.nics.items() if silent and nic.unheard}
     return replace(record, nics={mac: replace(nic, leaving=nic.leaving if mac in held | unheard else "", unheard=mac in unheard)
                                  for mac, nic in record.nics.items()})
+
+
+def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
+    """A sentence for each NIC on which something has to stay."""
+    lines = lifelines(world, roles.management)
+    for key, link in have.links.items():
+        holder = TITLES.get(_leaving(key, record))
+        for family in (4, 6):
+            if holder and (link.index, family) in lines:
+                yield (f"what {holder} had put on {link.name} before a document named it stays:"
+                       f" the only IPv{family} default route of this host is there")
+
+
+def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkKey, Address]]:
+    return {(key, address) for key, link in have.links.items() if _leaving(key, record)
+            for address in link.addresses if (link.index, address) in world.leased}
 
 
 def _leaving(key: LinkKey, record: Record) -> str:

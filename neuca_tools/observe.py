@@ -14,7 +14,7 @@ from .device_settings import DeviceSettings
 from .errors import ObserveError
 from .fileio import read_bytes
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
-from .roles import AUTOMATIC
+from .roles import automatic, lifelines
 
 ReadSysctl = Callable[[str], Optional[str]]
 Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word
@@ -58,12 +58,14 @@ def _hops(world: World, devices: Mapping[LinkKey, Device], resolution: Resolutio
           leaving: Collection[str]) -> tuple[Hop, ...]:
     """Our own routes, other people's to a prefix that should have none, and what a manager leaves behind.
 
-    Of other people's never a default route, nor a link's own network.
+    Of other people's never a link's own network; nor what is left behind, while it is all that this host has of a default route.
     """
     keys = {device.index: key for key, device in devices.items()}
     banned = set(resolution.want.banned)
+    kept = lifelines(world, resolution.roles.management)
     hops = (Hop(route.to, keys[route.index], route.via, route.metric, route.protocol == protocol,
-                route.protocol in AUTOMATIC and keys[route.index].mac in leaving and keys[route.index].vlan_id is None)
+                automatic(route) and keys[route.index].mac in leaving and keys[route.index].vlan_id is None
+                and (route.index, route.to.version) not in kept)
             for route in world.routes if route.index in keys)
     return tuple(hop for hop in hops if hop.ours or hop.left_over or (hop.to in banned and hop.via is not None))
 

@@ -104,7 +104,7 @@ class Host:
         words = managers.ask([device.name for device in world.devices.values()])
         record = leftovers.leave(record, resolution.roles.nics, marking.marked(resolution, record), words, managers.reasons)
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
-        removable = leftovers.removable(resolution.removable, record, have, world)
+        removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
         resolution = replace(resolution, removable=removable)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
@@ -307,7 +307,7 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
     notes += [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
     notes += named_by_others(config.udev_substring, survey.resolution.names) if _udev_is_ours(config) else ()
-    notes += firstboot.notes(config)
+    notes += [*firstboot.notes(config), *leftovers.kept(survey.record, survey.have, survey.world, survey.resolution.roles)]
     notes += audit.notes(survey.resolution, survey.have)
     if records.load_choice(config.run_directory):
         notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")

@@ -67,6 +67,11 @@ def identity(device: Device) -> str:
     return device.permanent_mac or device.mac
 
 
+def automatic(route: Route) -> bool:
+    """From a DHCP server or a router, by a network manager or the kernel."""
+    return route.protocol in AUTOMATIC
+
+
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
     """The default routes in force: those of the lowest metric, for each family."""
     defaults = [route for route in routes if route.to.prefixlen == 0]
@@ -74,6 +79,13 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
     for route in defaults:
         best[route.to.version] = min(route.metric, best.get(route.to.version, route.metric))
     return tuple(route for route in defaults if route.metric == best[route.to.version])
+
+
+def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
+    """Device and family of each default route from DHCP or a router, where management has none of that family."""
+    others = {route.to.version for route in world.routes if route.to.prefixlen == 0 and route.index in management}
+    return frozenset((route.index, route.to.version) for route in world.routes
+                     if route.to.prefixlen == 0 and automatic(route) and route.to.version not in others)
 
 
 def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
@@ -189,8 +201,8 @@ def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str,
     sure = metadata | policy.management
     best = best_default_routes(world.routes)
     anchored = {route.to.version for route in world.routes if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure}
-    decided = [route for route in best if route.protocol not in AUTOMATIC]
-    telling = [route for route in best if route.protocol not in AUTOMATIC or route.to.version not in anchored]
+    decided = [route for route in best if not automatic(route)]
+    telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
     carriers = _nics(world, (route.index for route in best)) & (sure | _nics(world, (route.index for route in telling)))
     reasons: dict[str, str] = {}
     if not policy.management:

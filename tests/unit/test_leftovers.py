@@ -16,6 +16,7 @@ from neuca_tools.marking import wanted
 from neuca_tools.model import Hop, NicRecord, Owned, Record
 from neuca_tools.observe import found
 from neuca_tools.plan import plan
+from neuca_tools.roles import Roles
 from neuca_tools.routing import ROUTE_PROTOCOL
 
 MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
@@ -37,7 +38,7 @@ def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     resolution = replace(resolution, want=replace(resolution.want, tell=marks.tell))
     record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words, silent)
     have = found(resolution, here, record, ROUTE_PROTOCOL, (), words, lambda _: None)
-    return resolution, record, have, leftovers.removable(resolution.removable, record, have, here)
+    return resolution, record, have, leftovers.removable(resolution.removable, record, have, here, resolution.roles)
 
 
 def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
@@ -83,6 +84,23 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
     for here, words, after in ((seen(), gone, "networkd"), (empty, MANAGED, "networkd"), (empty, gone, "")):
         _, record, have, _ = survey(here, leaving, words=words)
         assert leftovers.settled(record, have, here).nics[mac(2)].leaving == after
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_the_last_default_route_of_a_family_stays_with_its_addresses_and_status_says_so(family):
+    """The management NIC has lost its own; this one is a dataplane NIC by its record."""
+    four, six = route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16), route("::/0", 2, "fd00:99::1", 1024, 9)
+    mine = {4: route("::/0", 1, "fd00::1", 1024, 9), 6: route("0.0.0.0/0", 1, "192.0.2.1", 1024, 16)}[family]
+    here = replace(seen(), routes=(mine, four, six))
+    leaving = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
+    resolution, record, have, owned = survey(here, leaving, words={"networkd": {"eth2": "unmanaged"}})
+    gone = {4: ["delete the route to ::/0 via fd00:99::1 on eth2", f"delete the address {SIX} from eth2"],
+            6: ["delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2", f"delete the address {LEASE} from eth2"]}
+    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == gone[family]
+    sentence = "what systemd-networkd had put on eth2 before a document named it stays:"
+    sentence += " the only IPv{} default route of this host is there"
+    assert list(leftovers.kept(record, have, here, resolution.roles)) == [sentence.format(family)]
+    assert leftovers.settled(record, have, here).nics[mac(2)].leaving == "networkd"
 
 
 SILENT = {"networkd": dict.fromkeys(("eth1", "eth2"), "unknown")}
@@ -136,4 +154,4 @@ def found_nothing():
 
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
     _, _, have, _ = survey(seen(), Record(), words={})
-    assert leftovers.removable(Owned(), Record(), have, seen()) == Owned()
+    assert leftovers.removable(Owned(), Record(), have, seen(), Roles()) == Owned()
