@@ -63,6 +63,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._job = Job(config)
         self._failures = 0
+        self._held = False  # by the last pass: it waits for a sign of the management NIC
         self._starting = True  # until a pass has set drift right
         self._stopping = self._ready = False
         self._links = LinkWatch()
@@ -190,6 +191,7 @@ class Daemon:
         if self._links.attentive and self._links.stirred:  # while the pass went on: it may have looked before
             self._dirty(DEBOUNCE)
         self._starting = self._starting and not outcome.passed
+        self._held = outcome.held if outcome.ran else self._held
         self._settle_retry(outcome)
         if worker.started or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
@@ -201,7 +203,8 @@ class Daemon:
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
-        self._plans.retry = time.monotonic() + self._backoff(self._failures) if outcome.failed else None
+        again = self._backoff(self._failures) if outcome.failed else self.config.poll_interval if outcome.held else None
+        self._plans.retry = None if again is None else time.monotonic() + again
 
     def _backoff(self, failures: int) -> float:
         return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))
@@ -228,12 +231,12 @@ class Daemon:
         self._watch(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        waiting = not self._job.sha256
+        waiting = not self._job.sha256 or self._held
         enforced = self.config.drift == "enforce" and not self._failures
         stirred = self._links.drain(addresses=waiting or enforced)
         if stirred:
             self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
-        if stirred and waiting:  # for its first document: the management NIC may have its address now
+        if stirred and not self._job.sha256:  # for its first document: the management NIC may have its address now
             self._plans.poll = min(self._plans.poll, max(time.monotonic() + DEBOUNCE, self._plans.rested))
 
     def _udev_events(self) -> None:

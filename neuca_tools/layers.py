@@ -20,6 +20,7 @@ from .model import (
     LinkKey,
     LinkRequest,
     ManagementHint,
+    NicRecord,
     PlatformDocument,
     Problem,
     Record,
@@ -27,7 +28,14 @@ from .model import (
     World,
 )
 from .requests import merge
-from .roles import Policy, Roles, assign, identity, is_nic
+from .roles import VIRTUAL_NICS, Policy, Roles, assign, identity, is_nic
+
+# Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)), systemd-networkd's units wait
+# 120 s for the network, dhclient tries for 60 s.
+MARKED_FOR = 240.0
+ANSWERED = 360.0
+HELD = ("nothing shows yet which NIC is for management: until something does, and at most for the first"
+        f" {ANSWERED / 60:g} minutes after the boot, no NIC is touched for a document's word alone")
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,34 @@ class Layers:
 
 def stack(document: Optional[Document], local: Sequence[LinkRequest], policy: Policy, world: World, record: Record) -> Layers:
     """The layers of a document and the local configuration over each other."""
+    layers = _stacked(document, local, policy, world, record)
+    held = _held(layers.roles, {request.key.mac for request in local}, world, record)
+    if not held:
+        return layers
+    roles = layers.roles
+    spare = {mac for mac, device in roles.nics.items() if roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS}
+    roles = replace(roles, by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")}, held=held,
+                    reasons={**roles.reasons, **dict.fromkeys(held, HELD)},
+                    ahead=held if spare and world.age < MARKED_FOR else frozenset())
+    return replace(layers, roles=roles, problems=(*layers.problems, *(
+        Problem("contested", HELD, LinkKey(mac)) for mac in sorted(held) if mac in roles.nics)))
+
+
+def _held(roles: Roles, configured: Collection[str], world: World, record: Record) -> frozenset[str]:
+    """NICs that a document alone names, while this host has no sign of a management NIC and may still be getting one.
+
+    A document of this host's own (a file, a config drive) is there before DHCP has answered, and may name the management NIC.
+    One that leaves another NIC out seems to know better: its NICs are marked at first, so that no manager takes them. If that
+    brings up no management NIC, the marks go, and managers may try every NIC. A host that has none at all is configured then.
+    """
+    signs = "management" in roles.by_mac.values() or any(route.to.prefixlen == 0 for route in world.routes)
+    if signs or world.metadata_index or world.age >= ANSWERED:
+        return frozenset()
+    return frozenset(mac for mac, role in roles.by_mac.items() if role == "dataplane" and mac not in configured
+                     and record.nics.get(mac, NicRecord()).role != "dataplane")
+
+
+def _stacked(document: Optional[Document], local: Sequence[LinkRequest], policy: Policy, world: World, record: Record) -> Layers:
     links, routes = (document.links, document.routes) if document else ((), ())
     own = merge(links, local)
     named = {key.mac for key in own}

@@ -45,7 +45,7 @@ def wanted(resolution: Resolution, record: Record, places: Places, present: Iter
 
     A complete document alone takes marks away; else only what is ignored goes, and what another file of ours takes the place of.
     """
-    dataplane = marked(resolution, record)
+    dataplane = marked(resolution, record) | resolution.roles.ahead
     known = {name: mac for name in present for mac in [marks.rule_mac(name, places.substring)] if mac}
     spared = set() if resolution.complete else set(known.values()) - dataplane - set(record.nics)
     rules = _rules(resolution, record, places, dataplane, spared)
@@ -55,8 +55,9 @@ def wanted(resolution: Resolution, record: Record, places: Places, present: Iter
     stale = {str(places.udev / name) for name, mac in known.items() if mac in gone} - set(rules)
     lists = _lists(resolution, record, places, dataplane, sysctls_now)
     newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard}
-    told = {path: manager for path, (manager, _) in lists.items() if manager and newly}
-    files = {path: content or None for path, (_, content) in lists.items() if content or resolution.complete}
+    told = {path: manager for path, (manager, _) in lists.items() if manager and (newly or resolution.roles.held)}
+    sure = resolution.complete or resolution.roles.held
+    files = {path: content or None for path, (_, content) in lists.items() if content or sure}
     return Marks({**rules, **dict.fromkeys(stale), **files}, told)
 
 

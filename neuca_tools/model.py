@@ -8,6 +8,7 @@ its path below /proc/sys (`net/ipv4/conf/eth1.1445/rp_filter`), and a value has 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -201,7 +202,10 @@ class Route:
 
 @dataclass(frozen=True)
 class World:
-    """One whole look at the host. `metadata_index` is the device that the metadata service is reached through, 0 for none."""
+    """One whole look at the host. `metadata_index` is the device that the metadata service is reached through, 0 for none.
+
+    `age`: seconds since the boot, where it may still be coming up by itself; infinite where nobody brings it up.
+    """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
     addresses: Mapping[int, tuple[Address, ...]] = field(default_factory=dict)
@@ -211,6 +215,7 @@ class World:
     rename_while_up: bool = True
     leased: frozenset[tuple[int, Address]] = frozenset()  # those with a lifetime, with their device
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
+    age: float = math.inf
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         survey = handles.survey(intake, record)
         roles = survey.resolution.roles
         others = set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
-        if others and others <= named and not roles.reasons:
+        if others and others <= named and "management" not in roles.by_mac.values():
             return  # a document that takes every NIC, one that this host is reached by among them: first see which that is
         files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
         log_result(apply(files, writer(handles, survey)))

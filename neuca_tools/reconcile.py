@@ -18,7 +18,7 @@ from typing import Optional
 from . import __version__, firstboot, hardware, leftovers, marking, memory, probing
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
-from .backends import hostfacts, udev
+from .backends import hostfacts, hostid, udev
 from .backends.bus import Bus
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
@@ -91,7 +91,8 @@ class Host:
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
                             config.allow_default_route, tuning)
         requests = (*(intake.document.links if intake.document else ()), *config.links)
-        world = replace(world, settings=hardware.read(world, concerned(requests, world, record)))
+        age = hostid.age() if _udev_is_ours(config) else world.age
+        world = replace(world, settings=hardware.read(world, concerned(requests, world, record)), age=age)
         resolution = resolve(intake.document, settings, world, record)
         places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
                                 config.sysctl_directory, config.udev_substring, config.data_udev_priority,

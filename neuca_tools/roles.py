@@ -35,6 +35,7 @@ class Roles:
 
     `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
     management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
+    `held` are unlisted for now, though a document names them (see `layers`); managers are kept off those that are `ahead` too.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -46,6 +47,8 @@ class Roles:
     problems: tuple[Problem, ...] = ()
     doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    ahead: frozenset[str] = frozenset()
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac, "unlisted")

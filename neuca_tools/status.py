@@ -52,10 +52,11 @@ class DocumentStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`data` is what `neuca status --json` prints; `notes` in it are worth a line, and no shortfall."""
+    """`data` is what `neuca status --json` prints; `notes` in it are worth a line, and no shortfall. `held`: see `Roles`."""
 
     data: Mapping[str, Any]
     exit_code: int
+    held: bool = False
 
 
 def judge(version: str, document: DocumentStatus, resolution: Resolution, have: NetworkState, left: Sequence[Operation],
@@ -80,7 +81,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     for problem in problems:
         if problem.link is not None:
             own.setdefault(problem.link, []).append(problem)
-    waiting = bool(pending) or (not document.source and not document.none_for_us)
+    waiting = bool(pending or resolution.roles.held) or (not document.source and not document.none_for_us)
     codes = {problem.code for problem in problems} - INFORMATION
     state = ("failed" if "failed" in codes else "pending" if waiting else
              "degraded" if codes or (document.stale and document.source) else "ok")
@@ -92,7 +93,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
         "notes": [*document.warnings, *notes],
         "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
                                  "failed": len(report.problems)}}
-    return Status(data, _exit_code(state, codes))
+    return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:

@@ -55,7 +55,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job reports. `attentive`: a NIC is absent or contested, so any change of a link may matter."""
+    """What a job reports. `attentive`: a NIC is absent or contested, so any change of a link may matter.
+
+    `held`: one waits for a sign of the management NIC, so addresses matter too, and there is a pass at each poll.
+    """
 
     ran: bool = False
     failed: int = 0
@@ -64,6 +67,7 @@ class Outcome:
     attentive: bool = False
     text: str = ""
     passed: bool = False
+    held: bool = False
 
 
 class Worker:
@@ -185,7 +189,8 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
         guest.ask(config, intake)
     codes = {problem["code"] for one in status.data["interfaces"] for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
-    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True)
+    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True,
+                   held=status.held)
 
 
 def _intake(job: Job) -> Intake:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def _text(path: Path) -> str:
 def boot_id() -> str:
     """The kernel's identity of this boot (random(4)); empty where it cannot be read."""
     return _text(BOOT_ID).strip()
+
+
+def age() -> float:
+    """Seconds since the boot, time asleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def macs() -> frozenset[str]:

@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
 from platforms import made
-from worlds import Agent, bare, key, mac, machine, nic, route, world
+from worlds import PLACES, Agent, bare, key, mac, machine, nic, route, world
 
 from neuca_tools import memory
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.documents.ini import Line
 from neuca_tools.documents.links import read_section
-from neuca_tools.model import Document, NicRecord, Problem, Record
+from neuca_tools.layers import ANSWERED, HELD, MARKED_FOR
+from neuca_tools.marking import wanted
+from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
 from neuca_tools.roles import Policy
+from neuca_tools.status import DocumentStatus, judge
 
 DHCP = "the platform's document has DHCP on it"
 
@@ -203,3 +207,64 @@ def test_a_pass_over_the_platform_s_document_leaves_nothing_to_do_and_the_manage
     assert agent.plan() == ()
     assert "10.0.2.1/24" in map(str, agent.kernel.world().addresses[2])
     assert {one.to for one in agent.kernel.world().routes if one.index == 1} >= {ip_network("0.0.0.0/0")}
+
+
+# --- a first boot with a document of this host's own, which is there before DHCP has answered ---
+
+OWN_WORD = "[interfaces]\n" + "".join(f"{bare(number)} = up:ipv4:172.16.{number}.1/24\n" for number in (1, 2))
+ALL_OF_THEM = OWN_WORD + f"{bare(3)} = up\n"
+YOUNG = replace(SEEN, routes=(), addresses={}, metadata_index=0, age=20.0)
+OLD = replace(YOUNG, age=ANSWERED)
+
+
+@pytest.mark.parametrize("text", [OWN_WORD, ALL_OF_THEM])
+def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_touched(text):
+    found = solve(parse(text), seen=YOUNG)
+    assert roles(found) == ["unlisted"] * 3
+    assert found.want.links == {}
+    assert Problem("contested", HELD, key(1)) in found.problems
+    assert found.roles.reasons[mac(1)] == HELD
+    status = judge("", DocumentStatus("file:/x"), found, NetworkState(), (), (), {}, (), None)
+    assert (status.data["state"], status.held) == ("pending", True)
+
+
+def test_once_management_shows_the_document_is_in_force_for_the_other_nics():
+    for seen in (replace(SEEN, age=20.0), replace(YOUNG, metadata_index=1)):
+        assert roles(solve(parse(OWN_WORD), seen=seen)) == ["management", "dataplane", "unlisted"]
+    said = Policy(management=frozenset({mac(1)}))
+    assert roles(solve(parse(OWN_WORD), seen=YOUNG, policy=said)) == ["management", "dataplane", "unlisted"]
+    by_the_platform = asking(network(dhcp(1)), OWN_WORD)
+    assert roles(solve(by_the_platform, seen=YOUNG)) == ["management", "dataplane", "unlisted"]
+
+
+def test_what_the_configuration_names_and_what_was_dataplane_before_waits_for_nothing():
+    assert roles(solve(parse(OWN_WORD), local(2, state="up"), seen=YOUNG)) == ["unlisted", "dataplane", "unlisted"]
+    record = Record(nics={mac(2): NicRecord(role="dataplane")})
+    assert roles(solve(parse(OWN_WORD), seen=YOUNG, record=record)) == ["unlisted", "dataplane", "unlisted"]
+
+
+def test_a_host_without_any_management_nic_is_configured_in_the_end():
+    assert roles(solve(parse(ALL_OF_THEM), seen=OLD)) == ["dataplane"] * 3
+    assert roles(solve(parse(ALL_OF_THEM), seen=replace(OLD, age=math.inf))) == ["dataplane"] * 3
+
+
+def test_a_document_that_leaves_a_nic_out_is_marked_ahead_at_first_and_given_up_if_that_brings_no_management_nic():
+    assert solve(parse(ALL_OF_THEM), seen=YOUNG).roles.ahead == frozenset()
+    assert solve(parse(OWN_WORD), seen=YOUNG).roles.ahead == {mac(1), mac(2)}
+    assert solve(parse(OWN_WORD), seen=replace(YOUNG, age=MARKED_FOR)).roles.ahead == frozenset()
+    with_a_container = replace(YOUNG, devices={**YOUNG.devices, 9: nic(9, kind="veth", hardware=False)})
+    assert solve(parse(ALL_OF_THEM), seen=with_a_container).roles.ahead == frozenset()
+
+
+def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers():
+    marked, given_up = (wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, ())
+                        for age in (20.0, MARKED_FOR))
+    assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
+    assert given_up.files["/nm/neuca.conf"] is None
+    assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
+    faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=MARKED_FOR))
+    assert wanted(faulty, Record(), PLACES, ()).files["/nm/neuca.conf"] is None
+    record = memory.applied(memory.meet(Record(), solve(parse(OWN_WORD), seen=YOUNG)), solve(parse(OWN_WORD), seen=YOUNG), YOUNG,
+                            None, ())
+    assert (record.nics[mac(1)].role, record.nics[mac(1)].applied) == ("", "")
+    assert mac(2) in memory.changed(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)
