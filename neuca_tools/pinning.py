@@ -94,6 +94,8 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     record = load_record(config.state_directory)
     if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
         return
+    if config.managers == "auto" and udev.here(interfaces()):
+        udev.settle(SETTLE)  # a NIC that comes late is one that the document leaves out, or the other way round
     from .apply import apply  # up to here, what most boots do without
     from .operations import WriteFile
     from .reconcile import host, log_result, writer
