@@ -34,7 +34,7 @@ from .model import (
     World,
 )
 from .names import nic_names, vlan_name
-from .requests import digests, trusted
+from .requests import digests, trusted, twice
 from .roles import Policy, Roles
 from .routing import resolve_routes
 from .tuning import Layer, tune
@@ -85,7 +85,7 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles, routes = layers.requests, layers.roles, layers.routes
     names, problems = nic_names(requests, world, roles, record)
-    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground)
+    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground, twice(requests, roles))
     complete = document is not None and document.complete
     sure = trusted(document, requests) if document else frozenset()
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)

@@ -18,6 +18,7 @@ from .roles import Roles, best_default_routes
 # IPv4: RFC 3927 link-local literal that every cloud uses; IPv6: the EC2 one (facts: metadata, section 3).
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so it is no management prefix
+NOTHING: Mapping[Host, str] = {}
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
 
@@ -29,9 +30,12 @@ class Fence:
     hosts: Mapping[Host, int] = field(default_factory=dict)
     allow_default_route: bool = False
     default_routes: frozenset[int] = frozenset()
+    twice: Mapping[Host, str] = field(default_factory=dict)
 
     def address(self, address: Address) -> Optional[str]:
-        """Why this address is refused: it lies in a management prefix, or its network takes over what is guarded."""
+        """Why this address is refused: several links ask for it, it is in a management prefix, or takes over what is guarded."""
+        if address.ip in self.twice:
+            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
         for prefix in self.prefixes:
             if address.version == prefix.version and address.ip in prefix:
                 return f"it lies inside the management network {prefix}"
@@ -64,7 +68,7 @@ def _inside(inner: Network, outer: Network) -> bool:
 
 
 def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_default_route: bool = False,
-          ground: Iterable[str] = ()) -> Fence:
+          ground: Iterable[str] = (), twice: Mapping[Host, str] = NOTHING) -> Fence:
     """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours. `ground`: as it was before."""
     dataplane = _dataplane_indexes(world, roles)
     foreign = [route for route in world.routes if route.index not in dataplane]
@@ -78,7 +82,7 @@ def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_defa
                  if route.index in roles.management and route.via is None and route.to.prefixlen >= SHORTEST_PREFIX}
     prefixes = {prefix for prefix in {*prefixes, *before} if prefix != LINK_LOCAL}
     return Fence(tuple(sorted(prefixes, key=str)), {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
-                 allow_default_route, frozenset(route.to.version for route in defaults))
+                 allow_default_route, frozenset(route.to.version for route in defaults), twice)
 
 
 def ground(world: World, roles: Roles) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from .documents.links import combine, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
-from .model import OWN, Address, Document, Fault, LinkKey, LinkRequest, RouteRequest
+from .model import OWN, Address, Document, Fault, Host, LinkKey, LinkRequest, RouteRequest
+from .roles import Roles
 from .routing import Networks
 
 
@@ -24,6 +25,20 @@ def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict
         if request.state == "up" and parent.state is None:
             merged[request.key.nic] = replace(parent, state="up")
     return merged
+
+
+def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
+    """The addresses that several dataplane links ask for, with those links: which of them is meant is not known.
+
+    It depends on the texts, not on what is plugged in. A link-local IPv6 address is each link's own matter (RFC 4291, 2.5.6).
+    """
+    asked: dict[Host, list[LinkKey]] = {}
+    for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
+        if roles.role(key.mac) == "dataplane" and requests[key].state != "user":
+            for ip in {address.ip for address in requests[key].addresses}:
+                asked.setdefault(ip, []).append(key)
+    return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items()
+            if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)}
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:

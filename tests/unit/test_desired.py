@@ -408,3 +408,32 @@ def test_the_digest_of_a_nic_changes_with_its_own_request_alone(first, second, d
 def test_find_links_keys_a_vlan_by_its_nic():
     assert LinkKey(mac(2), 7) in asked(VLAN7, vlan(9, 2, 7)).want.links
     assert asked(VLAN7, vlan(9, 2, 7)).want.links[key(2, 7)].index == 9
+
+
+# --- the same address on two links ---
+
+
+def test_an_address_that_two_links_ask_for_is_set_on_none_and_both_say_so():
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, 10.0.2.1/24\n[vlan {mac(3)}.7]\naddresses = 10.0.0.1/16\n"
+    found = resolve(document(text), Settings(), world(nic(2), nic(3)), Record())
+    why = f"it is asked for on {mac(2)} and {mac(3)}.7, so none of them gets it"
+    assert {problem.link: problem.text for problem in found.problems} == {
+        key(2): f"address 10.0.0.1/24: {why}", key(3, 7): f"address 10.0.0.1/16: {why}"}
+    assert [str(one) for one in found.want.links[key(2)].addresses] == ["10.0.2.1/24"]
+    assert found.want.links[key(3, 7)].addresses == ()
+
+
+def test_an_address_of_a_link_that_is_not_ours_to_set_is_asked_for_once():
+    """A NIC that is ignored, or the user's own; nor does a link-local address mean the same on two links."""
+    text = "".join(f"[interface {mac(number)}]\naddresses = 10.0.0.1/24, fe80::1/64\n" for number in (2, 3))
+    seen = world(nic(2), nic(3))
+    ignored = resolve(document(text), Settings(Policy(ignored=frozenset({mac(3)}))), seen, Record())
+    users = resolve(document(text + "state = user\n"), Settings(), seen, Record())
+    for found in (ignored, users):
+        assert [str(one) for one in found.want.links[key(2)].addresses] == ["10.0.0.1/24", "fe80::1/64"]
+
+
+def test_an_absent_nic_costs_the_other_its_address_too():
+    """It depends on the text alone: a NIC that is plugged in changes no other."""
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[interface {mac(9)}]\naddresses = 10.0.0.1/24\n"
+    assert resolve(document(text), Settings(), world(nic(2)), Record()).want.links[key(2)].addresses == ()
