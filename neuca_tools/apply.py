@@ -63,6 +63,11 @@ class Result:
         return frozenset(failure.operation.domain for failure in self.failures
                          if failure.operation.domain and not isinstance(failure.operation, COSTS_ITSELF))
 
+    @property
+    def to_retry(self) -> tuple[str, ...]:
+        """The sysctls that failed, which cost their NIC nothing else."""
+        return tuple(sorted({failure.operation.path for failure in self.failures if isinstance(failure.operation, WriteSysctl)}))
+
 
 class GuardedWriter:
     """The real thing: netlink, sysctls, files and managers, for these links and those created on them, and no others."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import ENOENT
 from typing import Literal, Optional
@@ -46,7 +46,7 @@ def fresh(record: Record, world: World) -> Record:
     record = after_boot(record, world.boot_id)
     now = {identity(device): device.index for device in world.devices.values() if is_nic(device)}
     back = {mac for mac, nic in record.nics.items() if nic.incarnation and mac in now
-            and nic.incarnation != f"{world.boot_id}:{now[mac]}"}
+            and _own(nic.incarnation) != f"{world.boot_id}:{now[mac]}"}
     if not back:
         return record
     owned = Owned(frozenset(pair for pair in record.owned.addresses if pair[0].mac not in back),
@@ -57,6 +57,16 @@ def fresh(record: Record, world: World) -> Record:
     written = {name: value for name, value in record.written.items() if name[:LENGTH_OF_MAC] not in back}
     return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
                    declined=declined, written=written, probed={mac: mtu for mac, mtu in record.probed.items() if mac not in back})
+
+
+def _own(incarnation: str) -> str:
+    """Of the NIC itself."""
+    return incarnation.partition(" ")[0]
+
+
+def _of_vlan(incarnation: str, key: LinkKey) -> str:
+    """The index of one of its VLANs, empty if that was not there."""
+    return dict(word.split("=") for word in incarnation.split()[1:]).get(str(key.vlan_id), "")
 
 
 def meet(record: Record, resolution: Resolution) -> Record:
@@ -184,39 +194,59 @@ def _global_requests(resolution: Resolution) -> set[str]:
     return named | set(resolution.tuning.sysctls)
 
 
-def incarnation(mac: str, resolution: Resolution, world: World) -> str:
-    """Which appearance of the NIC this is: it changes with each boot, and each time that it is plugged in."""
-    device = resolution.roles.nics.get(mac)
-    return f"{world.boot_id}:{device.index}" if device else ""
+def incarnations(resolution: Resolution, world: World) -> dict[str, str]:
+    """Which appearance of each NIC this is: it changes with each boot, and each time that it is plugged in.
+
+    Behind it those of its VLANs that are asked for: `BOOT:INDEX ID=INDEX ...`.
+    """
+    macs = {device.index: mac for mac, device in resolution.roles.nics.items()}
+    found = {mac: [f"{world.boot_id}:{index}"] for index, mac in macs.items()}
+    for index, device in sorted(world.devices.items()):
+        mac = macs.get(device.lower, "") if device.kind == "vlan" else ""
+        if mac and LinkKey(mac, device.vlan_id) in resolution.requests:
+            found[mac].append(f"{device.vlan_id}={index}")
+    return {mac: " ".join(words) for mac, words in found.items()}
 
 
 def changed(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
-    """The NICs that may change now: the request for them is another one, or they have appeared. "": what is no NIC's has."""
+    """The NICs that may change now: the request for them is another one, or they have appeared. "": what is no NIC's has.
+
+    Of the other NICs the VLANs that have appeared, by their keys, and sysctls that failed, by their paths.
+    """
     macs = {mac for mac in resolution.digests if mac}
     macs |= {mac for mac, nic in record.nics.items() if nic.applied and resolution.complete}
     host_changed = record.applied != resolution.digests.get("", "")
     loose = {"", *resolution.loose} if host_changed else set()
-    return frozenset(loose | {mac for mac in macs if _differs(record.nics.get(mac, NicRecord()), mac, resolution, world)})
+    present = incarnations(resolution, world)
+    macs = {mac for mac in macs
+            if _differs(record.nics.get(mac, NicRecord()), resolution.digests.get(mac, ""), present.get(mac, ""))}
+    return frozenset(loose | macs | _new_vlans(record, resolution, present) | set(record.retry))
 
 
-def _differs(nic: NicRecord, mac: str, resolution: Resolution, world: World) -> bool:
-    present = incarnation(mac, resolution, world)
-    return nic.unheard or nic.applied != resolution.digests.get(mac, "") or present not in ("", nic.incarnation)
+def _new_vlans(record: Record, resolution: Resolution, present: Mapping[str, str]) -> set[str]:
+    return {str(key) for key in resolution.requests if key.vlan_id is not None and key.mac in record.nics
+            and _of_vlan(present.get(key.mac, ""), key) not in ("", _of_vlan(record.nics[key.mac].incarnation, key))}
+
+
+def _differs(nic: NicRecord, digest: str, present: str) -> bool:
+    return nic.unheard or nic.applied != digest or _own(present) not in ("", _own(nic.incarnation))
 
 
 def applied(record: Record, resolution: Resolution, world: World, scope: Optional[Collection[str]], failed: Collection[str],
-            ) -> Record:
+            retry: tuple[str, ...] = ()) -> Record:
     """Note which request is in force for each NIC of this pass that did not fail."""
-    nics = dict(record.nics)
+    nics, appearances = dict(record.nics), incarnations(resolution, world)
     for mac, nic in record.nics.items():
         in_scope = scope is None or mac in scope
-        present = incarnation(mac, resolution, world)
+        present = appearances.get(mac, "")
         digest = resolution.digests.get(mac, "")
         if digest and not (LinkKey(mac) in resolution.want.links or _truly_absent(mac, resolution)):
             nics[mac] = replace(nic, applied="")  # it is somebody else's for now: what is asked of it is still to be done
         elif in_scope and mac not in failed and not nic.released and (digest or resolution.complete):
             nics[mac] = replace(nic, applied=digest, incarnation=(present or nic.incarnation) if digest else "")
-    return replace(record, nics=nics, applied=resolution.digests.get("", ""))
+        elif scope and mac not in failed and any(name.startswith(f"{mac}.") for name in scope):
+            nics[mac] = replace(nic, incarnation=present or nic.incarnation)
+    return replace(record, nics=nics, applied=resolution.digests.get("", ""), retry=retry)
 
 
 def _truly_absent(mac: str, resolution: Resolution) -> bool:

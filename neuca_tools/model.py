@@ -296,7 +296,8 @@ class Original:
 
 @dataclass(frozen=True)
 class NicRecord:
-    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance that it was applied to.
+    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance of the NIC and its VLANs that it was
+    applied to (`memory.incarnations`).
 
     `leaving`: the manager that held it when it became ours, until all of it is gone; `unheard`: one gave no answer, and has yet
     to hear of it. `doubtful`: families, see `roles`.
@@ -319,6 +320,7 @@ class Record:
     `ground`: the networks of the management NICs and their gateways, for a boot on which they have no address yet.
     `written`: what the agent itself last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed`: the MTU that a peer
     acknowledged out of the NIC with this MAC, 0 if none beyond the one it has, -1 if no peer answered.
+    `retry`: the sysctls that failed.
     """
 
     boot_id: str = ""
@@ -331,6 +333,7 @@ class Record:
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
+    retry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,11 @@ class Operation:
         return frozenset() if self.domain is None else frozenset({self.domain})
 
     @property
+    def handles(self) -> frozenset[str]:
+        """What a scope may have it by: a NIC's MAC, "" if it touches none, or a VLAN's key alone."""
+        return (self.domains or frozenset({""})) | ({str(self.link.key)} if self.link else frozenset())
+
+    @property
     def change(self) -> tuple[Value, Value]:
         """The value before, and after."""
         raise NotImplementedError

@@ -240,6 +240,10 @@ class WriteSysctl(Operation):
         return self.path
 
     @property
+    def handles(self) -> frozenset[str]:
+        return super().handles | {self.path}
+
+    @property
     def change(self) -> tuple[Value, Value]:
         return self.before, self.after
 

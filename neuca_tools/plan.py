@@ -78,8 +78,8 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
          rename_while_up: bool = True) -> tuple[Operation, ...]:
     """Every operation that leads from `have` to `want`, in order.
 
-    `owned` is what may be taken away. `scope` holds the MACs of the NICs that may change, None for all. `rename_while_up`:
-    the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
+    `owned` is what may be taken away. `scope` holds the handles (`Operation.handles`) of what may change, None for all.
+    `rename_while_up`: the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
     """
     sides = _rename(have, want, owned, scope, rename_while_up)
     operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
@@ -88,15 +88,15 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
 
 
 def in_scope(operations: Collection[Operation], scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
-    """The operations that touch one of these NICs, and files; settings of the whole host if "" is among them."""
+    """The operations that a scope has by one of their handles, and files."""
     return tuple(operation for operation in operations if scope is None or isinstance(operation, (WriteFile, Tell))
-                 or (operation.domains or {""}) & frozenset(scope))
+                 or operation.handles & frozenset(scope))
 
 
 def _rename(have: NetworkState, want: NetworkState, owned: Owned, scope: Optional[Collection[str]], live: bool) -> _Sides:
     current = {key: link.name for key, link in have.links.items() if link.name}
     wanted = {key: link.name for key, link in want.links.items()
-              if link.name and key in current and (scope is None or key.mac in scope)}
+              if link.name and key in current and (scope is None or {key.mac, str(key)} & set(scope))}
     steps = tuple(rename_steps(current, wanted))
     names = {**{key: link.name for key, link in want.links.items() if link.name and key not in current}, **current,
              **{step.key: step.new for step in steps}}

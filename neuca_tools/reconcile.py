@@ -263,7 +263,7 @@ class Pass:
         survey = self._again(after, result) if result.failures else after
         record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
         record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world, survey.silent_managers)
-        record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics)
+        record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics, result.to_retry)
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)
         return replace(survey, record=record)

@@ -177,7 +177,7 @@ def _record(data: Mapping[str, Any]) -> Record:
         data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {_key(key): {name: Declined(*one) for name, one in settings.items()}
          for key, settings in data.get("declined", {}).items()}, data.get("written", {}),
-        data.get("probed", {}))
+        data.get("probed", {}), tuple(map(str, data.get("retry", ()))))
 
 
 def _nic(data: Mapping[str, Any]) -> NicRecord:
@@ -190,6 +190,7 @@ def _record_json(record: Record) -> dict[str, Any]:
     return {
         "boot_id": record.boot_id, "applied": record.applied, "ground": list(record.ground),
         "original_sysctls": dict(record.original_sysctls), "written": dict(record.written), "probed": dict(record.probed),
+        "retry": list(record.retry),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
                   "vlans": sorted(str(key) for key in record.owned.vlans)},

@@ -103,7 +103,7 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
-    return bool((operation.domains or {""}) & set(unapplied))
+    return bool(operation.handles & set(unapplied))
 
 
 def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:

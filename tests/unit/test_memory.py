@@ -245,6 +245,64 @@ def test_a_nic_that_failed_is_tried_again_at_the_next_look():
     assert agent.survey().changed() == frozenset()
 
 
+def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
+    from kernel import refuse
+
+    agent = small(BIG + "sysctl.net.core.rmem_max = 7\n")
+    write, bad = agent.kernel.write_sysctl, ("net/ipv4/conf/eth2/rp_filter", "net/core/rmem_max")
+    agent.kernel.write_sysctl = lambda path, value: refuse(22, "Invalid argument") if path in bad else write(path, value)
+    agent.run()
+    agent.kernel.set_mtu(2, 1500)
+    for _ in range(2):
+        assert agent.survey().changed() == set(bad)
+        agent.run(start=False)
+    agent.kernel.write_sysctl = write
+    assert poll(agent) == [
+        'set the sysctl net/core/rmem_max from "0" to "7"', 'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"']
+    assert agent.survey().changed() == frozenset()
+    assert agent.kernel.devices[2].mtu == 1500
+
+
+VLAN = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\nmtu = 9000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+VLAN_ROUTE = "[routes]\n10.20.0.0/16 = 10.0.7.9\n"
+
+
+def test_a_vlan_that_somebody_made_again_has_appeared_and_its_nic_has_not():
+    agent = small(BIG + VLAN + VLAN_ROUTE)
+    agent.run()
+    agent.kernel.delete_link(next(one.index for one in agent.kernel.devices.values() if one.vlan_id))
+    agent.kernel.set_txqueuelen(2, 77)
+    assert poll(agent) == []
+    agent.kernel.devices[40] = vlan(40, 2, 7)
+    assert agent.survey().changed() == {f"{mac(2)}.7"}
+    assert poll(agent) == [
+        "set the MTU of eth2.7 from 1500 to 9000",
+        'set the sysctl net/ipv4/conf/eth2.7/rp_filter from "0" to "2"',
+        "bring eth2.7 up",
+        "add the address 10.0.7.1/24 to eth2.7",
+        "route 10.20.0.0/16 via 10.0.7.9 on eth2.7",
+    ]
+    assert agent.kernel.devices[2].txqueuelen == 77
+    agent.kernel.set_mtu(40, 1400)
+    assert agent.survey().changed() == frozenset()
+    assert poll(agent) == []
+
+
+def test_a_vlan_that_was_made_again_and_then_fails_is_tried_again():
+    from kernel import refuse
+
+    agent = small(BIG + VLAN)
+    agent.run()
+    agent.kernel.delete_link(next(one.index for one in agent.kernel.devices.values() if one.vlan_id))
+    agent.kernel.devices[40] = vlan(40, 2, 7)
+    add = agent.kernel.add_address
+    agent.kernel.add_address = lambda index, address: refuse(12, "Cannot allocate memory") if index == 40 else add(index, address)
+    agent.run(start=False)
+    agent.kernel.add_address = add
+    assert "add the address 10.0.7.1/24 to eth2.7" in poll(agent)
+    assert agent.survey().changed() == frozenset()
+
+
 def test_a_nic_that_is_no_longer_named_is_left_once_and_then_not_looked_at():
     agent = small(BIG)
     agent.run()

@@ -133,7 +133,7 @@ class Agent:
             after = self.survey(memory.decline(memory.intend(survey.record, result.done), result.declined))
         record = memory.settle(memory.intend(after.record, result.done), after.resolution, after.have)
         self.record = memory.applied(
-            memory.meet(record, after.resolution), after.resolution, after.world, scope, result.lost_nics
+            memory.meet(record, after.resolution), after.resolution, after.world, scope, result.lost_nics, result.to_retry
         )
         return operations, result, undone
 
