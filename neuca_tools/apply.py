@@ -65,8 +65,9 @@ class Result:
 
     @property
     def to_retry(self) -> tuple[str, ...]:
-        """The sysctls that failed, which cost their NIC nothing else."""
-        return tuple(sorted({failure.operation.path for failure in self.failures if isinstance(failure.operation, WriteSysctl)}))
+        """The sysctls that the kernel refused, which cost their NIC nothing else; what another program put back is its own."""
+        return tuple(sorted({failure.operation.path for failure in self.failures
+                             if isinstance(failure.operation, WriteSysctl) and failure.errno}))
 
 
 class GuardedWriter:

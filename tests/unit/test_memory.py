@@ -11,6 +11,7 @@ import pytest
 from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools import memory
+from neuca_tools.apply import Failure, Result
 from neuca_tools.model import NicRecord, Original, Owned, Record
 from neuca_tools.operation import Target
 from neuca_tools.operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
@@ -261,6 +262,12 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
         'set the sysctl net/core/rmem_max from "0" to "7"', 'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"']
     assert agent.survey().changed() == frozenset()
     assert agent.kernel.devices[2].mtu == 1500
+
+
+def test_a_sysctl_that_another_program_puts_back_is_not_fought_over():
+    write = WriteSysctl("net/core/rmem_max", "0", "7")
+    assert Result((), (Failure(write, "done, but it is not so"),)).to_retry == ()
+    assert Result((), (Failure(write, "Invalid argument", 22),)).to_retry == ("net/core/rmem_max",)
 
 
 VLAN = f"[vlan {mac(2)}.7]\naddresses = 10.0.7.1/24\nmtu = 9000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
