@@ -10,6 +10,7 @@ roles, names  which NIC is dataplane, management, ignored or unlisted; which nam
 layers        configuration over NEuca document over platform's documents; and so, which NIC the platform may name
 tuning/       profiles/*.conf, judged against the host: the weakest layer of what is wanted
 desired       the Document resolved against the World: a NetworkState
+forwarding    whether the host is a router, and when it may not be
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off
 leftovers     what a network manager had put on a NIC before it was ours
 plan          two NetworkStates become a tuple of operations: the only place that decides
@@ -18,7 +19,7 @@ verify        asks again until nothing is left to do, or patience ends
 record        what we added and what was there before us, in the state directory
 firstboot     what another machine left on this disk is set aside; `machine` tells whose it is
 status        how far the host is from what is asked, with a reason for each shortfall
-guest/        what is not network: the host name; in a process of its own, after a pass
+guest/        what is not network: host name, users; in a process of its own, after a pass
 sealing       which files of this host the clones of its image must not inherit
 reconcile     one pass over all of the above; `daemon` makes passes when something changes
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd

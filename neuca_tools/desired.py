@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from . import forwarding
 from .devices import Wish, flat
 from .effects import Note
 from .guard import Fence, fence, ground, sysctl_reason
@@ -35,7 +36,7 @@ from .model import (
 )
 from .names import nic_names, vlan_name
 from .requests import digests, trusted, twice
-from .roles import Policy, Roles
+from .roles import Policy, Roles, find_links
 from .routing import resolve_routes
 from .tuning import Layer, tune
 
@@ -53,6 +54,7 @@ class Settings:
     metadata_hosts: tuple[Host, ...] = ()
     allow_default_route: bool = False
     tuning: Layer = field(default_factory=Layer)
+    router: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,19 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
     work = _Work(tuned.requests, world, roles, record, limits, names, None if complete else sure)
     links = work.links()
+    router: Router = document.router if document and settings.router else "user"
+    forwards, refused = forwarding.allowed(router, roles, world)
     before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
     removable = replace(_removable(record.owned, complete, sure), vlans=work.deletable() if complete else frozenset())
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned,
-                        {**before, **settings.tuning.sysctls, **work.sysctls})
-    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems, *work.problems, *hops.problems]
+                        {**before, **settings.tuning.sysctls, **forwards, **work.sysctls})
+    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems, *work.problems, *hops.problems, *refused]
     return Resolution(
         want, removable, roles, tuned.requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), digests(requests, asked, routes),
-        document.hostname if document else None, document.router if document else "user", complete,
+        tuple(work.shown(links)), tuple(problems), digests(requests, asked, routes, forwards),
+        document.hostname if document else None, router, complete,
         tuple(route.to for route in routes if route.state == "user"), hops.loose, ground(world, roles),
         (*work.notes, *tuned.notes),
         replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)))
@@ -334,16 +338,6 @@ def _removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned
     if complete:
         return replace(owned, routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
-
-
-def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
-    """The devices behind the keys: free NICs, and every VLAN on them."""
-    found = {LinkKey(mac): device for mac, device in roles.nics.items()}
-    macs = {device.index: mac for mac, device in roles.nics.items()}
-    for device in world.devices.values():
-        if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
-            found[LinkKey(macs[device.lower], device.vlan_id)] = device
-    return found
 
 
 def _subject(key: LinkKey) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from errno import ENOENT
 from typing import Literal, Optional
 
+from . import forwarding
 from .desired import Resolution
 from .device_operation import SetDevice
 from .device_settings import Declined
@@ -191,7 +192,7 @@ def _still_changed(original: Original, key: LinkKey, resolution: Resolution, hav
 def _global_requests(resolution: Resolution) -> set[str]:
     """The settings of the whole host that a text or a profile asks for."""
     named = {template for request in resolution.requests.values() for template, _ in request.sysctls if OWN not in template}
-    return named | set(resolution.tuning.sysctls)
+    return named | set(resolution.tuning.sysctls) | set(forwarding.asked(resolution.router))
 
 
 def incarnations(resolution: Resolution, world: World) -> dict[str, str]:

@@ -205,6 +205,7 @@ class World:
     """One whole look at the host. `metadata_index` is the device that the metadata service is reached through, 0 for none.
 
     `age`: seconds since the boot, where it may still be coming up by itself; infinite where nobody brings it up.
+    `advertised`: devices on which the kernel takes routes from router advertisements, and would not if they forwarded.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -216,6 +217,7 @@ class World:
     leased: frozenset[tuple[int, Address]] = frozenset()  # those with a lifetime, with their device
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
+    advertised: frozenset[int] = frozenset()
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from .backends import sysctl
-from .desired import Resolution, find_links
+from .desired import Resolution
 from .device_settings import DeviceSettings
 from .errors import ObserveError
 from .fileio import read_bytes
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
-from .roles import automatic, lifelines
+from .roles import automatic, find_links, lifelines
 
 ReadSysctl = Callable[[str], Optional[str]]
 Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word

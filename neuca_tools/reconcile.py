@@ -89,10 +89,12 @@ class Host:
         record = memory.fresh(record, world)
         tuning = hostfacts.look(self.choice, config.profile_directory, config.sysctl_directory, record)
         settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
-                            config.allow_default_route, tuning)
+                            config.allow_default_route, tuning, config.guest_router)
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
         world = replace(world, settings=hardware.read(world, concerned(requests, world, record)), age=age)
+        if intake.document and intake.document.router == "true":
+            world = replace(world, advertised=hostfacts.advertised(world))
         resolution = resolve(intake.document, settings, world, record)
         places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
                                 config.sysctl_directory, config.udev_substring, config.data_udev_priority,

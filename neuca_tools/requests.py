@@ -55,16 +55,21 @@ def _macs_of(fault: Fault) -> Iterable[str]:
                 yield mac_of(part)
 
 
+NONE: Mapping[str, str] = {}
+
+
 def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],
-             routes: Iterable[RouteRequest]) -> dict[str, str]:
+             routes: Iterable[RouteRequest], sysctls: Mapping[str, str] = NONE) -> dict[str, str]:
     """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
 
-    It depends on the texts alone, not on what is found: a NIC that comes or goes changes no other NIC's request.
+    `sysctls` are of the whole host. Each depends on the texts alone, not on what is found: a NIC that comes or goes changes no
+    other NIC's request.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key, request in sorted(requests.items()):
         parts[key.mac].append(repr(replace(request, origins=())))
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+    parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(asked)
     for route in routes:
         link = networks.link(route.via)

@@ -241,3 +241,13 @@ def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:
     """Every device that has one of these MACs, permanent or current: a VLAN that copies one is stacked there anyway."""
     return frozenset(device.index for device in world.devices.values()
                      if device.permanent_mac in macs or device.mac in macs)
+
+
+def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
+    """The devices behind the keys: free NICs, and every VLAN on them."""
+    found = {LinkKey(mac): device for mac, device in roles.nics.items()}
+    macs = {device.index: mac for mac, device in roles.nics.items()}
+    for device in world.devices.values():
+        if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
+            found[LinkKey(macs[device.lower], device.vlan_id)] = device
+    return found

@@ -18,12 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Union
 
 from . import firstboot, marks, record, report
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
 from .fileio import NEW, lock_holder, locked, read_bytes, write_files
-from .guest import outcome
+from .guest import outcome, users
+from .guest.users import Leaving
 
 LOCKS = ("lock", "neucad.lock", "guest.lock")  # of a pass, of the daemon, of a run for the guest; in the run directory
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
@@ -70,13 +72,15 @@ class Trace:
 class Findings:
     """What a clone must not have, and the SSH host keys that stay all the same, since nothing would make new ones."""
 
-    traces: tuple[Trace, ...]
+    traces: tuple[Union[Trace, Leaving], ...]
     kept: tuple[Trace, ...] = ()
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
     """What is there; the host's own files are looked for in the file system at `root`. Raises ObserveError."""
-    ours = [Trace(path) for path in own_files(config) if os.path.lexists(path)]
+    # First whoever may log in, for it is a file of ours that says who.
+    ours: list[Union[Trace, Leaving]] = [*users.leaving(config)]
+    ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
     if not with_identity:
         return Findings(tuple(ours))
     keys, host = host_keys(root), identity(root)
@@ -100,7 +104,7 @@ def own_files(config: Config) -> list[Path]:
     state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
     state += [config.state_directory / firstboot.PLACE / name for name in _names(config.state_directory / firstboot.PLACE)]
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
-    files = [*lists, *state, *run]
+    files = [*lists, *state, *run, *users.own_files(config)]
     outputs = [config.log_directory / name for name in OUTPUTS]
     begun = [path.with_name(path.name + NEW) for path in files]
     return [*rules, *logs, *outputs, *files, *begun, config.state_directory / LISTED]

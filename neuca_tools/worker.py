@@ -187,7 +187,8 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
         return Outcome(True, 1, sha256, intake.session, text=error.text)
     finally:  # nobody's login waits for a network that cannot be set
         guest.ask(config, intake)
-    codes = {problem["code"] for one in status.data["interfaces"] for problem in one["problems"]}
+    parts = (status.data, *status.data["interfaces"])
+    codes = {problem["code"] for one in parts for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
     return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True,
                    held=status.held)

@@ -13,7 +13,7 @@ packages_of() {
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
-                 rpmlint shellcheck systemd util-linux openssh-client ;;
+                 rpmlint shellcheck systemd util-linux openssh-client sudo ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git ;;
         parallel) echo python3-pytest-xdist ;;

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 from ..fileio import read_bytes
-from ..model import Record
+from ..model import Record, World
 from ..tuning import environment, sysctld
 from ..tuning.layer import AVAILABLE, CONGESTION, PERMITTED, Choice, Facts, Layer, Obstacle, layer, named
 from ..tuning.profile import LARGEST, NAME, Profile, parse
@@ -34,6 +34,13 @@ def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record
         sysctld.words(_sysctl_files(sysctl_directory)), _memory(), _modules() if CONGESTION in paths else None, own,
         {mac: mtu for mac, mtu in record.probed.items() if mtu > 0})
     return layer(choice, profiles, facts, record, missing)
+
+
+def advertised(world: World) -> frozenset[int]:
+    """The devices on which the kernel takes routes from router advertisements because they do not forward."""
+    signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
+    return frozenset(device.index for device in world.devices.values() if device.mac and all(
+        sysctl.read(f"net/ipv6/conf/{device.name}/{key}") == value for key, value in signs.items()))
 
 
 def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:

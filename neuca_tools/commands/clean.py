@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, Union
 
 from .. import sealing
 from ..config import Config
 from ..errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError, NeucaError
+from ..guest.users import Leaving
 from ..sealing import Trace
 from .context import configuration, is_root
 
@@ -36,7 +37,7 @@ def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int
         return _clean(config, root, with_identity, daemon, _remove)
 
 
-def _clean(config: Config, root: Path, with_identity: bool, daemon: int, each: Callable[[Trace], bool]) -> int:
+def _clean(config: Config, root: Path, with_identity: bool, daemon: int, each: Callable[[Union[Trace, Leaving]], bool]) -> int:
     found = sealing.find(config, root, with_identity)
     if daemon:
         print(f"stop neucad, process {daemon}: it starts again at the next boot")
@@ -50,12 +51,12 @@ def _clean(config: Config, root: Path, with_identity: bool, daemon: int, each: C
     return EXIT_FAILED if not all(done) else EXIT_DEGRADED if found.kept else EXIT_OK
 
 
-def _show(trace: Trace) -> bool:
+def _show(trace: Union[Trace, Leaving]) -> bool:
     print(trace.text)
     return True
 
 
-def _remove(trace: Trace) -> bool:
+def _remove(trace: Union[Trace, Leaving]) -> bool:
     try:
         trace.run()
     except ApplyError as error:

@@ -83,6 +83,9 @@ class Config:
     profile_directory: Path = Path("/etc/neuca/profiles")
     mtu_probe: bool = True
     guest_hostname: bool = True
+    guest_router: bool = True
+    guest_users: bool = True
+    guest_login: Optional[str] = None
     selftest: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[ConfigFault, ...] = ()
 
@@ -162,6 +165,12 @@ def _level(text: str) -> str:
     return values.word(text, _LEVELS).upper()
 
 
+def _login(text: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", text):
+        raise UnusableError("it is not a login name")
+    return text
+
+
 def profile_names(text: str) -> tuple[str, ...]:
     """A comma list of profiles. Whether there are such files is found out when they are read."""
     for name in listed(text):
@@ -207,6 +216,9 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("tuning", "mtu-probe"): ("mtu_probe", _truth),
     ("tuning", "profile-directory"): ("profile_directory", _path),
     ("guest", "hostname"): ("guest_hostname", _truth),
+    ("guest", "router"): ("guest_router", _truth),
+    ("guest", "users"): ("guest_users", _truth),
+    ("guest", "login"): ("guest_login", _login),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),
 }

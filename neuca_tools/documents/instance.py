@@ -59,7 +59,8 @@ def read(root: Part) -> PlatformDocument:
 def _items(root: Part) -> Iterator[Item]:
     for section in _SECRET:
         value = root.tree.get(section)
-        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value if isinstance(value, list) else []))
+        listed = value if isinstance(value, list) else [value]
+        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(listed))
         for name, one in pairs[:MAX_ITEMS]:
             if isinstance(one, (str, bool)):
                 yield Item(section, str(name).lower(), str(one), 0)

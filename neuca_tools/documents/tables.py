@@ -63,9 +63,14 @@ def user(line: Line) -> tuple[User, list[Fault]]:
     keys = tuple(filter(None, (" ".join(text.split()) for text in texts)))
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
-    odd = [number for number, key in enumerate(keys, 1) if not _PUBLIC_KEY.search(key)]
+    odd = [number for number, key in enumerate(keys, 1) if not is_public_key(key)]
     faults = [line.fault(f"number {number} does not look like a public key", "warning") for number in odd]
     return User(line.key, sudo, keys), faults
+
+
+def is_public_key(text: str) -> bool:
+    """Whether it can be a line of authorized_keys (sshd(8)): options if there are any, kind, base64, comment."""
+    return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
 
 
 def script(line: Line) -> tuple[Script, list[Fault]]:

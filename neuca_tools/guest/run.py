@@ -16,7 +16,7 @@ from ..config import Config
 from ..errors import NeucaError
 from ..fileio import locked
 from ..intake import confirmed
-from . import hostname, outcome
+from . import hostname, outcome, users
 from .base import FEATURES, Finding, Guest
 from .outcome import Outcome
 
@@ -28,7 +28,7 @@ _LEVELS = {"failed": logging.ERROR, "refused": logging.WARNING, "pending": loggi
 # Each does all that the document asks and is not so yet, and yields what became of it as it goes. A NeucaError that it raises
 # is a finding too, and worth another try.
 Run = Callable[[Guest], Iterator[Finding]]
-RUNS: Mapping[str, Run] = {"hostname": hostname.run}
+RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run}
 
 
 def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:

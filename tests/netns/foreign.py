@@ -51,7 +51,7 @@ class Foreign:
             assert {"gone": sorted(self._before - now), "new": sorted(now - self._before)} == {"gone": [], "new": []}
 
     def _picture(self):
-        """Every fact as a line of text."""
+        """Every fact as a line of text. The anycast routes of a router come and go with forwarding (net/ipv6/anycast.c)."""
         links = self._lab.look("link")
         ours = {one["ifname"] for one in links if one["ifindex"] in self._ours or self._is_our_vlan(one, links)}
         facts = [f"link {one['ifindex']} {_part(one, LINK)} {one['flags'].count('UP')} {one.get('linkinfo', {}).get('info_kind')}"
@@ -61,7 +61,7 @@ class Foreign:
                 facts += [f"address {one['ifname']} {_part(each, ADDRESS)}" for each in one.get("addr_info", ())]
         for family in (4, 6):
             facts += [f"route {_part(one, ROUTE)}" for one in self._lab.look(f"-{family} route show table all")
-                      if one.get("dev") not in ours]
+                      if one.get("dev") not in ours and one.get("type") != "anycast"]
             facts += [f"rule {one}" for one in self._lab.look(f"-{family} rule")]
         return {*facts, *self._settings(ours)}
 

@@ -109,6 +109,9 @@ GOOD = [
     ("tuning", "profile-directory", "/t", Path("/t")),
     ("tuning", "mtu-probe", "off", False),
     ("guest", "hostname", "no", False),
+    ("guest", "router", "off", False),
+    ("guest", "users", "false", False),
+    ("guest", "login", "debian", "debian"),
 ]
 
 

@@ -437,3 +437,40 @@ def test_an_absent_nic_costs_the_other_its_address_too():
     """It depends on the text alone: a NIC that is plugged in changes no other."""
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[interface {mac(9)}]\naddresses = 10.0.0.1/24\n"
     assert resolve(document(text), Settings(), world(nic(2)), Record()).want.links[key(2)].addresses == ()
+
+
+# --- forwarding -----------------------------------------------------------------------------------------------------
+
+FORWARDING = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
+
+
+@pytest.mark.parametrize(("word", "value"), [("true", "1"), ("FALSE", "0")])
+def test_a_router_forwards_both_families_and_a_host_that_is_to_be_none_neither(word, value):
+    found = asked(f"[global]\nrouter = {word}\n{NIC2}")
+    assert (dict(found.want.sysctls), found.problems) == (dict.fromkeys(FORWARDING, value), ())
+
+
+@pytest.mark.parametrize("text", ["[global]\nrouter = user\n", "[global]\nhost_name = x\n"])
+def test_a_user_who_forwards_as_he_likes_is_left_alone(text):
+    assert asked(text).want.sysctls == {}
+
+
+def test_forwarding_waits_where_a_management_nic_takes_its_routes_from_advertisements():
+    found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
+    assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
+    reason = ("IPv6 forwarding stays off: eth1 takes its routes from router advertisements (accept_ra = 1), which no router"
+              " does; with accept_ra = 2 there it can be turned on")
+    assert [(one.code, one.text) for one in found.problems] == [("contested", reason)]
+    assert asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({2})).problems == ()
+
+
+def test_forwarding_is_what_it_was_once_nobody_asks():
+    record = Record(original_sysctls={FORWARDING[0]: "0"})
+    assert asked(f"[global]\nrouter = user\n{NIC2}", record=record).want.sysctls == {FORWARDING[0]: "0"}
+    off = Settings(router=False)
+    assert asked(f"[global]\nrouter = true\n{NIC2}", record=record, settings=off).want.sysctls == {FORWARDING[0]: "0"}
+
+
+def test_another_router_word_is_another_request_of_the_host_and_of_no_nic():
+    before, after = (asked(f"[global]\nrouter = {word}\n{NIC2}").digests for word in ("user", "true"))
+    assert {mac for mac in after if after[mac] != before[mac]} == {""}

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
     {"neuca_tools", "errors", "rows", "stored", "model", "effects", "device_settings", "machine", "rates"},
-    {"documents", "roles", "names", "guard", "marks", "requests", "layers", "routing", "devices", "desired", "marking",
-     "tuning"},
+    {"documents", "roles", "names", "guard", "marks", "requests", "layers", "routing", "forwarding", "devices", "desired",
+     "marking", "tuning"},
     {"operation", "operations", "device_operation", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},

@@ -1,0 +1,33 @@
+"""Whether this host is a router: forwarding of both families, unless that would cost a NIC that is not dataplane its routes.
+
+A NIC that forwards IPv6 takes no routes from router advertisements any more, unless its accept_ra is 2, and forwarding is
+switched for all NICs at once (ip-sysctl.rst, conf/all/forwarding and accept_ra).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from .model import Problem, Router, World
+from .roles import Roles, identity, is_nic
+
+IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+VALUES = {"true": "1", "false": "0"}
+
+
+def asked(router: Router) -> dict[str, str]:
+    """The sysctls that the word stands for; `user` leaves them alone, or as they were before it was another word."""
+    return dict.fromkeys((IPV4, IPV6), VALUES[router]) if router in VALUES else {}
+
+
+def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:
+    """Those of them that may be set."""
+    wanted = asked(router)
+    listening = sorted(device.name for device in world.devices.values() if device.index in world.advertised and (
+        device.index in roles.protected or (is_nic(device) and roles.role(identity(device)) != "dataplane")))
+    if router != "true" or not listening:
+        return wanted, []
+    del wanted[IPV6]
+    reason = (f"IPv6 forwarding stays off: {listening[0]} takes its routes from router advertisements (accept_ra = 1), which no"
+              " router does; with accept_ra = 2 there it can be turned on")
+    return wanted, [Problem("contested", reason)]

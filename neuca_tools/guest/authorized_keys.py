@@ -1,0 +1,202 @@
+"""A user's public keys, in marked lines of the user's own file, edited by a child that has become the user.
+
+What the user has planted there can so do nothing that the user could not: no link leads out of the user's own rights. None is
+followed all the same, nor is a pipe waited for.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import select
+import signal
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Callable, NoReturn, Optional
+
+from ..errors import ApplyError
+from ..fileio import NEW
+from . import blocks, programs
+
+DIRECTORY, FILE = ".ssh", "authorized_keys"  # AuthorizedKeysFile of sshd_config(5), as it is by default
+WITHIN = 30.0  # seconds: a home directory may be on a server that does not answer
+READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+SELINUX = Path("/sys/fs/selinux/enforce")
+LONGEST_WORD = 65536  # bytes
+
+
+def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
+    """Put these keys between the marks; without keys, take the marks away. Why sshd will ignore the file, empty if it will not.
+
+    Raises ApplyError.
+    """
+    read, write = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _become(user, keys, write)
+    os.close(write)
+    try:
+        said = _said(read)
+    finally:
+        os.close(read)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    try:
+        word = json.loads(said)
+        failed, ignored = str(word["failed"]), str(word["ignored"])
+    except (ValueError, TypeError, KeyError):
+        raise ApplyError("the child that edits them has ended without a word, or took too long") from None
+    if failed:
+        raise ApplyError(failed)
+    return ignored
+
+
+def _said(descriptor: int) -> bytes:
+    """All that the child says until its end, or as much of it as comes in time. It may be anything: it is the user's."""
+    said, deadline = b"", time.monotonic() + WITHIN
+    while len(said) < LONGEST_WORD and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(descriptor, 4096)
+        if not part:
+            break
+        said += part
+    return said
+
+
+def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
+    """In the child. Never returns into the parent's code, whatever happens."""
+    try:
+        os.chdir("/")
+        os.umask(0o077)
+        os.initgroups(user.pw_name, user.pw_gid)
+        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+        _say(write, "", edit(user.pw_dir, keys))
+    except ApplyError as error:
+        _say(write, error.text, "")
+    except OSError as error:
+        _say(write, f'become the user: {error.strerror}', "")
+    finally:
+        os._exit(0)
+
+
+def _say(descriptor: int, failed: str, ignored: str) -> None:
+    os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
+
+
+# --- As the user ----------------------------------------------------------------------------------------------------
+
+
+def edit(home: str, keys: Sequence[str]) -> str:
+    """What `edit_as` does, in this process. Raises ApplyError."""
+    with _opened(home, lambda: os.open(home, READ_DIRECTORY)) as top:
+        place = f"{home}/{DIRECTORY}"
+        if not keys and not _is_there(DIRECTORY, top):
+            return ""
+        with _opened(place, lambda: _directory(top, place)) as directory, _naming(f"{place}/{FILE}"):
+            _edit(directory, f"{place}/{FILE}", keys)
+            return _ignored(top, directory, home) if keys else ""
+
+
+@contextmanager
+def _opened(place: str, opener: Callable[[], int]) -> Iterator[int]:
+    with _naming(place):
+        descriptor = opener()
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _naming(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ApplyError(f'"{place}": {error.strerror}', error.errno or 0) from error
+
+
+def _is_there(name: str, directory: int) -> bool:
+    with suppress(FileNotFoundError):
+        return bool(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    return False
+
+
+def _directory(home: int, place: str) -> int:
+    """A descriptor of ~/.ssh, which is made if need be."""
+    if not _is_there(DIRECTORY, home):
+        os.mkdir(DIRECTORY, 0o700, dir_fd=home)
+        if SELINUX.exists() and programs.find("restorecon"):  # sshd reads it with its own label alone
+            programs.run(f'label "{place}"', ["restorecon", "-R", place], WITHIN)
+    _own(os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory")
+    return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
+
+
+def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
+    content, mode = _read(directory, place)
+    try:
+        wanted = blocks.edited(content or b"", keys)
+    except ApplyError as error:
+        raise ApplyError(f'"{place}": {error.text}') from None
+    if wanted != (content or b""):
+        _write(directory, wanted, mode)
+
+
+def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
+    """The content, None where there is no file, and the mode."""
+    try:
+        _own(os.stat(FILE, dir_fd=directory, follow_symlinks=False), place, stat.S_ISREG, "a regular file")
+    except FileNotFoundError:
+        return None, 0o600
+    descriptor = os.open(FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    with os.fdopen(descriptor, "rb") as stream:
+        content = stream.read(blocks.LARGEST + 1)
+        if len(content) > blocks.LARGEST:
+            raise ApplyError(f'"{place}": it is longer than {blocks.LARGEST} bytes')
+        return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
+
+
+def _write(directory: int, content: bytes, mode: int) -> None:
+    new = FILE + NEW
+    with suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(new, flags, 0o600, dir_fd=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+        os.rename(new, FILE, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new, dir_fd=directory)
+        raise
+    os.fsync(directory)
+
+
+def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind: str) -> None:
+    """Raises ApplyError for what is of another kind, or of another user."""
+    if stat.S_ISLNK(found.st_mode):
+        raise ApplyError(f'"{place}": it is a link, and none is followed')
+    if not is_kind(found.st_mode):
+        raise ApplyError(f'"{place}": it is not {kind}')
+    if found.st_uid != os.geteuid():
+        raise ApplyError(f'"{place}": it belongs to another user')
+
+
+def _ignored(home: int, directory: int, name: str) -> str:
+    """Why sshd passes over the file, in its own words (StrictModes in sshd_config(5)): somebody else may write to it."""
+    places = {name: os.fstat(home), f"{name}/{DIRECTORY}": os.fstat(directory),
+              f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False)}
+    for place, found in places.items():
+        if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+            return f'sshd ignores the keys: "{place}" can be written to by others than its user'
+    return ""

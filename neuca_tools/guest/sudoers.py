@@ -1,0 +1,57 @@
+"""The right to use sudo, as one file for each user in a directory of files: sudoers itself is never written to."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import ApplyError
+from ..fileio import read_bytes, write_files
+from . import programs
+
+DIRECTORY = Path("/etc/sudoers.d")  # sudo passes over a file with a dot in its name: so one half written is no rule
+MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
+
+
+def path(login: str, directory: Path = DIRECTORY) -> Path:
+    return directory / f"neuca-{login}"
+
+
+def text(login: str) -> str:
+    """Without a password, since the user has none."""
+    return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
+
+
+def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
+    """Write the file once visudo has found it good. Whether it was not there. Raises ApplyError."""
+    file, content = path(login, directory), text(login).encode()
+    there = _content(file)
+    if there and not _is_ours(there):
+        raise ApplyError(f'let "{login}" use sudo: "{file}" was not written by neuca-guest-tools, and is left alone')
+    if there == content and file.stat().st_mode & 0o777 == 0o440:
+        return False
+    programs.run(f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content)
+    write_files({file: content}, 0o440)
+    return True
+
+
+def revoke(login: str, directory: Path = DIRECTORY) -> bool:
+    """Remove the file. Whether it was there; one that somebody else wrote is none of ours. Raises ApplyError."""
+    file = path(login, directory)
+    if not _is_ours(_content(file)):
+        return False
+    write_files({file: None})
+    return True
+
+
+def _content(file: Path) -> bytes:
+    """Empty where there is no file."""
+    try:
+        return b"a link" if file.is_symlink() else read_bytes(file) or b""
+    except OSError as error:
+        raise ApplyError(f'read "{file}": {error.strerror}', error.errno or 0) from error
+
+
+def _is_ours(content: bytes) -> bool:
+    return content.startswith(MARK.encode())

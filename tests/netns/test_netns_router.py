@@ -1,0 +1,92 @@
+"""`router` of [global]: forwarding of both families, put back when nobody asks, and never at a management NIC's cost."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import mac
+
+IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+NIC = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n"
+
+
+def asks(word):
+    return f"[global]\nrouter = {word}\n{NIC}"
+
+
+@pytest.fixture
+def host(lab):
+    """A dataplane NIC, and leave to change what the kernel changes with forwarding on its own."""
+    lab.veth("dp1", 1)
+    for table in ("net/ipv4/conf", "net/ipv6/conf"):
+        for name in ("all", "default", "lo", "mgmt0", "dp1"):
+            lab.foreign.may_set(f"{table}/{name}/forwarding", f"{table}/{name}/accept_redirects")
+    lab.foreign.may_set(IPV4)
+    return lab
+
+
+def forwarding(lab):
+    return lab.sysctl(IPV4), lab.sysctl(IPV6)
+
+
+def test_it_is_turned_on_and_put_back_when_nobody_asks_any_more(host):
+    assert forwarding(host) == ("0", "0")
+    assert host.once(asks("true")).code == 0
+    assert forwarding(host) == ("1", "1")
+    assert host.once().code == 0
+    assert host.plan() == []
+    assert host.once(asks("user")).code == 0
+    assert forwarding(host) == ("0", "0")
+
+
+def test_it_is_turned_off_and_put_back(host):
+    host.sysctl(IPV4, 1)
+    host.sysctl(IPV6, 1)
+    assert host.once(asks("FALSE")).code == 0
+    assert forwarding(host) == ("0", "0")
+    assert host.once(NIC).code == 0
+    assert forwarding(host) == ("1", "1")
+
+
+def test_what_the_user_has_set_is_left_alone(host):
+    host.sysctl(IPV4, 1)
+    assert host.once(asks("user")).code == 0
+    assert forwarding(host) == ("1", "0")
+    assert host.once(NIC).code == 0
+    assert forwarding(host) == ("1", "0")
+
+
+def test_a_change_by_hand_is_drift_and_revert_puts_back_what_was_there_before(host):
+    host.once(asks("true"))
+    host.sysctl(IPV4, 0)
+    assert host.problems() == [("drift", 'changed since; a start would set the sysctl net/ipv4/ip_forward from "0" to "1"')]
+    assert host.once().code == 0
+    assert host.neuca("revert").code == 0
+    assert forwarding(host) == ("0", "0")
+    assert host.once().code == 0
+
+
+def test_a_faulty_document_puts_nothing_back(host):
+    host.once(asks("true"))
+    assert host.once(asks("perhaps")).code == 78
+    assert forwarding(host) == ("1", "1")
+
+
+def test_a_management_nic_that_lives_by_router_advertisements_keeps_them(host):
+    host.management()
+    host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 1)
+    assert host.once(asks("true")).code == 4
+    assert forwarding(host) == ("1", "0")
+    reason = ("IPv6 forwarding stays off: mgmt0 takes its routes from router advertisements (accept_ra = 1), which no router"
+              " does; with accept_ra = 2 there it can be turned on")
+    assert host.problems() == [("contested", reason)]
+    host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 2)
+    assert host.once().code == 0
+    assert forwarding(host) == ("1", "1")
+
+
+def test_the_switch_of_the_configuration_leaves_it_to_the_user(host):
+    host.configure("[guest]\nrouter = no\n")
+    assert host.once(asks("true")).code == 0
+    assert forwarding(host) == ("0", "0")

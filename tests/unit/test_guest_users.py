@@ -1,0 +1,209 @@
+"""Users without the host: who is wanted, which names and keys are none, what a file of keys may be, what is remembered."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+
+import pytest
+
+from neuca_tools.config import Config
+from neuca_tools.documents import parse
+from neuca_tools.documents.instance import NOCLOUD, OPENSTACK
+from neuca_tools.documents.platform import parse as parse_platform
+from neuca_tools.documents.platform import reduced
+from neuca_tools.errors import ApplyError
+from neuca_tools.guest import accounts, authorized_keys, blocks, sudoers, users
+from neuca_tools.guest.base import FEATURES, Guest
+from neuca_tools.rows import User
+
+KEY, OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 a@b", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d"
+BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
+
+
+def with_platform(text, name, content):
+    return replace(parse(text), platform=parse_platform(reduced({name: content})))
+
+
+# --- Who is wanted --------------------------------------------------------------------------------------------------
+
+
+def test_the_users_of_the_document_are_wanted():
+    document = parse(f"[users]\nalice = yes:{KEY}\nbob = no\n")
+    assert users.wanted(Config(), document) == [User("alice", True, (KEY,)), User("bob", False)]
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    (OPENSTACK, b'{"public_keys": {"one": "%s\\n", "two": "%s"}}' % (KEY.encode(), OTHER.encode())),
+    (NOCLOUD, b"public-keys:\n- %s\n- %s\n" % (KEY.encode(), OTHER.encode())),
+    (NOCLOUD, b"public-keys: |\n  %s\n  %s\n" % (KEY.encode(), OTHER.encode())),
+], ids=["openstack", "nocloud list", "nocloud text"])
+def test_the_platforms_keys_are_for_the_login_of_the_configuration_alone(name, content):
+    document = with_platform("[users]\n" + f"alice = yes:{KEY}\n", name, content)
+    assert users.wanted(Config(), document) == [User("alice", True, (KEY,))]
+    found = users.wanted(Config(guest_login="debian"), document)
+    assert found == [User("alice", True, (KEY,)), User("debian", False, (KEY, OTHER))]
+    assert users.wanted(Config(guest_login="alice"), document) == [User("alice", True, (KEY, KEY, OTHER))]
+
+
+def test_a_login_without_any_key_of_the_platform_makes_no_user():
+    assert users.wanted(Config(guest_login="debian"), parse("[global]\nrouter = user\n")) == []
+
+
+def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
+    asked = FEATURES["users"].asked
+    assert asked(Config(), parse("[users]\nalice = no\n"))
+    assert not asked(Config(guest_login="debian"), parse("[global]\nrouter = user\n"))
+    assert asked(Config(guest_login="debian"), with_platform("[global]\nrouter = user\n", OPENSTACK, b'{"uuid": "x"}'))
+
+
+# --- Names and keys that are none -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("login", ["-rf", "--root=/x", "../x", "a/b", "x y", "x$", "x;id", "x%", "ALL", "7up", "x.y", "",
+                                   "a" * 33, "x\n", "é"])
+def test_what_is_no_login_gets_nothing(login, tmp_path):
+    config = Config(state_directory=tmp_path)
+    found = list(users.run(Guest(config, replace(parse("[global]\nrouter = user\n"), users=(User(login, True, (KEY,)),)))))
+    assert [(one.state, one.text) for one in found] == [("refused", f'"{login}" cannot be the name of a user')]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("login", ["alice", "_apt", "a-b_c9", "a" * 32])
+def test_what_is_a_login(login):
+    assert accounts.LOGIN.fullmatch(login)
+
+
+def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp_path):
+    assert sudoers.path("alice", tmp_path).name == "neuca-alice"  # sudoers(5): none with a dot, nor with a tilde at its end
+    assert "." in f"{sudoers.path('alice')}{authorized_keys.NEW}"
+    assert sudoers.text("alice").splitlines()[1:] == ["alice ALL=(ALL:ALL) NOPASSWD: ALL"]
+
+
+def test_the_sudo_file_of_somebody_else_is_neither_written_nor_removed(tmp_path):
+    for content in (b"# mine\n", b"alice ALL=(ALL:ALL) NOPASSWD: ALL\n"):
+        sudoers.path("alice", tmp_path).write_bytes(content)
+        with pytest.raises(ApplyError) as caught:
+            sudoers.grant("alice", 10.0, tmp_path)
+        assert caught.value.text == (f'let "alice" use sudo: "{tmp_path}/neuca-alice" was not written by neuca-guest-tools, and'
+                                     " is left alone")
+        assert not sudoers.revoke("alice", tmp_path)
+        assert sudoers.path("alice", tmp_path).read_bytes() == content
+
+
+def test_our_sudo_file_is_removed(tmp_path):
+    sudoers.path("alice", tmp_path).write_text(sudoers.text("alice"))
+    assert sudoers.revoke("alice", tmp_path)
+    assert not sudoers.revoke("alice", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- The file of keys, as its user ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path):
+    tmp_path.chmod(0o755)
+    return tmp_path
+
+
+def keys_of(home):
+    return home / ".ssh" / "authorized_keys"
+
+
+def test_the_file_and_its_directory_are_made_for_their_user_alone(home):
+    assert authorized_keys.edit(str(home), [KEY, OTHER]) == ""
+    assert keys_of(home).read_text() == f"{BEGIN}\n{KEY}\n{OTHER}\n{END}\n"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))] == [0o700, 0o600]
+
+
+def test_what_is_there_stays_to_the_byte_with_its_modes(home):
+    keys_of(home).parent.mkdir(mode=0o750)
+    keys_of(home).write_bytes(b"# mine\r\n" + OTHER.encode())
+    keys_of(home).chmod(0o640)
+    for keys in ([KEY], [OTHER], []):
+        assert authorized_keys.edit(str(home), keys) == ""
+    assert keys_of(home).read_bytes() == b"# mine\r\n" + OTHER.encode()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))] == [0o750, 0o640]
+
+
+def test_a_second_edit_writes_nothing(home):
+    authorized_keys.edit(str(home), [KEY])
+    before = keys_of(home).stat()
+    authorized_keys.edit(str(home), [KEY])
+    assert (keys_of(home).stat().st_ino, keys_of(home).stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_user_without_keys_gets_no_directory(home):
+    assert authorized_keys.edit(str(home), []) == ""
+    assert list(home.iterdir()) == []
+
+
+def _linked(path, target):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+PLANTED = {
+    "a link to a directory": (lambda home: _linked(home / ".ssh", home.parent), ".ssh", "it is a link, and none is followed"),
+    "a link to a file": (lambda home: _linked(keys_of(home), "/etc/passwd"), ".ssh/authorized_keys",
+                         "it is a link, and none is followed"),
+    "a link to nothing": (lambda home: _linked(keys_of(home), "/nowhere"), ".ssh/authorized_keys",
+                          "it is a link, and none is followed"),
+    "a file": (lambda home: (home / ".ssh").touch(), ".ssh", "it is not a directory"),
+    "a directory": (lambda home: keys_of(home).mkdir(parents=True), ".ssh/authorized_keys", "it is not a regular file"),
+    "a pipe": (lambda home: (keys_of(home).parent.mkdir(), os.mkfifo(keys_of(home))), ".ssh/authorized_keys",
+               "it is not a regular file"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_neither_followed_nor_waited_for(home, name):
+    plant, where, why = PLANTED[name]
+    plant(home)
+    before = sorted(path.lstat().st_ino for path in home.rglob("*"))
+    with pytest.raises(ApplyError) as caught:
+        authorized_keys.edit(str(home), [KEY])
+    assert caught.value.text == f'"{home}/{where}": {why}'
+    assert sorted(path.lstat().st_ino for path in home.rglob("*")) == before
+
+
+def test_what_a_crash_or_a_user_left_beside_it_is_not_written_through(home):
+    keys_of(home).parent.mkdir()
+    (home / "foreign").write_text("mine")
+    keys_of(home).with_name("authorized_keys.neuca-new").symlink_to("../foreign")
+    authorized_keys.edit(str(home), [KEY])
+    assert (home / "foreign").read_text() == "mine"
+    assert sorted(path.name for path in keys_of(home).parent.iterdir()) == ["authorized_keys"]
+
+
+def test_a_home_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(ApplyError) as caught:
+        authorized_keys.edit(f"{tmp_path}/nobody", [KEY])
+    assert caught.value.text == f'"{tmp_path}/nobody": No such file or directory'
+
+
+def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
+    home.chmod(0o775)
+    assert authorized_keys.edit(str(home), [KEY]) == (
+        f'sshd ignores the keys: "{home}" can be written to by others than its user')
+
+
+# --- What is remembered ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"logins": 7}', b'{"logins": [7, "../x", null]}', b"\xff"])
+def test_a_record_that_cannot_be_used_names_nobody(tmp_path, content):
+    (tmp_path / users.RECORD).write_bytes(content)
+    assert users.recorded(Config(state_directory=tmp_path)) == set()
+    assert users.leaving(Config(state_directory=tmp_path)) == []
+
+
+def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
+    (tmp_path / users.RECORD).write_text('{"version": 1, "logins": ["bob", "alice"]}')
+    config = Config(state_directory=tmp_path)
+    assert list(map(str, users.own_files(config))) == ["/etc/sudoers.d/neuca-alice", "/etc/sudoers.d/neuca-bob"]
+    assert [one.text for one in users.leaving(config)] == ['take back the keys of "alice"', 'take back the keys of "bob"']
