@@ -101,8 +101,8 @@ def ask(config: Config, intake: Intake) -> None:
     if document is None or intake.stored is None or not (_asks(config, document) or _has_records(config.state_directory)):
         return
     with suppress(OSError):
-        if read_bytes(directory / RAN) == intake.stored.sha256.encode():
-            return
+        if read_bytes(directory / DUE) is not None or read_bytes(directory / RAN) == intake.stored.sha256.encode():
+            return  # it is asked for, or done
     try:
         write_files({directory / DUE: b""})
     except ApplyError as error:
