@@ -19,6 +19,7 @@ from .backends import hostid
 from .config import Config
 from .errors import ObserveError, RecordError
 from .fileio import locked, read_bytes, write_files
+from .guest import outcome
 from .intake import Intake
 from .machine import Machine
 from .memory import of_this_boot
@@ -72,7 +73,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     state, place = config.state_directory, config.state_directory / PLACE
     rules = [config.udev_directory / name for name in _names(config.udev_directory)
              if marks.rule_mac(name, config.udev_substring)]
-    documents = [state / record.DOCUMENT, state / record.SCRIPTS]
+    documents = [state / record.DOCUMENT, *(state / record.SCRIPTS / name for name in _names(state / record.SCRIPTS))]
     mine = {path: content for path in (state / record.MACHINE, state / record.RECORD, *documents, *rules)
             for content in [_content(path)] if content is not None}
     there = _names(place)
@@ -80,7 +81,8 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
         write_files({place / name: None for name in there})
         there = []
     write_files({place / path.name: content for path, content in mine.items() if path.name not in there}, 0o600)
-    write_files(dict.fromkeys([*rules, *documents, config.run_directory / record.DOCUMENT, config.run_directory / record.LOOK]))
+    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, outcome.RAN)]
+    write_files(dict.fromkeys([*rules, *documents, *run]))
     kept = of_this_boot(record.load_record(state), hostid.boot_id())
     record.save_record(state, kept)
     record.save_machine(state, replace(now, set_aside=why))

@@ -25,7 +25,7 @@ from .tuning.layer import Choice
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 CHOICE = "tuning.json"
-MACHINE, SCRIPTS = "machine.json", "guest-scripts.json"
+MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 def load_record(directory: Path) -> Record:

@@ -96,13 +96,15 @@ def own_files(config: Config) -> list[Path]:
     """
     rules = [config.udev_directory / name for name in _names(config.udev_directory)
              if marks.rule_mac(name[:-len(NEW)] if name.endswith(NEW) else name, config.udev_substring)]
-    logs = [config.log_path.parent / name for name in _names(config.log_path.parent)
+    logs = _matching(config.log_directory, "script-*.log")
+    logs += [config.log_path.parent / name for name in _names(config.log_path.parent)
             if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
     kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE)
     state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
-    state += [config.state_directory / firstboot.PLACE / name for name in _names(config.state_directory / firstboot.PLACE)]
+    state += [place / name for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
+              for name in _names(place)]
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
     files = [*lists, *state, *run, *users.own_files(config)]
     outputs = [config.log_directory / name for name in OUTPUTS]

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
         return _say(_public_ip(config))
-    intake = _document(config)
+    intake = stored_document(config)
     if arguments.command == "get":
         return _say(_item(arguments.words, intake))
     return _GETTERS[arguments.command](intake)
@@ -37,7 +37,7 @@ def _say(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
     return EXIT_FAILED if text is None else EXIT_OK
 
 
-def _document(config: Config) -> Intake:
+def stored_document(config: Config) -> Intake:
     """The last good document; root asks the sources where there is none."""
     intake = confirmed(config.state_directory, config.run_directory)
     return document(config, None) if intake.document is None and is_root() else intake

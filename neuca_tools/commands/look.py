@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from .. import render
 from ..config import Config
 from ..errors import EXIT_PENDING, UsageError
 from ..guest.outcome import with_guest
+from ..guest.supervisor import INSIDE
 from ..intake import Intake, confirmed
 from ..reconcile import Survey, host, status_now
 from ..record import load_record
@@ -32,7 +34,7 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
     deadline = time.monotonic() + arguments.timeout
     while True:
         network = status_now(config, confirmed(config.state_directory, config.run_directory))
-        status = with_guest(network, config.run_directory)
+        status = network if INSIDE in os.environ else with_guest(network, config.run_directory)
         left = deadline - time.monotonic()
         if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
             break

@@ -47,12 +47,13 @@ COMMANDS = (
     Command("storage", "data", "the storage that the user-data asks for"),
     Command("user-script", "data", "the boot script of the user-data"),
     Command("all-user-scripts", "data", "every script of the user-data"),
+    Command("run-scripts", "scripts", "run at once every script of the user-data that has not run on this instance yet"),
     Command("get-public-ip", "data", "the public IPv4 address that the metadata service knows"),
     Command("distro", "data", "the distribution that this host runs"),
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-LATER = ("run-scripts", "collect-logs")
+LATER = ("collect-logs",)
 STAGES = ("document", "desired", "observed")
 ACTIONS = ("audit", "plan", "apply", "revert")
 _FLAG = "store_true"

@@ -16,7 +16,8 @@ from ..config import Config
 from ..errors import NeucaError
 from ..fileio import locked
 from ..intake import confirmed
-from . import hostname, outcome, users
+from ..model import Document
+from . import hostname, outcome, scripts, users
 from .base import FEATURES, Finding, Guest
 from .outcome import Outcome
 
@@ -28,7 +29,7 @@ _LEVELS = {"failed": logging.ERROR, "refused": logging.WARNING, "pending": loggi
 # Each does all that the document asks and is not so yet, and yields what became of it as it goes. A NeucaError that it raises
 # is a finding too, and worth another try.
 Run = Callable[[Guest], Iterator[Finding]]
-RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run}
+RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run, "scripts": scripts.run}
 
 
 def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:
@@ -83,6 +84,18 @@ def _feature(name: str, run: Run, guest: Guest) -> bool:
     if not FEATURES[name].is_on(guest.config):
         outcome.forget(directory, name)
         return False
+    return _run(name, run, guest).again
+
+
+def run_feature(config: Config, name: str, document: Document) -> Outcome:
+    """Run this one at once, whether it is switched on or not. Raises ApplyError."""
+    with locked(config.run_directory / LOCK, config.command_timeout):
+        return _run(name, RUNS[name], Guest(config, document))
+
+
+def _run(name: str, run: Run, guest: Guest) -> Outcome:
+    """Run a feature, and keep what it finds as it goes. Raises ApplyError where that cannot be kept."""
+    directory = guest.config.run_directory
     before = outcome.load(directory, name) or Outcome(name)
     now = Outcome(name)
     for finding in _guarded(name, run, guest):
@@ -90,8 +103,9 @@ def _feature(name: str, run: Run, guest: Guest) -> bool:
         outcome.save(directory, now)
         if finding not in before.findings:
             log.log(_LEVELS[finding.state], "%s: %s", name, finding.text)
-    outcome.save(directory, now.ended())
-    return now.again
+    now = now.ended()
+    outcome.save(directory, now)
+    return now
 
 
 def _guarded(name: str, run: Run, guest: Guest) -> Iterator[Finding]:

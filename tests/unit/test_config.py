@@ -112,6 +112,8 @@ GOOD = [
     ("guest", "router", "off", False),
     ("guest", "users", "false", False),
     ("guest", "login", "debian", "debian"),
+    ("guest", "scripts", "no", False),
+    ("guest", "script-timeout", "60 s", 60.0),
 ]
 
 

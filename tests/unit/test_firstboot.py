@@ -37,7 +37,8 @@ def config(tmp_path):
     save_record(config.state_directory, Record(hostid.boot_id(), {mac(1): NicRecord("eth1", "dataplane")}, OWNED,
                                                {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}, "d"))
     save_document(config.state_directory, StoredDocument("ec2", "00", "", "[global]\nhost_name = a\n"))
-    (config.state_directory / "guest-scripts.json").write_text("{}")
+    (config.state_directory / "scripts").mkdir()
+    (config.state_directory / "scripts" / "first-0.json").write_text("{}")
     (config.run_directory / "document.json").write_text("{}")
     (config.udev_directory / RULE).write_text("NAME=eth1")
     (config.udev_directory / "70-mine.rules").write_text("mine")
@@ -48,20 +49,20 @@ def aside(config):
     return sorted(path.name for path in (config.state_directory / "set-aside").glob("*"))
 
 
-ALL = sorted([RULE, "document.json", "machine.json", "record.json", "guest-scripts.json"])
+ALL = sorted([RULE, "document.json", "machine.json", "record.json", "first-0.json"])
 
 
 def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config):
-    before = {path.name: path.read_bytes() for path in config.state_directory.iterdir()}
+    before = {path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()}
     assert firstboot.notes(config) == []
     firstboot.admit(config, NEW)
     place = config.state_directory / "set-aside"
     assert aside(config) == ALL
     assert {name: (place / name).read_bytes() for name in before} == before
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
-    assert sorted(path.name for path in config.state_directory.iterdir()) == ["machine.json", "record.json", "set-aside"]
+    assert {path.name for path in config.state_directory.iterdir()} == {"machine.json", "record.json", "scripts", "set-aside"}
     assert sorted(path.name for path in config.udev_directory.iterdir()) == ["70-mine.rules"]
-    assert not (config.run_directory / "document.json").exists()
+    assert not [*(config.state_directory / "scripts").iterdir(), *config.run_directory.iterdir()]
     assert firstboot.notes(config) == [f'what another machine left here is in "{place}", and is not applied: {WHY}']
     now = load_machine(config.state_directory)
     assert now == replace(hostid.look(), instances={"ec2": "i-2"}, set_aside=WHY)
@@ -102,7 +103,7 @@ def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
 def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied, removed):
     """Copies first, that of machine.json before all others; then the originals go, and the record becomes that of this boot."""
     state, place = config.state_directory, config.state_directory / "set-aside"
-    files = [state / "machine.json", state / "record.json", state / "document.json", state / "guest-scripts.json",
+    files = [state / "machine.json", state / "record.json", state / "document.json", state / "scripts" / "first-0.json",
              config.udev_directory / RULE]
     before = {path.name: path.read_bytes() for path in files}
     place.mkdir()

@@ -1,0 +1,28 @@
+"""`neuca run-scripts`: the scripts of the user-data that have not run on this instance yet, at once."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import EXIT_FAILED, EXIT_OK, NeucaError
+from ..guest.run import run_feature
+from .context import configuration, is_root
+from .data import stored_document
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if not is_root():
+        raise NeucaError("neuca run-scripts: only root may do this")
+    document = stored_document(config).document
+    outcome = run_feature(config, "scripts", document) if document else None
+    if outcome is None or not outcome.findings:
+        print("there are no scripts")
+        return EXIT_OK
+    print("\n".join(finding.text for finding in outcome.findings))
+    return EXIT_OK if outcome.state == "ok" else EXIT_FAILED

@@ -1,0 +1,134 @@
+"""The document's scripts: each name with its body runs once for each instance, one after the other, the boot script first.
+
+What has run is told by a mark for each of them in the state directory, made before the script starts: one that a power cut ended
+is not run again. It runs in a transient unit of systemd, or in a session of its own where there is none, and goes on if the agent
+ends; the next run of the agent then waits for it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+from ..config import Config
+from ..errors import ApplyError
+from ..fileio import locked, read_bytes, write_files
+from ..record import SCRIPTS
+from ..rows import Script
+from . import programs
+from .base import Finding, Guest
+
+FIRST = "bootscript"
+BOOTED = Path("/run/systemd/system")  # sd_booted(3)
+MARGIN = 60.0  # seconds beyond its time-out after which a script is not waited for
+LONGEST_NAME = 40  # characters of a script's name in that of its files
+
+
+class Place(NamedTuple):
+    """The files of one script: the body that is run, its mark, its output."""
+
+    body: Path
+    mark: Path
+    output: Path
+
+
+def place(config: Config, script: Script) -> Place:
+    """Another body is another script, with files of its own."""
+    digest = hashlib.sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
+    name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
+    directory = config.state_directory / SCRIPTS
+    return Place(directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log")
+
+
+def run(guest: Guest) -> Iterator[Finding]:
+    """Run those that have not run on this instance, in order. One that fails does not keep the next one from running."""
+    config = guest.config
+    scripts = [(script, place(config, script)) for script in sorted(guest.document.scripts, key=lambda one: one.name != FIRST)]
+    for script, files in scripts:
+        yield _finding(script, files) or Finding("pending", f"{script.name}: waits for its turn", script.name)
+    for script, files in scripts:
+        mark = _mark(files.mark)
+        if "end" not in mark:
+            started = mark.get("started") or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            yield Finding("pending", f"{script.name}: runs since {started}", script.name)
+            try:
+                if not mark:
+                    _start(config, script, files, started)
+                yield _awaited(config, script, files)
+            except ApplyError as error:
+                yield Finding("failed", error.text, script.name, again=True)
+
+
+def _finding(script: Script, files: Place) -> Optional[Finding]:
+    """How it ended; None if it has not run yet, or still does."""
+    end = _mark(files.mark).get("end")
+    if not isinstance(end, dict):
+        return None
+    status, after = end.get("status"), f'after {end.get("seconds")} s; its output is in "{files.output}"'
+    if "error" in end:
+        text = str(end["error"])
+    elif end.get("stopped"):
+        text = f"interrupted {after}"
+    elif end.get("timed_out"):
+        text = f"took too long, and was ended {after}"
+    else:
+        text = f"ended by signal {-status} {after}" if isinstance(status, int) and status < 0 else f"exit status {status} {after}"
+    well = status == 0 and not (end.get("stopped") or end.get("timed_out"))
+    return Finding("ok" if well else "failed", f"{script.name}: {text}", script.name)
+
+
+def _mark(path: Path) -> dict[str, Any]:
+    """Empty where there is none. One that cannot be read tells that the script has been started, and no more."""
+    try:
+        content = read_bytes(path)
+        return {} if content is None else dict(json.loads(content))
+    except (OSError, ValueError, TypeError):
+        return {"started": "a time that is not known"}
+
+
+def _start(config: Config, script: Script, files: Place, started: str) -> None:
+    """Run it to its end. Raises ApplyError where it cannot be started: it has not run then."""
+    body = script.body if script.body.endswith("\n") else f"{script.body}\n"
+    write_files({files.output: None})
+    write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
+    write_files({files.mark: json.dumps({"version": 1, "name": script.name, "started": started}).encode()}, 0o600)
+    command = [sys.executable, "-m", f"{__package__}.supervisor", *map(str, (files.body, files.output, files.mark)),
+               f"{config.script_timeout:g}"]
+    if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
+        command = ["systemd-run", "--quiet", "--collect", f"--unit=neuca-script-{files.body.name}", "--service-type=oneshot",
+                   "--property=KillMode=process", f"--description=NEuca: {files.body.name}", "--", *command]
+        began = _in_unit(script, command, config.script_timeout + MARGIN)
+    else:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/", start_new_session=True)
+        began = f"its supervisor ended with status {process.wait()}"
+    if not files.output.exists():  # its supervisor makes it first of all
+        write_files({files.mark: None})
+        raise ApplyError(f"{script.name}: cannot be started: {began}")
+
+
+def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
+    """Why it may not have been started."""
+    try:
+        return programs.run(script.name, command, seconds)
+    except ApplyError as error:
+        return error.text
+
+
+def _awaited(config: Config, script: Script, files: Place) -> Finding:
+    """How it has ended, once it has: its supervisor holds the mark as long."""
+    try:
+        with locked(files.mark, config.script_timeout + MARGIN):
+            pass
+    except ApplyError:
+        return Finding("pending", f"{script.name}: still runs", script.name, again=True)
+    text = f"{script.name}: interrupted, and how is not known; it does not run again"
+    return _finding(script, files) or Finding("failed", text, script.name)

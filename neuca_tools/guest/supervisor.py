@@ -1,0 +1,147 @@
+"""One script under supervision, in a process that outlives the agent: its output kept, its time limited, its end noted.
+
+The kernel runs the file, as it runs any program; one without a `#!` line is handed to /bin/sh, as execvp(3) does. What it leaves
+in the background may go on: who copies the output stays as long as somebody may write some.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..errors import NeucaError
+from ..fileio import locked, read_bytes, write_files
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+INSIDE = "NEUCA_SCRIPT"  # in its environment: `neuca status` does not wait there for the very script that asks
+ENVIRONMENT = {INSIDE: "1", "PATH": PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/sh",
+               "LANG": "C.UTF-8"}
+GRACE = 10.0  # seconds from SIGTERM to SIGKILL
+REST = 2.0  # seconds that the last of the output may take, once the script has ended
+MOST_KEPT = 8 << 20  # bytes of output that the file keeps; the journal has limits of its own
+CUT = b"\n[neucad: what follows is in the journal alone]\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`. 0 once the end of the script is noted."""
+    body, output, mark, seconds = arguments
+    try:
+        known = _known(Path(mark))  # not while it is locked: to close it would let it go (fcntl(2))
+        with locked(Path(mark), 1.0):  # until it ends: whoever wants to know waits for this
+            end = supervise(Path(body), Path(output), float(seconds))
+            write_files({Path(mark): json.dumps({**known, "end": end}).encode()}, 0o600)
+    except (NeucaError, OSError) as error:
+        print(f"neucad: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _known(mark: Path) -> dict[str, Any]:
+    """What is in it already. Raises OSError."""
+    content = read_bytes(mark)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, "there is no such mark", str(mark))
+    return dict(json.loads(content))
+
+
+def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
+    """Run the script, and say how it ended. Raises OSError."""
+    stop, send = socket.socketpair()  # readable once somebody wants this process to end: the host goes down
+    send.setblocking(False)
+    signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        output.unlink()
+    began = time.monotonic()
+    copier, pipe = _copier(output)
+    try:
+        how = _run(body, pipe, seconds, stop)
+    finally:
+        os.close(pipe)
+    select.select([copier], [], [], REST)
+    finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"finished": finished, "seconds": round(time.monotonic() - began, 1), **how}
+
+
+def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
+    """How it ended: its exit status (a signal's number below 0), and whether it was made to end."""
+    try:
+        process = _start(body, pipe)
+    except OSError as error:
+        return {"error": f"it cannot be run: {os.strerror(error.errno or 0)}"}
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        readable = select.select([descriptor, stop], [], [], seconds)[0]
+        for number in (signal.SIGTERM, signal.SIGKILL) if descriptor not in readable else ():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            if select.select([descriptor], [], [], GRACE)[0]:
+                break
+        return {"status": process.wait(), "timed_out": not readable, "stopped": readable == [stop]}
+    finally:
+        os.close(descriptor)
+
+
+def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
+    def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd="/", env=ENVIRONMENT,
+                                start_new_session=True)
+
+    try:
+        return start([str(body)])
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        return start(["/bin/sh", str(body)])
+
+
+def _copier(output: Path) -> tuple[int, int]:
+    """A child that copies a pipe to the file and to standard output, to its end: a descriptor of it, and the pipe to write to."""
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        _copy(reading, file)
+    os.close(reading)
+    os.close(file)
+    return os.pidfd_open(child), writing
+
+
+def _copy(reading: int, file: int) -> NoReturn:
+    status = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        left = MOST_KEPT
+        while True:
+            part = os.read(reading, 65536)
+            if not part:
+                break
+            if left >= 0:
+                with suppress(OSError):  # a disk that is full: the script goes on
+                    os.write(file, part[:left] + (CUT if left < len(part) else b""))
+                left -= len(part)
+            with suppress(OSError):
+                os.write(sys.stdout.fileno(), part)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
