@@ -14,15 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from . import machine, marks, record
+from . import machine, record
 from .backends import hostid
 from .config import Config
 from .errors import ObserveError, RecordError
 from .fileio import locked, read_bytes, write_files
-from .guest import outcome
 from .intake import Intake
 from .machine import Machine
-from .memory import of_this_boot
 
 log = logging.getLogger("neuca")
 PLACE = "set-aside"  # below the state directory
@@ -70,6 +68,10 @@ def _before(config: Config) -> Machine:
 
 
 def _set_aside(config: Config, now: Machine, why: str) -> None:
+    from . import marks  # what hardly any boot needs
+    from .guest.outcome import RAN
+    from .memory import of_this_boot
+
     state, place = config.state_directory, config.state_directory / PLACE
     rules = [config.udev_directory / name for name in _names(config.udev_directory)
              if marks.rule_mac(name, config.udev_substring)]
@@ -81,7 +83,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
         write_files({place / name: None for name in there})
         there = []
     write_files({place / path.name: content for path, content in mine.items() if path.name not in there}, 0o600)
-    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, outcome.RAN)]
+    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, RAN)]
     write_files(dict.fromkeys([*rules, *documents, *run]))
     kept = of_this_boot(record.load_record(state), hostid.boot_id())
     record.save_record(state, kept)
