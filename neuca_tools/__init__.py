@@ -23,7 +23,8 @@ guest/        what is not network: host name, users; in a process of its own, af
 sealing       which files of this host the clones of its image must not inherit
 reconcile     one pass over all of the above; `daemon` makes passes when something changes
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd
-selftest/     what an iperf run says of a path, and what to do: readers, evidence, conditions, reports; no part of a pass
+selftest/     what an iperf run says of a path, and what to do: readers, evidence, conditions, reports; no part of a pass.
+              selftest/running measures
 commands/     `neucad` and `neuca SUBCOMMAND`: thin
 model, errors the types and the exceptions that all of them share (`stored`: the last
               document); config is the agent's own configuration

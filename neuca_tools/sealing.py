@@ -30,6 +30,7 @@ from .guest.users import Leaving
 LOCKS = ("lock", "neucad.lock", "guest.lock")  # of a pass, of the daemon, of a run for the guest; in the run directory
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
+SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
 OUTPUTS = ("neucad.out", "neuca-guest.out")  # of the init scripts
 
 # Whose host this is. Each of them is made anew at the next boot, or when it is next needed, but for the SSH host keys.
@@ -101,6 +102,7 @@ def own_files(config: Config) -> list[Path]:
             if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
+    lists += _matching(config.state_directory, SELFTEST)
     kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE)
     state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
     state += [place / name for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))

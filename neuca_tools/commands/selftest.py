@@ -9,15 +9,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Callable, cast
 
-from ..errors import SelftestError
+from ..errors import SelftestError, UsageError
 from ..fileio import write_files
 from ..selftest.codec import encode
-from ..selftest.codes import NAGIOS, WORDS, ExitCode
+from ..selftest.codes import NAGIOS, WORDS
 from ..selftest.compare import compare
 from ..selftest.diagnosis import diagnose
 from ..selftest.documents import evidence_of
+from ..selftest.evidence import Evidence
 from ..selftest.readers import LARGEST
 from ..selftest.readers.lines import parse_rate
 from ..selftest.report.nagios import nagios
@@ -25,21 +26,22 @@ from ..selftest.report.page import page
 from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
 from ..selftest.report.text import comparison, text
-from .context import guarded
+from .context import configuration, guarded
+from .selftest_options import run_parser
 
 PURPOSE = "Says what limits a dataplane, by how much, and what to do."
 EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
-COMPARES = "Compares a run with earlier ones: hosts with the last of them, rates with the median of all."
+COMPARES = ("Compares a run with earlier ones: hosts with the last of them, rates with the median of all. A run is a file, or the"
+            " label of a kept report; last-boot alone: the last test of this boot with those of the boot before.")
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one subcommand and return its exit code: see `ExitCode`."""
-    parser = _parser()
-    arguments = parser.parse_args(words)
-    if arguments.command is None:
-        parser.print_help()
-        return ExitCode.USAGE
-    return guarded({"explain": _explain, "compare": _compare}[arguments.command], arguments)
+    """Run one subcommand, or a test, and return its exit code: see `ExitCode`."""
+    if words and words[0] in SUBCOMMANDS:
+        return guarded(SUBCOMMANDS[words[0]], _parser().parse_args(words))
+    from .selftest_run import run  # a look at a document needs neither a kernel nor a library
+
+    return guarded(run, run_parser().parse_args(words))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def compare_parser() -> argparse.ArgumentParser:
     row = argparse.ArgumentParser(add_help=False, description=COMPARES)
-    row.add_argument("before", metavar="BEFORE", nargs="+", help="earlier reports or runs, in order of time")
-    row.add_argument("after", metavar="AFTER", help="the one to judge")
+    row.add_argument("runs", metavar="RUN", nargs="+", help="reports or runs, in order of time: the last is the one to judge")
+    row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
     row.add_argument("--json", action="store_true", help="JSON, for scripts")
     return row
 
@@ -105,14 +107,39 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    before = [evidence_of(_content(name)) for name in arguments.before]
-    found = compare(before, evidence_of(_content(arguments.after)))
+    if arguments.runs != ["last-boot"] and len(arguments.runs) < 2:
+        raise UsageError("neuca-selftest compare: it takes two runs or more, or last-boot")
+    runs = _of_last_boot(arguments) if arguments.runs == ["last-boot"] else [_run(name, arguments) for name in arguments.runs]
+    found = compare(runs[:-1], runs[-1])
     if arguments.json:
         print(json.dumps({"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code), **cast(
             dict[str, Any], encode(found))}, indent=1, ensure_ascii=False))
     else:
         print(comparison(found))
     return found.exit_code
+
+
+def _run(name: str, arguments: argparse.Namespace) -> Evidence:
+    """A file; where there is none, the last report that was kept with this label."""
+    if name == "-" or Path(name).exists():
+        return evidence_of(_content(name))
+    labelled = [one for one in _kept(arguments) if one.label == name]
+    return labelled[-1] if labelled else evidence_of(_content(name))
+
+
+def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
+    """The tests of the boot before that of the last test, of the same peer; then that last test. Raises SelftestError."""
+    kept = _kept(arguments)
+    earlier = [one for one in kept if one.boot != kept[-1].boot and one.address == kept[-1].address] if kept else []
+    if not earlier:
+        raise SelftestError("compare with the last boot: there are no tests of two boots, of the same peer")
+    return [*(one for one in earlier if one.boot == earlier[-1].boot), kept[-1]]
+
+
+def _kept(arguments: argparse.Namespace) -> list[Evidence]:
+    from ..selftest.running.store import kept
+
+    return kept(configuration(arguments).state_directory)
 
 
 def _content(name: str) -> bytes:
@@ -124,3 +151,6 @@ def _content(name: str) -> bytes:
             return stream.read(LARGEST + 1)
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
+
+
+SUBCOMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"explain": _explain, "compare": _compare}

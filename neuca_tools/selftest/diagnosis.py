@@ -89,9 +89,11 @@ class Diagnosis:
             return ExitCode.BUSY
         if ids & {"D31", "D32", "D33"} and not any(one.rate for one in self.phases):
             return ExitCode.UNREACHABLE
+        if "D29" in ids and not self.phases:
+            return ExitCode.NOT_AS_PLANNED
         if self.inconclusive:
             return ExitCode.INCONCLUSIVE
-        if ids & {"D37", "D38"}:
+        if ids & {"D37", "D38", "D46"}:
             return ExitCode.NOT_AS_PLANNED
         failed = any(one.passed is False for one in self.phases)
         if failed or ids:
@@ -104,11 +106,17 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     looks = tuple(look(evidence, phase) for phase in evidence.phases)
     session = Session(evidence, looks)
     results = tuple(_result(one) for one in looks)
-    found = [*_of_phases(looks, results), *_of_the_session(session, bool(results) and all(one.passed for one in results))]
+    judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
+    found = [*_of_phases(looks, results), *_of_the_session(session, bool(judged) and all(judged))]
     ranked = tuple(sorted(_weighed(found), key=_order))
     why_not = _inconclusive(looks, ranked)
     unexplained = None if why_not else _unexplained(evidence, looks, ranked, results)
     return Diagnosis(ranked, results, why_not, evidence.expect, unexplained)
+
+
+def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
+    """What each phase reached, without a word of why."""
+    return tuple(_result(look(evidence, phase)) for phase in evidence.phases)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterable[Finding]:
@@ -120,7 +128,8 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
             if hit is None:
                 continue
             severity = hit.severity or row.severity
-            if (severity == LIMIT and result.passed) or (severity == FAULT and hit.share < TRIFLE and result.passed is not False):
+            trifle = severity == FAULT and hit.share < TRIFLE and result.passed is not False
+            if one.phase.search or (severity == LIMIT and result.passed) or trifle:
                 severity = INFO  # everything has a limit, and a few drops; these are where they should be
             found = _finding(row.id, row.title, severity, hit, one)
             known = best.get(f"{row.id} {row.title}")

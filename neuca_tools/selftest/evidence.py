@@ -33,6 +33,7 @@ class Socket:
     """TCP_INFO of one socket at one time (tcp(7), linux/tcp.h), with its memory as `ss -m` shows it."""
 
     local_port: Optional[int] = None
+    remote_port: Optional[int] = None
     mss: Optional[int] = None
     pmtu: Optional[int] = None
     snd_cwnd: Optional[int] = None  # segments
@@ -92,6 +93,7 @@ class Phase:
     receiver: tuple[Sample, ...] = ()
     raw: Optional[str] = None  # what iperf wrote, as it was
     path: Optional[str] = None  # "overlay" or "underlay", where both were measured
+    search: bool = False  # one of several tries at what the path takes: that it takes less is no shortfall
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Host:
     route_mtu: Optional[int] = None  # that the kernel learned for the peer (ip route get)
     numa_node: Optional[int] = None  # of the CPU that iperf3 ran on
     log: tuple[str, ...] = ()  # kernel messages during the test
+    drift: tuple[str, ...] = ()  # what a pass of the agent would do now: the host is not as it was asked to be
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class Reach:
     ping: Optional[bool] = None
     tcp: Optional[str] = None  # connected, refused, timeout, no-route, unreachable, busy
     wrong_peer: Optional[bool] = None  # who answered has not the other end's secret or identity
+    route: Optional[str] = None  # the device that the route to the peer leaves through
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,15 @@ class Rdma:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One phase of the self-test with its own verdict, for people: pass, fail, skipped, unknown; search: a try."""
+
+    name: str
+    verdict: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """A whole self-test, or what is known of somebody else's run."""
 
@@ -198,10 +211,14 @@ class Evidence:
     rtt: Optional[float] = None  # of the idle path, where it is known from elsewhere
     reach: Reach = Reach()
     idle: Latency = Latency()
+    idle_tcp: Latency = Latency()
     loaded: Latency = Latency()
     path_mtu: PathMtu = PathMtu()
     connections: Connections = Connections()
     rdma: Rdma = Rdma()
+    steps: tuple[Step, ...] = ()
+    address: Optional[str] = None  # of the peer
+    boot: Optional[str] = None  # the kernel's identity of the boot in which this was measured
     label: Optional[str] = None
     taken: Optional[str] = None  # ISO 8601
     version: int = VERSION

@@ -91,7 +91,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     forward = phase.direction == "forward"
     sockets = _sockets(phase)
     rough = _rtt(sockets, flow, evidence)
-    samples = steady_samples(phase.sender, rough)
+    samples = steady_samples(_with_all_streams(phase), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals if flow else (), rough)
     rates = tuple(one.rate for one in steady if one.rate is not None) or tuple(_rates(samples, phase))
@@ -144,8 +144,15 @@ def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
     """The data connections alone: the control connection looks the same, and says other things."""
     ports = ({one.local_port for one in phase.run.connections} | {one.remote_port for one in phase.run.connections}
              if phase.run else set())
-    chosen = tuple(one for one in sample.sockets if one.local_port is None or not ports or one.local_port in ports)
-    return chosen or sample.sockets
+    chosen = tuple(one for one in sample.sockets if not ports or all(
+        port is None or port in ports for port in (one.local_port, one.remote_port)))
+    return chosen if ports else sample.sockets
+
+
+def _with_all_streams(phase: Phase) -> tuple[Sample, ...]:
+    """The looks at which every stream was there: before and after, some or all of them were not. All, if none was ever seen."""
+    counts = [len(data_sockets(sample, phase)) for sample in phase.sender]
+    return tuple(sample for sample, count in zip(phase.sender, counts) if count == max(counts))
 
 
 def _sockets(phase: Phase) -> list[tuple[Socket, ...]]:

@@ -22,4 +22,6 @@ def passed(one: Look) -> Optional[bool]:
         part = PARALLEL if ((run and run.streams) or 1) > 1 else SINGLE
     if run is not None and run.error:
         return False
+    if one.phase.search:
+        return None
     return None if wanted is None or one.rate is None else one.rate >= part * wanted

@@ -59,7 +59,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         "/usr/lib/systemd/system/neuca-guest-tools.service", "/usr/lib/systemd/system/neuca-guest.path",
         "/usr/lib/systemd/system/neuca-guest.service",
         "/usr/lib/systemd/system/neuca-host-keys.service",
-        "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system-preset",
+        "/usr/lib/systemd/system/neuca-names.service", "/usr/lib/systemd/system/neuca-selftest.service",
+        "/usr/lib/systemd/system/neuca-selftest.timer", "/usr/lib/systemd/system-preset",
         "/usr/lib/systemd/system-preset/80-neuca-guest-tools.preset"}
     python = {path.partition("/site-packages/")[2] for path in there
               if "/site-packages/neuca_tools/" in path and "." in path[-6:]}
@@ -80,12 +81,13 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(rpm):
 
 def test_presets_enable_every_service(own_root, rpm):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*\n", rpm)
-    assert said.split() == [f"multi-user.target.wants/neuca-{name}" for name in UNITS]
+    assert said.split() == [f"multi-user.target.wants/neuca-{name}" for name in UNITS] + [
+        "timers.target.wants/neuca-selftest.timer"]
 
 
 def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
     said = "\n".join(_query(rpm, "--scripts"))
-    assert "preset neuca-names.service neuca-host-keys.service neuca-guest.path neuca-guest-tools.service" in said
+    assert "preset neuca-names.service neuca-host-keys.service neuca-guest.path neuca-guest-tools.service neuca-self" in said
     assert "disable --now neuca-guest-tools.service neuca-guest.path neuca-guest.service neuca-names.service" in said
     assert "try-restart neuca-guest-tools.service" in said
     assert "%{" not in said

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Mapping
 
 import pytest
@@ -19,6 +21,7 @@ AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-
 GUEST, WATCH = "neuca-guest.service", "neuca-guest.path"
 # "systemd-analyze security" counts these against a service; the rest is closed.
 OPEN = {
+    "CapabilityBoundingSet_CAP_NET_BIND_SERVICE_BROADCAST_RAW)": "the self-test pings",
     "CapabilityBoundingSet_CAP_NET_ADMIN": "links, addresses, routes and sysctls are its work",
     "DeviceAllow": "PrivateDevices=yes closes it; ProtectClock=yes adds the clock, to be read",
     "IPAddressDeny": "the configuration may put the metadata service anywhere",
@@ -29,6 +32,7 @@ OPEN = {
     "ProtectKernelTunables": "/proc/sys/net is written; the rest of it is read-only, by its paths",
     "RestrictAddressFamilies_AF_INET_INET6": "the metadata service",
     "RestrictAddressFamilies_AF_NETLINK": "links",
+    "RestrictAddressFamilies_AF_PACKET": "the self-test asks who answers ARP for the peer's address",
     "RestrictAddressFamilies_AF_UNIX": "the journal, D-Bus, sd_notify",
     "RootDirectoryOrRootImage": "the host's /etc is written",
     "UMask": "what is written is for other programs to read; secrets have a mode of their own",
@@ -37,7 +41,8 @@ OPEN = {
 # Measured with systemd 252. nm-cloud-setup's unit, opened for the same work (CAP_NET_ADMIN, no PrivateUsers=,
 # ProtectKernelTunables= or ProtectHome=yes), has 2.5.
 DRIVE = "neuca-drive@.service"
-FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8}
+SELFTEST, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
+FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8, SELFTEST: 2.0}
 
 
 def _unit(name: str) -> Mapping[str, list[str]]:
@@ -123,7 +128,8 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 
 
 def test_systemd_understands_every_line(own_root, deb):
-    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {AGENT} {NAMES} {KEYS} {WATCH} 2>&1 | grep neuca || true\n", deb)
+    units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER}"
+    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {units} 2>&1 | grep neuca || true\n", deb)
     assert said == ""
 
 
@@ -143,6 +149,26 @@ def test_a_run_that_fails_at_once_is_not_started_again_at_once():
     unit = _unit(GUEST)
     assert unit["ExecStartPre"] == ["/bin/rm", "-f", *_unit(WATCH)["PathExists"]]
     assert (unit["Restart"], [float(word) for word in unit["RestartSec"]]) == (["on-failure"], [RETRY])
+
+
+# --- the self-test ---
+
+
+def test_the_self_test_holds_up_no_boot_and_runs_where_somebody_is_to_be_tested():
+    unit, timer = _unit(SELFTEST), _unit(TIMER)
+    assert unit["After"] == [AGENT]
+    assert not {"Before", "Wants", "Requires", "BindsTo", "WantedBy", "RequiredBy"} & unit.keys()
+    assert (unit["Nice"], unit["IOSchedulingClass"], unit["StateDirectory"]) == (["10"], ["idle"], ["neuca"])
+    assert unit["ExecStart"] == ["/usr/bin/neuca-selftest", "--at-boot"]
+    assert (timer["OnBootSec"], timer["RandomizedDelaySec"], timer["WantedBy"]) == (["30"], ["60"], ["timers.target"])
+
+
+@pytest.mark.parametrize(("text", "code"), [("peers = 172.16.0.2", 0), ("  peers=x", 0), (";peers = x", 2), ("# peers", 2)])
+def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, code):
+    (tmp_path / "config").write_text(f"[selftest]\n{text}\n")
+    line = next(line for line in (ROOT / "systemd" / SELFTEST).read_text().splitlines() if line.startswith("ExecCondition="))
+    words = shlex.split(line.partition("=")[2].replace("/etc/neuca", str(tmp_path)))
+    assert subprocess.run(words, timeout=60, check=False).returncode == code
 
 
 # --- the drives ---

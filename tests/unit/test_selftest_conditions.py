@@ -109,6 +109,7 @@ CASES = {
     "D42": Evidence(phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D44": Evidence(phases=(Phase("tcp", Run("iperf3", protocol="tcp", flows=(JUMPING,))),)),
+    "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
     "D45": Evidence(rdma=Rdma("mlx5_0", state="DOWN")),
 }
 
@@ -121,7 +122,7 @@ def ids(evidence: Evidence) -> list[str]:
 
 
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
-    catalogue = {f"D{number:02}" for number in range(1, 46)}
+    catalogue = {f"D{number:02}" for number in range(1, 47)}
     assert {row.id for row in (*PHASE_RULES, *SESSION_RULES)} == catalogue == set(CASES)
 
 

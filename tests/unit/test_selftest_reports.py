@@ -206,7 +206,8 @@ def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("words", [
-    ["explain"], ["explain", "x", "--expect", "fast"], ["explain", "x", "--rtt", "0"], ["measure"],
+    ["explain"], ["explain", "x", "--expect", "fast"], ["explain", "x", "--rtt", "0"], ["--plan", "huge"],
+    ["--only", "sleep"], ["--time", "0"], ["--port", "80"], ["--parallel", "1,200"], ["--for", "1e9"], ["--address", "x"],
 ])
 def test_a_wrong_word_is_a_wrong_usage(words):
     with pytest.raises(SystemExit) as raised:
@@ -214,6 +215,8 @@ def test_a_wrong_word_is_a_wrong_usage(words):
     assert raised.value.code == 2
 
 
-def test_no_word_at_all_is_a_wrong_usage(capsys):
-    assert run() == 2
-    assert "explain" in capsys.readouterr().out
+def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
+    (tmp_path / "config").write_text("")
+    assert run("--config", tmp_path / "config") == 77
+    assert capsys.readouterr().err == (
+        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n")

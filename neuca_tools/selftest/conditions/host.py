@@ -21,7 +21,7 @@ CONGESTION, AVAILABLE = "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_availab
 def cpu(look: Look) -> Optional[Hit]:
     both = (("sender", look.sender_load), ("receiver", look.receiver_load))
     end, load = max(both, key=lambda one: ((one[1].full or 0), (one[1].busy or 0)))
-    if (load.full or 0) < MOSTLY or not _is_working(look):
+    if (load.full or 0) < MOSTLY or not _is_working(look) or _got_nothing(look):
         return None
     which = f"CPU {load.cpu} of the {end} is full {amounts.percent(load.full or 0)} of the time, mostly with {load.what}"
     facts = tuple(Fact(f"CPU {load.cpu} {name}", after=getattr(load, name)) for name in ("busy", "user", "system", "softirq"))
@@ -39,7 +39,14 @@ def _is_working(look: Look) -> bool:
     return (look.rwnd_limited or 0) < 0.4 and (look.sndbuf_limited or 0) < 0.2
 
 
+def _got_nothing(look: Look) -> bool:
+    """A run that failed at once says nothing of what limits: whatever the host did meanwhile."""
+    return bool(look.phase.run and look.phase.run.error and not look.rate)
+
+
 def steal(look: Look) -> Optional[Hit]:
+    if _got_nothing(look):
+        return None
     ends: tuple[tuple[str, Load], ...] = (("sender", look.sender_load), ("receiver", look.receiver_load))
     for end, load in ends:
         if (load.steal or 0) > STEAL:
@@ -73,6 +80,17 @@ def tuning(session: Session) -> Optional[Hit]:
             text = f"not as tuning asked on the {end} host: {names}{' and more' if len(wrong) > 3 else ''}"
             advice = "neuca tune audit; a later file of /etc/sysctl.d or tuned may win; in a container, set it on the host"
             return Hit(0.4, text, facts, advice, end)
+    return None
+
+
+def drift(session: Session) -> Optional[Hit]:
+    """Names, addresses, routes, marks, MTUs: what the agent would set now."""
+    for end, host in session.hosts:
+        if host.drift:
+            more = f", and {len(host.drift) - 1} more" if len(host.drift) > 1 else ""
+            return Hit(0.3, f"the {end} host is not as it was asked to be: {host.drift[0]}{more}",
+                       tuple(fact("neuca plan", text) for text in host.drift[:10]),
+                       "neuca status says why; neuca apply sets it right", end)
     return None
 
 
@@ -131,6 +149,7 @@ HOST = (
 HOST_SESSION = (
     SessionRule("D38", "congestion control missing", FAULT, congestion),
     SessionRule("D37", "tuning not in effect", FAULT, tuning),
+    SessionRule("D46", "not as planned", FAULT, drift),
     SessionRule("D40", "link degraded", FAULT, degraded),
     SessionRule("D41", "wrong NUMA node", LIMIT, numa),
 )

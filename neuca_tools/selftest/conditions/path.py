@@ -125,7 +125,12 @@ def userspace(session: Session) -> Optional[Hit]:
 
 
 def wrong_way(session: Session) -> Optional[Hit]:
-    """The bytes of a test went over another NIC than the one that was meant."""
+    """The bytes of a test went over another NIC than the one that was meant; or would have, and there was no test."""
+    route, planned = session.evidence.reach.route, session.evidence.local.planned
+    if route and planned and route != planned and not session.looks:
+        return Hit(1.0, f"the route to the peer leaves through {route}, not through {planned}: nothing was sent",
+                   (Fact("route", planned, route),),
+                   f"ip route get PEER; ip route replace PEER dev {planned} src ADDRESS", "local")
     for one in session.looks:
         for end, host, samples, name in (("sender", one.sender, one.phase.sender, "tx_bytes"),
                                          ("receiver", one.receiver, one.phase.receiver, "rx_bytes")):

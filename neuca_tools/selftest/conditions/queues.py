@@ -95,7 +95,8 @@ def qdisc(look: Look) -> Optional[Hit]:
 
 def _bloat(look: Look) -> Optional[Hit]:
     idle = look.evidence.idle.p50 or look.min_rtt
-    loaded = look.evidence.loaded.p50 or look.rtt
+    # A host that is busy answers late, and no queue is to blame: the kernel's own round trips do not wait for a process.
+    loaded = min((value for value in (look.evidence.loaded.p50, look.rtt) if value), default=None)
     if look.protocol != "tcp" or not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
         return None
     text = f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: a deep queue on the way"

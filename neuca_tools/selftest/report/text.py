@@ -12,6 +12,7 @@ from ..codes import WORDS, ExitCode
 from ..compare import Comparison, RateChange
 from ..conditions.base import INFO
 from ..diagnosis import Diagnosis, Finding, PhaseResult
+from ..evidence import Step
 from ..measure import Fact
 
 WIDTH = 120
@@ -22,12 +23,20 @@ WHERE = {"sender": "on the sender: ", "receiver": "on the receiver: ", "both": "
 
 def text(diagnosis: Diagnosis) -> str:
     """Several lines, without the last line end."""
-    return "\n".join(_lines(diagnosis))
+    return "\n".join([*(phase_line(phase) for phase in diagnosis.phases), *_conclusion(diagnosis)])
 
 
-def _lines(diagnosis: Diagnosis) -> Iterator[str]:
-    for phase in diagnosis.phases:
-        yield phase_line(phase)
+def conclusion(diagnosis: Diagnosis) -> str:
+    """The same without the phases: they have been told as they ended."""
+    return "\n".join(_conclusion(diagnosis))
+
+
+def step_line(step: Step) -> str:
+    """A phase that has just ended."""
+    return f"{step.name:<{LABEL + 1}}{'FAIL' if step.verdict == 'fail' else step.verdict:<8} {step.text}"
+
+
+def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
     told = [one for one in diagnosis.findings if one.severity != INFO]
     for place, finding in enumerate(told):
         yield from _finding(finding, "LIMIT" if place == 0 else "also")
@@ -39,7 +48,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _labelled("VERDICT", verdict(diagnosis))
 
 
-def phase_line(phase: PhaseResult) -> str:
+def phase_words(phase: PhaseResult) -> str:
     parts = [amounts.rate(phase.rate)] if phase.rate is not None else []
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
@@ -47,9 +56,13 @@ def phase_line(phase: PhaseResult) -> str:
         parts.append(f"{phase.retransmits} retransmits")
     if phase.error:
         parts.append(phase.error)
+    return ", ".join(parts) or "not known"
+
+
+def phase_line(phase: PhaseResult) -> str:
     passed = {True: "pass", False: "FAIL", None: ""}[phase.passed]
     way = " ←" if phase.direction == "reverse" else ""
-    return f"{phase.name + way + ' ':<{LABEL}}{', '.join(parts) or 'not known'}{'  ' + passed if passed else ''}"
+    return f"{phase.name + way + ' ':<{LABEL}}{phase_words(phase)}{'  ' + passed if passed else ''}"
 
 
 def _finding(finding: Finding, label: str) -> Iterator[str]:

@@ -1,0 +1,231 @@
+"""`neuca-selftest PEER…`: measures, concludes, compares with earlier tests, and keeps the report; and `--serve`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
+
+from ..backends.hostid import boot_id
+from ..backends.namespace import enter
+from ..config import Config
+from ..errors import ApplyError, SelftestError, UsageError
+from ..fileio import write_files
+from ..model import Host as Address
+from ..selftest.codes import NAGIOS, ExitCode
+from ..selftest.compare import Comparison, compare
+from ..selftest.diagnosis import Diagnosis, diagnose
+from ..selftest.evidence import Evidence, Step
+from ..selftest.report.nagios import nagios
+from ..selftest.report.page import page
+from ..selftest.report.prometheus import prometheus
+from ..selftest.report.record import record
+from ..selftest.report.text import comparison, conclusion, step_line
+from ..selftest.running import kernel, store, where
+from ..selftest.running.fixing import STEP, fix_for
+from ..selftest.running.planned import Outlook, outlook
+from ..selftest.running.plans import Options
+from ..selftest.running.serve import Server, serve_pipes
+from ..selftest.running.session import Session
+from .context import configuration, is_root
+from .selftest_options import SETTINGS, literal, options, peers, port, secret
+
+if TYPE_CHECKING:
+    import argparse
+
+SEVEREST = (ExitCode.ERROR, ExitCode.UNREACHABLE, ExitCode.BUSY, ExitCode.BELOW, ExitCode.NOT_AS_PLANNED, ExitCode.WORSE,
+            ExitCode.INCONCLUSIVE, ExitCode.PASS)
+
+
+class Done(NamedTuple):
+    """The test of one peer."""
+
+    report: str
+    diagnosis: Diagnosis
+    code: ExitCode
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if arguments.serve:
+        return _serve(arguments, config)
+    entries = peers(arguments, config)
+    if not entries:
+        print("neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test", file=sys.stderr)
+        return ExitCode.NOTHING_CONFIGURED
+    if len(entries) > 1 and (arguments.nagios or arguments.html or arguments.prometheus):
+        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
+    for name in sorted(config.selftest.keys() - set(SETTINGS)):
+        print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
+    wanted = options(arguments, config)
+    addresses = [_address(entry, arguments.family) for entry in entries]
+    seen = _outlook(arguments, config)
+    done = []
+    for entry, address in zip(entries, addresses):
+        if len(entries) > 1 and not arguments.json:
+            print(f"— {entry}")
+        done.append(_one(arguments, address, wanted, seen, config))
+    return _told(arguments, done)
+
+
+def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config) -> Done:
+    """One peer, from the first packet to the last line."""
+    tell = _silent if arguments.json or arguments.nagios else _say
+    evidence, diagnosis, found = _test(address, wanted, seen, config, tell)
+    if arguments.try_fix:
+        evidence = _try_fix(address, wanted, seen, evidence, diagnosis, tell)
+    _write(arguments, evidence, diagnosis)
+    if tell is _say:
+        print("\n".join(filter(None, [conclusion(diagnosis), _differences(found)])))
+    return Done(record(evidence, diagnosis), diagnosis, _exit_code(diagnosis, found))
+
+
+def _told(arguments: argparse.Namespace, done: Sequence[Done]) -> int:
+    """What programs are told at the end; the exit code is that of the worst."""
+    if arguments.json:
+        reports = [one.report for one in done]
+        print(reports[0] if len(reports) == 1 else json.dumps([json.loads(one) for one in reports], ensure_ascii=False))
+    if arguments.nagios:
+        print(nagios(done[0].diagnosis))
+        return NAGIOS[done[0].code]
+    return min((one.code for one in done), key=SEVEREST.index)
+
+
+def _outlook(arguments: argparse.Namespace, config: Config) -> Outlook:
+    """What the agent wants of this host. Of another network namespace, which is entered here, it wants nothing."""
+    if arguments.netns and arguments.container:
+        raise UsageError("neuca-selftest: --netns and --container are two places")
+    if not arguments.netns and not arguments.container:
+        return outlook(config)
+    enter(where.named(arguments.netns) if arguments.netns else where.of_container(arguments.container))
+    return Outlook()
+
+
+def _test(address: Address, wanted: Options, seen: Outlook, config: Config, tell: Callable[[Step], None]) \
+        -> tuple[Evidence, Diagnosis, Optional[Comparison]]:
+    """One peer: measured, judged, compared with what was before, and kept."""
+    try:
+        evidence = Session(address, wanted, seen, tell).run()
+    except OSError as error:
+        raise SelftestError(f"test {address}: {error.strerror or error}") from error
+    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    evidence = replace(evidence, taken=taken, boot=boot_id() or None)
+    diagnosis = diagnose(evidence)
+    before = store.earlier(config.state_directory, str(address))
+    if is_root():
+        try:
+            store.keep(config.state_directory, evidence, record(evidence, diagnosis))
+        except ApplyError as error:
+            print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+    return evidence, diagnosis, compare(before, evidence) if before else None
+
+
+def _try_fix(address: Address, wanted: Options, seen: Outlook, evidence: Evidence, diagnosis: Diagnosis,
+             tell: Callable[[Step], None]) -> Evidence:
+    """The test as it was, with a step more: what became of the advice."""
+    found = fix_for(evidence, diagnosis, wanted)
+    if isinstance(found, str):
+        step = Step(STEP, "skipped", found)
+        tell(step)
+        return replace(evidence, steps=(*evidence.steps, step))
+    fix, only = found
+    again = Session(address, only, seen, tell, fix).run()
+    return replace(evidence, steps=(*evidence.steps, *again.steps))
+
+
+def _exit_code(diagnosis: Diagnosis, found: Optional[Comparison]) -> ExitCode:
+    """A test that is fine by itself can be worse than the ones before it, or of a host that a reboot has changed."""
+    fine = diagnosis.exit_code is ExitCode.PASS or (diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive)
+    if not fine or found is None or found.exit_code is ExitCode.PASS:
+        return diagnosis.exit_code
+    return found.exit_code
+
+
+def _differences(found: Optional[Comparison]) -> str:
+    """Against earlier tests: only what is another way now, or worse."""
+    worth = found is not None and (found.changes or any(one.worse for one in found.rates))
+    return f"— against earlier tests\n{comparison(found)}" if found is not None and worth else ""
+
+
+def _say(step: Step) -> None:
+    print(step_line(step), flush=True)
+
+
+def _silent(_: Step) -> None:
+    """For a form that is for programs."""
+
+
+def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnosis) -> None:
+    makers: dict[Optional[Path], Callable[[], str]] = {
+        arguments.html: lambda: page(evidence, diagnosis, None), arguments.prometheus: lambda: prometheus(diagnosis)}
+    write_files({path: make().encode() for path, make in makers.items() if path is not None})
+
+
+def _address(entry: str, family: Optional[str]) -> Address:
+    """Of a peer as it is written; a name is looked up. Raises UsageError."""
+    found = literal(entry)
+    if found is not None:
+        return found
+    kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]
+    try:
+        known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f'test "{entry}": it is no address, and no name that can be looked up: {error}') from error
+    return ip_address(str(known[0][4][0]).partition("%")[0])
+
+
+# --- The other end --------------------------------------------------------------------------------------------------------
+
+
+def _serve(arguments: argparse.Namespace, config: Config) -> int:
+    """Until the time is over."""
+    if arguments.peers:
+        raise UsageError("neuca-selftest --serve: it takes no PEER; whoever has the secret is served")
+    addresses = _dataplane(arguments.address or [], arguments.interface, _outlook(arguments, config))
+    number = port(arguments, config)
+    try:
+        if arguments.stdio:
+            serve_pipes(addresses[0], number, arguments.period)
+            return ExitCode.PASS
+        known = secret(arguments, config)
+        if known is None:
+            raise UsageError("neuca-selftest --serve: it needs a secret: --secret-file, or secret-file in [selftest]")
+        server = Server(addresses, number, known, _tell)
+    except OSError as error:
+        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
+    _tell(f"serving tests for {arguments.period:g} s at {', '.join(map(str, addresses))}, ports {number} to {number + 2}")
+    server.run(arguments.period)
+    return ExitCode.PASS
+
+
+def _tell(text: str) -> None:
+    print(f"neuca-selftest: {text}", file=sys.stderr, flush=True)
+
+
+def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook) -> list[Address]:
+    """The addresses to serve at. Raises UsageError for one that is not ours, or not of the dataplane."""
+    devices = kernel.devices()
+    held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
+    free = {address: device for address, device in held.items()
+            if device.name == interface or (interface is None and device.name != "lo" and device.index not in seen.reserved)}
+    planned = {name for name, _ in seen.meant}
+    for address in asked:
+        if address not in held:
+            raise UsageError(f"serve at {address}: this host has no such address")
+        if address not in free:
+            why = seen.reserved.get(held[address].index, "another interface" if interface else "no dataplane")
+            raise UsageError(f"serve at {address}: it is on {held[address].name}, {why}",
+                             hint=f"--interface {held[address].name} says that this is meant")
+    found = list(asked) or [address for address, device in free.items() if not address.is_link_local and device.up
+                            and (not planned or interface or device.name in planned)]
+    if not found:
+        raise UsageError("serve: no dataplane interface here has an address", hint="--address, or --interface NAME")
+    return found

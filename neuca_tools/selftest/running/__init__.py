@@ -1,0 +1,16 @@
+"""The self-test, running: it measures, and fills the Evidence that the rest of the package is about.
+
+session, phases   a whole test of one peer, in order: each step has its own verdict, and can be left out
+plans             what a test consists of, and the search for the loss-free rate
+conduct           one run of iperf3 with both ends looked at every second; program, iperf: how it is started, what it says
+counters, tcpinfo, driver, kernel, facts
+                  what this host knows of itself
+reaching, roundtrip, pathsize
+                  neighbours, pings, connections; latency; the path MTU
+planned           what the agent wants of this host, and which devices no test may use
+peer, channel     the near end of a helper; serve, serving, echo: the far end
+fixing, trial         an advice, set for the time of a test, and kept if it helps
+store             the reports of earlier tests
+"""
+
+# SPDX-License-Identifier: MIT

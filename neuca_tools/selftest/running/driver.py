@@ -1,0 +1,45 @@
+"""A driver's own counters, as `ethtool -S` shows them: the one thing that ethtool netlink does not have (ioctl SIOCETHTOOL)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+
+SIOCETHTOOL = 0x8946
+DRIVER_INFO, STRINGS, VALUES = 0x03, 0x1B, 0x1D  # ETHTOOL_GDRVINFO, GSTRINGS, GSTATS
+STATISTICS = 1  # ETH_SS_STATS
+NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180  # struct ethtool_drvinfo: n_stats
+MOST = 4096  # counters of one device; a NIC with hundreds of queues has about that many
+
+
+def statistics(device: str) -> dict[str, int]:
+    """Every counter by its name; none where the driver has none, or there is no such device."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+            return _statistics(asked.fileno(), device)
+    except OSError:
+        return {}
+
+
+def _statistics(descriptor: int, device: str) -> dict[str, int]:
+    information = _ask(descriptor, device, struct.pack("=I", DRIVER_INFO).ljust(INFO_LENGTH, b"\0"))
+    count = struct.unpack_from("=I", information, COUNT_AT)[0]
+    if not 0 < count <= MOST:
+        return {}
+    strings = _ask(descriptor, device, struct.pack("=III", STRINGS, STATISTICS, count) + bytes(count * NAME_LENGTH))
+    values = _ask(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
+    names = (strings[12 + place * NAME_LENGTH :][:NAME_LENGTH].partition(b"\0")[0] for place in range(count))
+    return dict(zip((name.decode("ascii", "replace").strip() for name in names), struct.unpack_from(f"={count}Q", values, 8)))
+
+
+def _ask(descriptor: int, device: str, request: bytes) -> bytes:
+    """The kernel writes its answer over the request, through the pointer in struct ifreq."""
+    room = ctypes.create_string_buffer(request, len(request))
+    named = os.fsencode(device)[:15].ljust(16, b"\0")
+    fcntl.ioctl(descriptor, SIOCETHTOOL, named + struct.pack("P", ctypes.addressof(room)) + bytes(16))
+    return room.raw

@@ -1,0 +1,174 @@
+"""The near end's view of a helper at the far end: `connect` to its port, or `by_ssh`; then it is a FarEnd for `conduct`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Optional, Protocol
+
+from ...model import Host as Address
+from ..codec import decode
+from ..evidence import VERSION, Evidence, Host, Sample
+from .channel import CLIENT, BusyError, Channel, ChannelError, Message, greet, small_segments
+from .iperf import Test
+from .kernel import FAMILIES
+
+PATIENCE = 10.0  # seconds for an answer
+CONNECT = 3.0  # seconds
+SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+LAST_WORDS = 3.0  # seconds that ssh gets to end
+
+
+class AbsentError(ChannelError):
+    """Nobody listens there, or nothing comes back: `word` is refused, timeout, no-route or unreachable."""
+
+    def __init__(self, text: str, word: str) -> None:
+        super().__init__(text)
+        self.word = word
+
+
+class _Line(Protocol):
+    """What a channel goes over."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Helper:
+    """A session with the far end. `why` has the reason once it is broken; everything it is asked then fails with that."""
+
+    def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
+        self._channel, self._line, self._client = channel, line, client
+        self.host, self.token, self.why = Host(), b"", ""
+        self._log: tuple[str, ...] = ()
+
+    def hello(self, seconds: float = PATIENCE) -> None:
+        """Raises ChannelError."""
+        answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
+        self.host, self.token = _host(answer), bytes.fromhex(str(answer.get("token", "")))
+
+    def begin(self, test: Test) -> Optional[str]:
+        try:
+            self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
+        except ChannelError as error:
+            return str(error)
+        return None
+
+    def finish(self) -> tuple[Sample, ...]:
+        try:
+            answer = self._ask({"ask": "finish"}, PATIENCE)
+            self._log += tuple(str(line) for line in answer.get("log", []))
+            phase = {"version": VERSION, "phases": [{"name": "", "sender": answer.get("samples", [])}]}
+            return decode(Evidence, phase, VERSION).phases[0].sender
+        except ChannelError:
+            return ()
+
+    def set(self, sysctls: Mapping[str, str]) -> None:
+        """Set them there for this session; they go back at its end, unless `keep` comes before. Raises ChannelError."""
+        self._ask({"ask": "set", "sysctls": dict(sysctls)}, PATIENCE)
+
+    def keep(self) -> None:
+        """Raises ChannelError."""
+        self._ask({"ask": "keep"}, PATIENCE)
+
+    def facts(self) -> Host:
+        """The far end as it is now, or as it was known last; with what its kernel has said during the tests."""
+        with suppress(ChannelError):
+            self.host = _host(self._ask({"ask": "host"}, PATIENCE))
+        return replace(self.host, log=self._log)
+
+    def close(self) -> None:
+        with suppress(ChannelError):
+            if not self.why:
+                self._channel.send({"ask": "bye"}, 1.0)
+        self._line.close()
+
+    def _ask(self, message: Message, seconds: float) -> Message:
+        if self.why:
+            raise ChannelError(self.why)
+        try:
+            self._channel.send(message, seconds)
+            answer = self._channel.receive(seconds)
+        except ChannelError as error:
+            self.why = str(error)
+            raise
+        if "error" in answer:
+            text = str(answer["error"])[:500]
+            raise BusyError(f"the other end: {text}") if "is busy" in text else ChannelError(f"the other end: {text}")
+        return answer
+
+
+def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
+    """A session with the helper at `port`. Raises ChannelError: AbsentError, ImpostorError, BusyError."""
+    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        small_segments(connection)
+        connection.settimeout(CONNECT)
+        connection.bind((str(source), 0))
+        connection.connect((str(peer), port))
+        channel = Channel(connection.fileno(), connection.fileno(), CLIENT)
+        greet(channel, secret, PATIENCE)
+        helper = Helper(channel, connection, source)
+        helper.hello()
+    except OSError as error:
+        connection.close()
+        raise AbsentError(f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)) from error
+    except ChannelError:
+        connection.close()
+        raise
+    return helper
+
+
+def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
+    """A session with a helper that ssh starts on the host `name`, for `seconds` at most. Raises ChannelError."""
+    remote = ["neuca-selftest", "--serve", "--stdio", "--address", str(peer), "--port", str(port), "--for", f"{seconds:.0f}"]
+    try:
+        process = subprocess.Popen([*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+    except OSError as error:
+        raise ChannelError(f"start ssh: {error.strerror}") from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line = _Ssh(process)
+    try:
+        helper = Helper(Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source)
+        helper.hello(SSH_PATIENCE)
+    except ChannelError as error:
+        line.close()
+        code = process.returncode
+        if code:
+            raise ChannelError(f'start neuca-selftest on "{name}" by ssh: it ended with {code}') from error
+        raise
+    return helper
+
+
+class _Ssh:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def word(error: OSError) -> str:
+    """What the diagnosis calls the reason why a connection was not made."""
+    known = {errno.ECONNREFUSED: "refused", errno.EHOSTUNREACH: "no-route", errno.ENETUNREACH: "unreachable"}
+    return known.get(error.errno or 0, "timeout")
+
+
+def _host(answer: Message) -> Host:
+    return decode(Evidence, {"version": VERSION, "peer": answer.get("host", {})}, VERSION).peer

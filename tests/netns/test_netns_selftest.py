@@ -1,0 +1,376 @@
+"""neuca-selftest between two namespaces, with real iperf3: with a helper and without, and what can go wrong.
+
+What a busy machine does to a rate, or to a receive buffer, is no failure here: of tests that work, the evidence is looked at.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from lab import PATIENCE, ROOT, mac
+
+NEAR, FAR = "172.16.0.1", "172.16.0.2"
+NEAR6, FAR6 = "fd00:16::1", "fd00:16::2"
+PORT = 45678
+SECRET = "a secret that both ends share\n"
+DOCUMENT = f"[interface {mac(1)}]\naddresses = {NEAR}/24, {NEAR6}/64\n"
+MAIN = "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
+TCP = ("--only", "tcp", "--time", "1", "--expect", "1M", "--rate", "20M")
+LONG = 60.0  # seconds that a program may take on a busy machine
+
+
+class Ends:
+    """The guest, as the agent has set it up, and the host at the other end of its NIC."""
+
+    def __init__(self, lab):
+        self.lab, self.started = lab, []
+        lab.management()
+        lab.veth("dp1", 1)
+        for words in (f"{FAR}/24 dev dp1", f"{FAR6}/64 dev dp1 nodad"):
+            lab.run("ip", "address", "add", *words.split(), where=lab.outside)
+        lab.document(DOCUMENT)
+        assert lab.once().code == 0
+        self.secret = self.write("secret", SECRET)
+        self.far = self.write("far.conf", f"[runtime]\nstate-directory = {lab.folder}/far\nrun-directory = {lab.folder}/far-run\n"
+                                          "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n")
+
+    def write(self, name, text):
+        path = self.lab.folder / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    def start(self, *command, where=None):
+        process = subprocess.Popen([*(where or self.lab.outside).enter, *map(str, command)], env=self.lab.environment, cwd="/",
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.started.append(process)
+        return process
+
+    def serve(self, *words, secret=None):
+        """A helper at the other end, once it listens."""
+        helper = self.start(sys.executable, "-c", MAIN, "--serve", "--config", self.far, "--secret-file", secret or self.secret,
+                            *(words or ("--for", "60")))
+        assert "serving tests" in helper.stdout.readline()
+        return helper
+
+    def iperf(self, *words, port=PORT):
+        """An iperf3 server at the other end, once it listens."""
+        server = self.start("iperf3", "-s", "-p", port, *words)
+        self.until(lambda: port in self.listening())
+        return server
+
+    def listening(self):
+        """The TCP ports that somebody listens at, at the other end."""
+        out = self.lab.run("cat", "/proc/net/tcp", "/proc/net/tcp6", where=self.lab.outside).out
+        rows = [line.split() for line in out.splitlines()]
+        return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
+
+    def until(self, condition, seconds=LONG):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.started[-1].wait(0.05)
+
+    def test(self, *words, peer=FAR):
+        """A test from the guest, in words."""
+        return self.lab.run(sys.executable, "-c", MAIN, "--config", self.lab.config_file, *words, *([peer] if peer else []),
+                            check=False)
+
+    def report(self, *words, peer=FAR):
+        """A test from the guest, as its exit code and its report."""
+        done = self.test("--json", *words, peer=peer)
+        assert done.out, done
+        return done.code, done.json
+
+    def helped(self, *words, peer=FAR):
+        return self.report("--secret-file", self.secret, *words, peer=peer)
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait(PATIENCE)
+            process.stdout.close()
+
+
+@pytest.fixture
+def ends(lab):
+    made = Ends(lab)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def steps(report):
+    return {one["name"]: one["verdict"] for one in report["evidence"]["steps"] if one["verdict"] != "skipped"}
+
+
+def findings(report):
+    return {one["id"] for one in report["findings"] if one["severity"] != "info"}
+
+
+# --- What a test finds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_test_with_a_helper_sees_both_ends(ends):
+    helper = ends.serve()
+    code, report = ends.helped("--plan", "quick", "--time", "1", "--expect", "20M", "--rate", "20M",
+                               "--label", "first")
+    assert code == report["exit_code"]
+    assert steps(report) == dict.fromkeys(
+        ("as-planned", "reach", "latency", "path-mtu", "tcp", "loaded", "tcp-reverse"), "pass")
+    evidence = report["evidence"]
+    forward, reverse = evidence["phases"]
+    for phase in (forward, reverse):
+        sockets = [one for sample in phase["sender"] for one in sample.get("sockets", [])]
+        assert max(one["bytes_acked"] for one in sockets) > 500_000
+        assert phase["receiver"][0]["counters"]["Tcp.InSegs"] < phase["receiver"][-1]["counters"]["Tcp.InSegs"]
+    assert evidence["path_mtu"] == {"forward": 1500, "backward": 1500, "told": False}
+    assert evidence["idle"]["count"] >= 3
+    assert min(evidence[name]["p50"] for name in ("idle", "idle_tcp", "loaded")) > 0
+    assert len(evidence["reach"]["macs"]) == 1
+    assert (evidence["local"]["planned"], evidence["local"]["path"], evidence["peer"]["path"]) == ("dp1", ["dp1"], ["dp1"])
+    assert ends.listening() == {PORT + 1}
+    helper.terminate()
+    kept = list((ends.lab.folder / "state").glob("selftest-*.json"))
+    assert [json.loads(path.read_text())["evidence"]["label"] for path in kept] == ["first"]
+
+
+def test_without_a_helper_there_is_one_ends_evidence(ends):
+    ends.iperf("-1")
+    code, report = ends.report(*TCP)
+    assert code == report["exit_code"]
+    assert steps(report)["tcp"] == "pass"
+    phase = report["evidence"]["phases"][0]
+    assert "receiver" not in phase
+    assert len(phase["sender"]) >= 2
+
+
+def test_every_other_step(ends):
+    ends.serve()
+    done = ends.test("--secret-file", ends.secret, "--time", "1", "--parallel", "4", "--rate", "20M", "--only",
+                     "tcp-parallel,tcp-bidir,udp,connections")
+    lines = [line.split()[:2] for line in done.out.splitlines()]
+    for name in ("tcp-parallel", "tcp-bidir", "udp", "connections"):
+        assert [name, "pass"] in lines, done.out
+    assert "loss-free up to" in done.out
+    assert "\nVERDICT     " in done.out
+
+
+def test_ipv6(ends):
+    ends.serve()
+    _, report = ends.helped("--only", "latency,path-mtu,tcp", *TCP[2:], peer=FAR6)
+    assert steps(report) == {"reach": "pass", "latency": "pass", "path-mtu": "pass", "tcp": "pass"}
+    assert report["evidence"]["path_mtu"]["backward"] == 1500
+
+
+def test_the_other_end_by_ssh(ends):
+    """ssh itself is a shell script here: it starts what it is told in the other namespace."""
+    enter = " ".join(ends.lab.outside.enter)
+    folder = ends.lab.folder / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\n[ "$2" = far ] || exit 255\nshift 3\n'
+                                f"exec {enter} env PYTHONPATH={ROOT} {sys.executable} -c '{MAIN}' --config {ends.far} \"$@\"\n")
+    (folder / "ssh").chmod(0o755)
+    ends.lab.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+    _, report = ends.report("--ssh", "far", *TCP)
+    assert steps(report)["tcp"] == "pass"
+    assert len(report["evidence"]["phases"][0]["receiver"]) >= 2
+    ends.until(lambda: ends.listening() == set())
+    done = ends.test("--ssh", "nowhere", *TCP)
+    assert (done.code, done.err) == (1, 'neuca: start neuca-selftest on "nowhere" by ssh: it ended with 255\n')
+
+
+# --- What it finds wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_not_as_planned(ends):
+    ends.lab.ip("link set dp1 mtu 1400")
+    ends.lab.document(DOCUMENT + "mtu = 1500\n")
+    ends.lab.once()
+    ends.lab.ip("link set dp1 mtu 1400")
+    ends.iperf("-1")
+    code, report = ends.report("--only", "as-planned,tcp", *TCP[2:])
+    assert (code, findings(report)) == (5, {"D46"})
+    assert report["evidence"]["local"]["drift"] == ["set the MTU of dp1 from 1400 to 1500"]
+    ends.lab.ip("link set dp1 mtu 1500")
+
+
+def test_a_route_that_leaves_elsewhere(ends):
+    ends.lab.veth("dp2", 2, up=True)
+    ends.lab.ip(f"route add {FAR}/32 dev dp2")
+    code, report = ends.report(*TCP)
+    assert (code, findings(report)) == (5, {"D29"})
+    assert ends.lab.run("cat", "/proc/net/dev").out.count("dp2") == 1
+    ends.lab.ip(f"route del {FAR}/32 dev dp2")
+
+
+def test_never_over_the_management_nic_unless_told_so(ends):
+    done = ends.test(*TCP, peer="192.0.2.1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ("neuca: test 192.0.2.1: the way there leaves through mgmt0, the management NIC\n"
+                        "       --interface mgmt0 says that this is meant\n")
+    ends.iperf("-1")
+    assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
+
+
+@pytest.mark.parametrize("peer", [NEAR, "127.0.0.1", "172.16.0.255", "224.0.0.1"])
+def test_never_to_what_is_no_peer(ends, peer):
+    done = ends.test(*TCP, peer=peer)
+    assert (done.code, done.out) == (2, "")
+    assert f"test {peer}: it is" in done.err
+
+
+def test_two_that_have_the_peers_address(ends):
+    lab = ends.lab
+    lab.run("ip", "link", "add", "link", "dp1", "name", "twin", "type", "macvlan", "mode", "bridge", where=lab.outside,
+            check=False)
+    if lab.run("ip", "link", "show", "twin", where=lab.outside, check=False).code:
+        pytest.skip("this kernel has no macvlan")
+    lab.run("ip", "link", "set", "twin", "up", where=lab.outside)
+    lab.run("ip", "address", "add", f"{FAR}/24", "dev", "twin", where=lab.outside)
+    _, report = ends.report("--only", "reach")
+    assert "D43" in findings(report)
+
+
+def test_a_rate_that_is_worse_than_before(ends):
+    ends.serve()
+    assert ends.helped("--only", "tcp", "--time", "1", "--rate", "40M")[0] in (0, 6)
+    done = ends.test("--secret-file", ends.secret, *TCP)
+    assert done.code == 7, done
+    assert "WORSE" in done.out
+    assert done.out.endswith("VERDICT     worse than before\n")
+
+
+# --- What goes wrong ------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_listens(ends):
+    code, report = ends.report(*TCP)
+    assert (code, report["verdict"], findings(report)) == (8, "peer unreachable", {"D33"})
+
+
+def test_no_host_has_the_address(ends):
+    code, report = ends.report(*TCP, peer="172.16.0.77")
+    assert (code, findings(report)) == (8, {"D31"})
+    assert "phases" not in report["evidence"]
+
+
+def test_no_route(ends):
+    ends.lab.ip("route add unreachable 198.51.100.0/24")
+    code, report = ends.report(*TCP, peer="198.51.100.1")
+    assert (code, report["verdict"]) == (8, "peer unreachable")
+
+
+def test_somebody_else_is_being_served(ends):
+    ends.iperf()
+    ends.start("iperf3", "-c", FAR, "-p", PORT, "-t", "20", "-b", "1M", where=ends.lab.guest)
+    ends.until(lambda: " 01 " in ends.lab.run("cat", "/proc/net/tcp").out)
+    code, report = ends.report(*TCP)
+    assert (code, report["verdict"], findings(report)) == (9, "peer busy", {"D34"})
+
+
+def test_the_helper_is_busy(ends):
+    ends.serve()
+    first = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--only",
+                       "tcp", "--time", "60", "--rate", "1M", FAR, where=ends.lab.guest)
+    assert "reach" in first.stdout.readline() + first.stdout.readline()
+    code, report = ends.helped(*TCP)
+    assert (code, report["verdict"]) == (9, "peer busy")
+    assert "phases" not in report["evidence"]
+
+
+def test_a_server_that_dies_in_the_midst(ends):
+    server = ends.iperf("-1")
+    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--json", "--only", "tcp", "--time", "20",
+                      "--rate", "1M", FAR, where=ends.lab.guest)
+    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    server.kill()
+    out = test.communicate(timeout=LONG)[0]
+    assert (test.returncode, json.loads(out)["verdict"]) == (6, "inconclusive"), out
+    assert json.loads(out)["unknown"].startswith("iperf did not finish: ")
+
+
+def test_a_server_that_hangs(ends):
+    """`conduct` itself, for its patience is shorter then."""
+    server = ends.iperf("-1")
+    script = ("import sys; from ipaddress import ip_address; from neuca_tools.selftest.running import conduct, iperf\n"
+              f"test = iperf.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
+              "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)")
+    test = ends.start(sys.executable, "-c", script, where=ends.lab.guest)
+    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    server.send_signal(signal.SIGSTOP)
+    out = test.communicate(timeout=LONG)[0]
+    assert out == "iperf3 had not ended in time, and was ended: the other end may have stopped answering\n"
+    assert f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out
+
+
+def test_a_helper_that_dies_leaves_nothing(ends):
+    helper = ends.serve()
+    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--json",
+                      "--only", "tcp,tcp-reverse", "--time", "20", "--rate", "1M", FAR, where=ends.lab.guest)
+    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    helper.kill()
+    out = test.communicate(timeout=LONG)[0]
+    report = json.loads(out)
+    assert (test.returncode, report["verdict"]) == (6, "inconclusive")
+    assert "tcp-reverse" not in steps(report) or steps(report)["tcp-reverse"] == "fail"
+    ends.until(lambda: ends.listening() == set())
+
+
+def test_a_client_that_dies_leaves_nothing(ends):
+    helper = ends.serve()
+    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--only", "tcp",
+                      "--time", "30", "--rate", "1M", FAR, where=ends.lab.guest)
+    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    test.kill()
+    assert [helper.stdout.readline() for _ in range(2)] == [
+        f"neuca-selftest: {NEAR}: a test begins\n",
+        f"neuca-selftest: {NEAR}: ask the other end: it has closed the connection\n"]
+    ends.until(lambda: ends.listening() == {PORT + 1})
+    ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)
+
+
+def test_a_helper_ends_with_its_time(ends):
+    helper = ends.serve("--for", "1")
+    assert helper.wait(PATIENCE) == 0
+    assert ends.listening() == set()
+
+
+def test_a_helper_with_another_secret_is_not_believed(ends):
+    helper = ends.serve(secret=ends.write("other", "the secret of somebody else"))
+    code, report = ends.helped(*TCP)
+    assert (code, findings(report)) == (4, {"D35"})
+    assert "phases" not in report["evidence"]
+    assert helper.stdout.readline() == f"neuca-selftest: {NEAR}: refused, another secret\n"
+
+
+def test_a_secret_that_others_can_read_is_none(ends):
+    ends.secret.chmod(0o644)
+    done = ends.test("--secret-file", ends.secret, *TCP)
+    assert (done.code, done.err) == (
+        2, f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n')
+
+
+def test_a_helper_serves_the_dataplane_alone(ends):
+    """In the guest, where there is a management NIC."""
+    done = ends.lab.run(sys.executable, "-c", MAIN, "--serve", "--config", ends.lab.config_file, "--secret-file", ends.secret,
+                        "--address", "192.0.2.10", check=False)
+    assert done.code == 2
+    assert done.err == ("neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
+                        "       --interface mgmt0 says that this is meant\n")
+    helper = ends.start(sys.executable, "-c", MAIN, "--serve", "--config", ends.lab.config_file, "--secret-file", ends.secret,
+                        "--for", "1", where=ends.lab.guest)
+    assert helper.stdout.readline() == (
+        f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n")

@@ -1,0 +1,273 @@
+"""The running self-test: command lines, what an ended iperf3 is taken for, the search, what may be tested, and what is kept."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_interface
+
+import pytest
+
+from neuca_tools.commands.selftest_options import literal, options, peers, run_parser
+from neuca_tools.config import Config
+from neuca_tools.errors import ApplyError, UsageError
+from neuca_tools.selftest.diagnosis import Finding
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.running import iperf, store
+from neuca_tools.selftest.running.iperf import Test as Asked
+from neuca_tools.selftest.running.kernel import Device, Way
+from neuca_tools.selftest.running.pathsize import largest
+from neuca_tools.selftest.running.planned import Outlook, permit
+from neuca_tools.selftest.running.plans import LADDER, TRIES, Rung, loss_free, next_rate
+from neuca_tools.selftest.running.program import Ended
+from neuca_tools.selftest.running.trial import Trial, advised, ends
+
+PEER = ip_address("172.16.0.2")
+ASKED = Asked(PEER, 45678, 10)
+WHOLE = (b'{"start": {"test_start": {"protocol": "TCP", "num_streams": 1, "duration": 10}}, "intervals": [],'
+         b' "end": {"sum_sent": {"bytes": 9, "seconds": 10, "bits_per_second": 7},'
+         b' "sum_received": {"bytes": 9, "seconds": 10, "bits_per_second": 7}}}')
+
+
+def test_the_clients_command_line():
+    start = "iperf3 -c 172.16.0.2 -p 45678 -t 10 -i 1 -J --connect-timeout 3000 --get-server-output"
+    assert " ".join(iperf.client(ASKED)) == start
+    assert " ".join(iperf.client(ASKED._replace(streams=8, direction="reverse", source=ip_address("172.16.0.1"), rate=8e6))) == (
+        f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
+    assert " ".join(iperf.client(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
+        f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000")
+    assert iperf.client(ASKED._replace(direction="both"))[-1] == "--bidir"
+    assert " ".join(iperf.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
+
+
+ENDS = {
+    "all went well": (Ended(0, WHOLE, b""), None),
+    "3.12: refused, and exit code 0": (
+        Ended(0, b'{"start": {}, "intervals": [], "end": {}, "error": "unable to connect to server: Connection refused"}', b""),
+        "unable to connect to server: Connection refused"),
+    "3.9: no word in the JSON": (
+        Ended(1, b'{"start": {}, "intervals": [], "end": {}}',
+              b"iperf3: error - unable to connect to server: Bad file descriptor\n"),
+        "unable to connect to server: Bad file descriptor"),
+    "no JSON at all": (Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"), "iperf3: unrecognized option '--bidir'"),
+    "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result, and without saying why"),
+    "truncated": (Ended(0, WHOLE[:80], b""), "the JSON ends in the middle, at line 1: it was truncated"),
+    "rubbish": (Ended(0, b"\xff\xfe\x00", b""), "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
+    "killed": (Ended(-9, WHOLE, b""), "iperf3 was ended by SIGKILL"),
+    "killed by a signal without a name": (Ended(-63, b"", b""), "iperf3 was ended by signal 63"),
+    "hung": (Ended(-9, b"", b"", late=True), iperf.LATE),
+    "all went well, and nothing arrived": (
+        Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
+        "iperf3 says that all went well, and nothing arrived"),
+    "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
+    "a result, and another exit code without a word": (Ended(3, WHOLE, b""), "iperf3 ended with 3, and without saying why"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_how_an_iperf3_may_end(name):
+    ended, error = ENDS[name]
+    run = iperf.outcome(ASKED, ended)
+    assert (run.error, run.protocol, run.streams, run.duration) == (error, "tcp", 1, 10)
+
+
+def test_the_version_of_iperf3():
+    assert iperf.version(b"iperf 3.12 (cJSON 1.7.15)\nLinux") == "3.12"
+    assert [iperf.version(text) for text in (b"", b"iperf version 2.1.8", b"\xff")] == [None] * 3
+
+
+# --- The search for the loss-free rate ------------------------------------------------------------------------------------
+
+
+def climb(capacity: float, top: float, able: float = 1e12) -> list[Rung]:
+    """The rungs that are tried on a path that drops all above `capacity`, by a sender that offers `able` at most."""
+    rungs: list[Rung] = []
+    while (rate := next_rate(rungs, top)) is not None:
+        sent = min(rate, able)
+        rungs.append(Rung(rate, sent, max(0.0, 1 - capacity / sent)))
+        assert len(rungs) <= len(LADDER) + TRIES
+    return rungs
+
+
+def test_a_path_that_takes_all_is_climbed_to_the_top():
+    assert [one.asked for one in climb(2e9, 1e9)] == [1e7, 1e8, 5e8, 1e9]
+
+
+@pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
+def test_the_search_ends_near_what_a_policer_lets_through(capacity):
+    found = loss_free(climb(capacity, 1e9))
+    assert found is None if capacity < 1e7 else capacity / 2 < found <= capacity
+
+
+def test_a_sender_that_cannot_offer_more_ends_the_search():
+    assert [one.asked for one in climb(2e9, 1e9, able=3e8)] == [1e7, 1e8, 5e8]
+
+
+def test_a_path_that_always_loses_is_not_searched():
+    assert len(climb(1.0, 1e9)) == 1
+
+
+@pytest.mark.parametrize("carried", [576, 577, 1400, 1499, 1500, 8999, 9000])
+def test_the_largest_packet_that_is_carried(carried):
+    asked: list[int] = []
+    assert largest(lambda size: asked.append(size) or size <= carried, 576, 9000) == carried
+    assert len(asked) <= 16
+    assert largest(lambda size: size < 1, 576, 9000) is None
+
+
+# --- Who may be tested ----------------------------------------------------------------------------------------------------
+
+
+def device(index: int, name: str) -> Device:
+    return Device(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
+
+
+OUTLOOK = Outlook({2: "the management NIC", 9: "an ignored NIC"},
+                  (("eth1", (ip_interface("172.16.0.1/24"),)), ("eth2", (ip_interface("172.16.0.129/25"),))))
+SOURCE = ip_address("172.16.0.1")
+
+
+def way(index: int, **more) -> Way:
+    return Way(index, SOURCE, None, None, **{"local": False, **more})
+
+
+def test_the_device_that_is_meant():
+    assert permit(PEER, way(3), device(3, "eth1"), OUTLOOK, None) == "eth1"
+    assert permit(ip_address("172.16.0.200"), way(3), device(3, "eth1"), OUTLOOK, None) == "eth2"
+    assert permit(ip_address("10.9.9.9"), way(7), device(7, "eth7"), OUTLOOK, None) == "eth7"
+    assert permit(PEER, way(3), device(3, "eth1"), OUTLOOK, "eth2") == "eth2"
+    assert permit(PEER, way(2), device(2, "eth0"), OUTLOOK, "eth0") == "eth0"
+
+
+REFUSED = {
+    "the management NIC": (PEER, way(2), "test 172.16.0.2: the way there leaves through eth0, the management NIC"),
+    "an ignored NIC": (PEER, way(9), "test 172.16.0.2: the way there leaves through eth0, an ignored NIC"),
+    "ourselves": (SOURCE, way(1, local=True), "test 172.16.0.1: it is an address of this host's own"),
+    "a broadcast": (ip_address("172.16.0.255"), way(3, unicast=False), "test 172.16.0.255: it is no address of a single host"),
+    "a group": (ip_address("ff02::1"), way(3), "test ff02::1: it is no address of a single host"),
+    "nobody": (ip_address("0.0.0.0"), way(3), "test 0.0.0.0: it is no address of a single host"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_never_tested(name):
+    peer, route, text = REFUSED[name]
+    with pytest.raises(UsageError) as raised:
+        permit(peer, route, device(route.index, "eth0"), OUTLOOK, None)
+    assert raised.value.text == text
+
+
+# --- Options --------------------------------------------------------------------------------------------------------------
+
+
+def asked(*words, **selftest):
+    return options(run_parser().parse_args(words), Config(selftest={name.replace("_", "-"): value for name, value in
+                                                                    selftest.items()}))
+
+
+def test_the_plans():
+    quick, standard, full = (asked("--plan", plan) for plan in ("quick", "standard", "full"))
+    assert quick.steps < standard.steps == full.steps
+    assert (quick.seconds, standard.seconds, full.seconds, full.parallel) == (4.0, 10.0, 30.0, (1, 8, 128))
+    assert asked().steps == standard.steps
+    assert asked("--plan", "quick", "--bidir", "--udp", "--parallel", "4").steps - quick.steps == {
+        "tcp-bidir", "udp", "tcp-parallel"}
+    assert asked("--only", "tcp,udp", "--skip", "udp").steps == {"reach", "tcp"}
+
+
+def test_the_command_line_wins_over_the_configuration():
+    known = {"plan": "quick", "port": "5201", "expect": "5G", "time": "7", "rate": "1G", "interface": "eth1"}
+    found = asked(**known)
+    assert (found.port, found.expect, found.seconds, found.rate, found.interface) == (5201, 5e9, 7.0, 1e9, "eth1")
+    assert "udp" not in found.steps
+    assert asked("--port", "6000", "--expect", "1G", **known).port == 6000
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), [
+    ("port", "80", '"80" is no port from 1024 to 65533'), ("expect", "fast", '"fast" is no rate, such as 5G or 100M'),
+    ("plan", "huge", '"huge" is no plan: quick, standard or full'), ("time", "0", '"0" is no time from 1 to 3600 seconds'),
+])
+def test_a_configuration_that_cannot_be_used(name, value, reason):
+    with pytest.raises(UsageError) as raised:
+        asked(**{name: value})
+    assert raised.value.text == f"[selftest] {name}: {reason}"
+
+
+def test_a_secret_is_a_file_of_its_owner(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("0123456789abcdef\n")
+    path.chmod(0o600)
+    assert asked("--secret-file", str(path)).secret == b"0123456789abcdef" == asked(secret_file=str(path)).secret
+    path.write_text("short")
+    with pytest.raises(UsageError, match="it is shorter than 16 bytes"):
+        asked("--secret-file", str(path))
+    with pytest.raises(UsageError, match="No such file or directory"):
+        asked("--secret-file", str(tmp_path / "none"))
+    assert asked().secret is None
+
+
+# --- What is kept ---------------------------------------------------------------------------------------------------------
+
+
+def test_thirty_reports_are_kept_and_those_of_the_peer_are_found(tmp_path):
+    for number in range(33):
+        peer = "172.16.0.2" if number % 2 else "172.16.0.3"
+        evidence = Evidence(address=peer, label=str(number), taken=f"2026-11-21T10:00:{number:02}Z")
+        report = f'{{"version": 1, "evidence": {{"version": 1, "phases": [], "address": "{peer}", "label": "{number}"}}}}'
+        last = store.keep(tmp_path, evidence, report)
+    assert (len(store.names(tmp_path)), store.names(tmp_path)[-1]) == (30, last)
+    assert last.stat().st_mode & 0o777 == 0o600
+    assert store.keep(tmp_path, evidence, report).name == "selftest-20261121T100032Z-1.json"
+    (tmp_path / "selftest-20261121T090000Z.json").write_text("{damaged")
+    (tmp_path / "another.json").write_text("{}")
+    assert [one.label for one in store.earlier(tmp_path, "172.16.0.2")] == [str(number) for number in range(13, 33, 2)]
+    assert store.earlier(tmp_path / "none", "172.16.0.2") == []
+
+
+def test_a_test_at_boot_is_quick_and_can_be_off():
+    row = run_parser().parse_args(["--at-boot"])
+    assert options(row, Config(selftest={"plan": "full"})).steps == asked("--plan", "quick").steps
+    assert asked("--at-boot").label == "boot"
+    known = {"peers": "a@172.16.0.2, 172.16.0.3"}
+    assert peers(row, Config(selftest=known)) == ["a@172.16.0.2", "172.16.0.3"]
+    assert peers(row, Config(selftest={**known, "run-at-boot": "no"})) == []
+    assert peers(run_parser().parse_args([]), Config(selftest={**known, "run-at-boot": "no"})) == ["a@172.16.0.2", "172.16.0.3"]
+    assert [literal(text) and str(literal(text)) for text in ("a@172.16.0.2", "fd00::1", "host", "a@b")] == [
+        "172.16.0.2", "fd00::1", None, None]
+
+
+# --- What an advice may set -----------------------------------------------------------------------------------------------
+
+
+def finding(advice: str, end: str = "receiver") -> Finding:
+    return Finding("D01", "receive window too small", "limit", 0.8, "high", "tcp", end, "", (), advice)
+
+
+@pytest.mark.parametrize(("advice", "sysctls"), [
+    ('sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"', {"net.ipv4.tcp_rmem": "4096 131072 33554432"}),
+    ('sysctl -w net.ipv4.tcp_rmem="4096 131072 1" net.ipv4.tcp_wmem="4096 16384 2"',
+     {"net.ipv4.tcp_rmem": "4096 131072 1", "net.ipv4.tcp_wmem": "4096 16384 2"}),
+    ("sysctl -w net.core.rmem_default=4194304 net.core.rmem_max=16777216, or iperf3 -w 4M",
+     {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}),
+    ("sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU", {"net.ipv4.tcp_mtu_probing": "1"}),
+    ("sysctl -w kernel.core_pattern=|/bin/sh", {}), ('sysctl -w net.core.rmem_max="1 && reboot"', {}),
+    ("ip link set eth1 up", {}),
+    ("sysctl -w net.core.rmem_max=1 net.ipv4.ip_forward=1", {}), ('sysctl -w net.core.rmem_max="1', {}), ("", {}),
+])
+def test_an_advice_that_can_be_tried(advice, sysctls):
+    assert advised(finding(advice)) == sysctls
+
+
+@pytest.mark.parametrize(("end", "direction", "expected"), [
+    ("receiver", "forward", (False, True)), ("receiver", "reverse", (True, False)), ("sender", "forward", (True, False)),
+    ("both", "forward", (True, True)), ("path", "reverse", (True, True)), ("peer", "forward", (False, True)),
+    ("tool", "forward", (False, False)),
+])
+def test_whom_an_advice_is_for(end, direction, expected):
+    assert ends(finding("", end), direction) == expected
+
+
+def test_nothing_else_is_tried_for_anybody():
+    with pytest.raises(ApplyError) as raised:
+        Trial().set({"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"})
+    assert raised.value.text == "set net.ipv4.ip_forward: it is nothing that a self-test tries"
