@@ -72,6 +72,9 @@ class Bus:
 
     def start(self, name: str) -> Optional[str]:
         """The unique name of a service, which is started if it does not run. Raises ManagerError."""
+        owner = self.owner(name)
+        if owner is not None:
+            return owner
         what = f'started "{name}" on the system bus'
         self.call(what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.StartServiceByName", "su", name, 0)
         return self.owner(name)

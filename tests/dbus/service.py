@@ -1,7 +1,7 @@
-"""Plays a network manager on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS (both JSON).
+"""Plays a network manager or systemd-hostnamed on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS.
 
-A device is [interface, state]. A fault: `ghosts` (devices of that name are listed, but gone when asked), `refuse` (an
-error answers Reload).
+Both are JSON. A device is [interface, state]. A fault: `ghosts` (devices of that name are listed, but gone when asked),
+`refuse` (an error answers Reload). The one device of hostnamed is the file that it writes the name to.
 """
 
 # SPDX-License-Identifier: MIT
@@ -49,6 +49,13 @@ def play_networkd(name, devices, faults):
             main.AddObject(path, "org.freedesktop.network1.Link", {"AdministrativeState": state}, [])
 
 
+def play_hostnamed(name, devices, faults):
+    main = mockobject.DBusMockObject(name, "/org/freedesktop/hostname1", "org.freedesktop.hostname1", {})
+    mockobject.objects["/org/freedesktop/hostname1"] = main
+    write = f"open({devices[0][0]!r}, 'w').write(f'{{args[0]}} {{bool(args[1])}}')"
+    main.AddMethod("", "SetStaticHostname", "sb", "", REFUSE if "refuse" in faults else write)
+
+
 def main():
     with os.fdopen(os.dup(1), "w") as parent:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # python-dbusmock writes its log there
@@ -59,7 +66,8 @@ def serve(parent):
     name, devices, faults = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
     bus_name = dbus.service.BusName(name, dbus.SystemBus(), do_not_queue=True)
-    play = play_networkd if name == "org.freedesktop.network1" else play_networkmanager
+    others = {"org.freedesktop.network1": play_networkd, "org.freedesktop.hostname1": play_hostnamed}
+    play = others.get(name, play_networkmanager)
     play(bus_name, devices, faults)
     print("ready", file=parent, flush=True)
     GLib.MainLoop().run()

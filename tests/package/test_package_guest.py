@@ -173,3 +173,22 @@ def test_the_host_name_is_set_without_systemd(own_root, agent):
                     "tail -n +4 /etc/hosts | cmp - /tmp/hosts && ls /run/neuca/guest-due 2> /dev/null || echo done\n", agent)
     assert said.splitlines() == ["/run/neuca/guest-due", 'hostname: the host name is "node0.example.org"', "node0.example.org",
                                  "node0.example.org", BEGIN, "127.255.255.1\tnode0.example.org node0", END, "done"]
+
+
+GETTERS = "user-data interfaces routes users storage user-script all-user-scripts".split()
+
+
+def test_getters_show_secrets_to_root_alone(own_root, agent):
+    document = (f"[global]\nhost_name = node0\nslice_id = s-17\ncomettoken = CANARY1\n[users]\nann = no:{KEY}\n"
+                "[storage]\ndev = iscsi:10.0.0.9:3260:0:CANARY2:CANARY3:no\n[scripts]\nbootscript = echo CANARY4\n"
+                "[interfaces]\nfe163e006daf = user\n")
+    said = own_root(UNPACK + PREPARE + f"printf '%b' '{document}' > /etc/neuca/doc.ini; neuca apply > /dev/null 2>&1 || true\n"
+                    + f"every() {{ for name in {' '.join(GETTERS)}; do $1 neuca $name || true; done; }}\n"
+                    "every '' > /tmp/root; every 'runuser -u nobody --' > /tmp/nobody\n"
+                    "grep -o 'CANARY.' /tmp/root | sort -u; echo and; grep -c 'CANARY\\|AAAA' /tmp/nobody || true\n"
+                    "neuca get slice_id; runuser -u nobody -- neuca get slice_id || echo $?\n"
+                    "runuser -u nobody -- neuca get host_name; runuser -u nobody -- neuca interfaces; neuca distro\n", agent)
+    lines = said.splitlines()
+    assert lines[:8] == ["CANARY1", "CANARY2", "CANARY3", "CANARY4", "and", "0", "s-17", "Not found"]
+    assert lines[8:11] == ["1", "node0", "fe163e006daf = user"]
+    assert lines[11] in ("debian", "ubuntu", "fedora")

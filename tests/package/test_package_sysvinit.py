@@ -61,6 +61,17 @@ def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
     assert said.split() == ["0", "0", "0", "0"]
 
 
+def test_the_host_itself_has_a_process_that_runs_when_a_run_is_due(own_root, deb):
+    script, ended = "/etc/init.d/neuca-guest", "/run/neuca/guest-ran"
+    said = own_root(INSTALL + QUIETLY + "printf '[metadata]\\npoll-interval = 1\\n' > /etc/neuca/config.d/poll.conf\n"
+                    "printf '[users]\\nann = no\\n' > /etc/neuca/doc.ini; neuca apply > /dev/null 2>&1 || true\n"
+                    f"{script} start > /dev/null; {script} start > /dev/null; cat /run/neuca-guest.pid > /tmp/pid\n"
+                    f"read -r _ < <(timeout 60 tail -F -c +1 {ended} 2> /dev/null | head -c 9; echo) && id -un ann\n"
+                    f"{script} status | tr -d 0-9; {script} stop > /dev/null; {script} status || echo $?\n"
+                    "kill -0 $(cat /tmp/pid) 2> /dev/null || echo gone\n", deb)
+    assert _lines(said) == ["ann", "neucad --guest is running with process id ", "neucad --guest is not running", "3", "gone"]
+
+
 def test_host_keys_are_made_once_and_only_for_a_server(own_root, deb):
     start = "/etc/init.d/neuca-host-keys start > /dev/null; echo $?; ls /etc/ssh | grep -c 'ssh_host_.*_key$' || true\n"
     said = own_root(INSTALL + "rm -f /etc/ssh/ssh_host_* /usr/sbin/sshd; ls /usr/bin/ssh-keygen > /dev/null\n" + start
