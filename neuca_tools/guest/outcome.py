@@ -26,7 +26,8 @@ from ..status import Status
 from .base import FEATURES, STATES, Finding, State
 
 log = logging.getLogger("neuca")
-DUE, RAN = "guest-due", "guest-ran"  # the mark, and the digest of the document that the last run was for
+# The mark; that a run is under way, or was when it died; and the digest of the document that the last one was for.
+DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MOST = 1000  # findings that one feature keeps
 _RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}  # the worst first
@@ -68,7 +69,7 @@ def file_name(feature: str) -> str:
 
 def files() -> list[str]:
     """The names of all files in the run directory that are about the guest."""
-    return [DUE, RAN, *map(file_name, FEATURES)]
+    return [DUE, BEGUN, RAN, *map(file_name, FEATURES)]
 
 
 def save(directory: Path, outcome: Outcome) -> None:
@@ -124,7 +125,7 @@ def is_due(directory: Path) -> bool:
 
 def begin(directory: Path) -> None:
     """A run begins: from now on, a mark is for the next one. Raises ApplyError."""
-    write_files({directory / DUE: None})
+    write_files({directory / BEGUN: b"", directory / DUE: None})
 
 
 def has_run(directory: Path) -> bool:
@@ -134,7 +135,7 @@ def has_run(directory: Path) -> bool:
 
 def ran(directory: Path, sha256: str) -> None:
     """A run for this document has ended. Raises ApplyError."""
-    write_files({directory / RAN: sha256.encode()})
+    write_files({directory / RAN: sha256.encode(), directory / BEGUN: None})
 
 
 # --- Status ---------------------------------------------------------------------------------------------------------
@@ -153,6 +154,7 @@ def with_guest(status: Status, directory: Path) -> Status:
 
 
 def _words(found: Iterable[Outcome], directory: Path) -> list[str]:
-    """The states of the guest in the words of the network's. A first run that is due is pending like any other."""
+    """The states of the guest in the words of the network's. A run that is due, or under way, is pending."""
     words = {"refused": "degraded"}
-    return [*(words.get(outcome.state, outcome.state) for outcome in found), *(["pending"] if is_due(directory) else [])]
+    waiting = is_due(directory) or (directory / BEGUN).exists()
+    return [*(words.get(outcome.state, outcome.state) for outcome in found), *(["pending"] if waiting else [])]

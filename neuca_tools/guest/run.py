@@ -42,6 +42,7 @@ def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:
             outcome.begin(config.run_directory)
             intake = confirmed(config.state_directory, config.run_directory)
             if intake.document is None or intake.stored is None:
+                outcome.ran(config.run_directory, "")
                 return True
             guest = Guest(config, intake.document)
             again = [_feature(name, runs[name], guest) for name in FEATURES]

@@ -92,6 +92,7 @@ class Recipe:
 
 _SYSTEMD = (("etc/systemd/system/lab-agent.service", AGENT_UNIT),)
 _SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/bin/python3 /usr/local/lib/lab/agent.py' >> /etc/inittab"
+_LOGINS = ("openssh-server", "sudo")
 RECIPES = {recipe.name: recipe for recipe in (
     Recipe("A", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE, "net.ifnames=0"),
     Recipe("B", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE),
@@ -102,6 +103,11 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
            machine=("-smbios", "type=1,product=OpenStack Nova", "-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
+    # What a document asks of the host itself, with systemd and without.
+    Recipe("G", "bookworm", ("systemd-sysv", *_LOGINS), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
+           f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
+    Recipe("H", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client", *_LOGINS),
+           (("etc/network/interfaces", INTERFACES),), _SERIAL, "net.ifnames=0"),
     Recipe("T", "bookworm", ("systemd-sysv", "iperf3"), (("usr/local/lib/lab/init", BARE_INIT),),
            "chmod +x /usr/local/lib/lab/init", "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
 )}  # fmt: skip

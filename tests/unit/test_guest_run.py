@@ -230,9 +230,22 @@ def test_the_worse_of_network_and_guest_is_the_state_of_the_host(tmp_path, netwo
     assert (merged.data["state"], merged.exit_code) == expected
 
 
-def test_a_run_that_is_due_is_pending(tmp_path):
-    (tmp_path / outcome.DUE).touch()
-    assert outcome.with_guest(status(), tmp_path).exit_code == 3
+def test_a_run_that_is_due_or_under_way_is_pending(config):
+    store(config)
+    directory = config.run_directory
+    assert ask(config)
+    assert outcome.with_guest(status(), directory).exit_code == 3
+    seen = []
+    run_guest(config, runs(lambda _: iter(seen.append(outcome.with_guest(status(), directory).exit_code) or ())))
+    assert (seen, outcome.with_guest(status(), directory).exit_code) == ([3], 0)
+
+
+def test_a_run_that_was_killed_is_pending_until_the_next_has_ended(config):
+    store(config)
+    outcome.begin(config.run_directory)
+    assert outcome.with_guest(status(), config.run_directory).exit_code == 3
+    run_guest(config, runs(lambda _: iter(())))
+    assert outcome.with_guest(status(), config.run_directory).exit_code == 0
 
 
 def test_what_failed_or_is_refused_is_among_the_problems_of_the_host(tmp_path):

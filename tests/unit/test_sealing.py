@@ -29,7 +29,7 @@ OURS = (f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf n
         " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
         f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
         " run/document.json run/last-look.json run/last-pass.json state/guest-users.json run/guest-due run/guest-ran"
-        " run/guest-hostname.json log/neuca-guest.out").split()
+        " run/guest-begun run/guest-hostname.json log/neuca-guest.out").split()
 OTHERS = ("udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
           " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine").split()
 IDENTITY = ("etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"

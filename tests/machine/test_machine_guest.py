@@ -1,0 +1,85 @@
+"""What a document asks of the host itself, in guests with real systemd, hostnamed, sudo and sshd, and in one without systemd."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from guest import mac
+from steps import assert_nothing_odd, in_force, serve
+
+KEY = "ssh-keygen -q -t ed25519 -N '' -C a@b -f /root/key; cut -d ' ' -f 1,2 /root/key.pub"
+SSH = "ssh -i /root/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+FORWARDING = "cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding"
+PLAIN = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n"
+
+
+def asked(key):
+    return f"[global]\nhost_name = node0.example.org\nrouter = true\n[users]\nann = yes:{key}\nbob = no:{key}\n{PLAIN}"
+
+
+def log_in(guest, login, command="id -un"):
+    """What a command says to who logs in over SSH, with the key that the document has."""
+    return guest.run(f"{SSH} {login}@127.0.0.1 '{command}' 2>&1", 120)
+
+
+def assert_as_asked(guest):
+    assert guest.check("uname -n; cat /etc/hostname; getent ahostsv4 node0 | cut -d ' ' -f 1 | sort -u").split() == [
+        "node0.example.org", "node0.example.org", "127.255.255.1"]
+    assert log_in(guest, "ann", "id -un; sudo -n id -u").output.split() == ["ann", "0"]
+    assert log_in(guest, "bob").output == "bob\n"
+    assert log_in(guest, "bob", "sudo -n id -u").code == 1
+    assert guest.check(FORWARDING).split() == ["1", "1"]
+
+
+def become_what_is_asked_and_be_it_no_more(guest):
+    guest.serve(PLAIN)
+    guest.boot()
+    in_force(guest, PLAIN)
+    document = asked(guest.check(KEY).strip())
+    serve(guest, document)
+    assert_as_asked(guest)
+    guest.reboot()
+    status = in_force(guest, document)
+    assert_as_asked(guest)
+    assert [(one["feature"], one["state"]) for one in status["guest"]][:2] == [("hostname", "ok"), ("users", "ok")]
+    assert_nothing_odd(guest)
+    serve(guest, PLAIN)
+    assert log_in(guest, "ann").code == 255
+    assert guest.check(FORWARDING).split() == ["0", "0"]
+    left = guest.check("getent passwd ann bob | cut -d: -f1; ls -d /home/ann /etc/sudoers.d/neuca-* 2> /dev/null || true")
+    assert left.split() == ["ann", "bob", "/home/ann"]
+    assert guest.check("uname -n").strip() == "node0.example.org"
+
+
+def test_a_guest_is_what_its_document_asks_until_it_asks_no_more(guests):
+    guest = guests("G")
+    become_what_is_asked_and_be_it_no_more(guest)
+    assert guest.check("hostnamectl --static").strip() == "node0.example.org"
+    assert guest.check("systemctl is-system-running").strip() == "running"
+
+
+@pytest.mark.long
+def test_a_guest_without_systemd_is_what_its_document_asks_until_it_asks_no_more(guests):
+    become_what_is_asked_and_be_it_no_more(guests("H"))
+
+
+@pytest.mark.long
+def test_no_boot_waits_for_the_host_itself_and_a_pulled_plug_costs_nothing(guests):
+    guest = guests("G")
+    guest.serve(PLAIN)
+    guest.boot()
+    in_force(guest, PLAIN)
+    guest.check("mv /usr/sbin/useradd /usr/sbin/useradd.real")
+    guest.put("/usr/sbin/useradd", "#!/bin/sh\nexec sleep 600\n")
+    guest.check("chmod +x /usr/sbin/useradd")
+    document = asked(guest.check(KEY).strip())
+    guest.serve(document)
+    guest.check("neuca apply || true", 120)
+    guest.eventually("pgrep -f 'sleep 600'", lambda done: done.code == 0, 120)
+    assert guest.check(FORWARDING).split() == ["1", "1"]
+    guest.check("mv /usr/sbin/useradd.real /usr/sbin/useradd; sync")
+    guest.power_cut()
+    guest.boot()
+    in_force(guest, document)
+    assert_as_asked(guest)
