@@ -20,9 +20,16 @@ FILE = Path("/etc/hostname")  # hostname(5)
 
 
 def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
-    """A document without a host name leaves the one that there is."""
+    """A document without a host name leaves the one that there is.
+
+    The platform's word for it, with a domain behind it or not, is mostly what cloud-init has set: then it is left alone too.
+    """
     name, config = guest.document.hostname, guest.config
     if name is None:
+        return
+    platform, now = guest.document.platform, os.uname().nodename
+    if platform and platform.hostname == name and _short(now) == _short(name):
+        yield Finding("ok", f'the host name is "{now}", and the platform calls it "{name}"', "name")
         return
     try:
         changed = set_hostname(name, file)
@@ -66,5 +73,9 @@ def hosts_lines(name: str, address: str) -> list[str]:
     >>> hosts_lines("node0.example.org", "127.255.255.1")
     ['127.255.255.1\\tnode0.example.org node0']
     """
-    short = name.partition(".")[0]
+    short = _short(name)
     return ["\t".join([address, name if short == name else f"{name} {short}"])]
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]

@@ -25,10 +25,14 @@ from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.guest.base import Guest
 from neuca_tools.guest.hostname import run
+from neuca_tools.model import PlatformDocument
 folder = Path(sys.argv[1])
 os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={folder}/no-bus"
 config = Config(hosts_file=folder / "hosts", set_loopback_hostname=sys.argv[3] == "yes")
-for finding in run(Guest(config, parse(sys.argv[2])), folder / "hostname"):
+document = parse(sys.argv[2])
+if sys.argv[4]:
+    document = replace(document, hostname=sys.argv[4], platform=PlatformDocument(hostname=sys.argv[4]))
+for finding in run(Guest(config, document), folder / "hostname"):
     print(finding.state, finding.text)
 print(os.uname().nodename)
 """
@@ -39,9 +43,9 @@ def named(tmp_path):
     """Runs the feature for a document in a UTS namespace where the host is called `before`."""
     users = ["--user", "--map-root-user"] if os.geteuid() else []
 
-    def inside(text, loopback="yes"):
+    def inside(text, loopback="yes", platform=""):
         command = ["unshare", *users, "--uts", "sh", "-c", 'hostname before && exec "$@"', "sh",
-                   sys.executable, "-c", PROGRAM, tmp_path, text, loopback]
+                   sys.executable, "-c", PROGRAM, tmp_path, text, loopback, platform]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
         return [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
 
@@ -85,3 +89,10 @@ def test_a_hosts_file_that_cannot_be_edited_does_not_cost_the_name(named, tmp_pa
     assert said[0] == 'ok the host name is "node0"'
     assert said[1].endswith(f'edit "{tmp_path}/hosts": it is not a regular file')
     assert (tmp_path / "hostname").read_text() == "node0\n"
+
+
+def test_the_platforms_name_is_set_unless_it_is_the_one_that_there_is_but_for_its_domain(named, tmp_path):
+    assert named("[global]\nrouter = user\n", platform="before.novalocal") == [
+        'ok the host name is "before", and the platform calls it "before.novalocal"', "before"]
+    assert list(tmp_path.iterdir()) == []
+    assert named("[global]\nrouter = user\n", platform="other.novalocal")[-1] == "other.novalocal"

@@ -181,6 +181,13 @@ def test_a_run_is_due_once_for_each_document_in_a_boot(config):
     assert ask(config, sha256="b" * 64)
 
 
+def test_a_run_that_is_due_already_is_not_asked_for_again(config):
+    ask(config)
+    before = (config.run_directory / outcome.DUE).stat()
+    ask(config, sha256="b" * 64)
+    assert (config.run_directory / outcome.DUE).stat() == before
+
+
 def test_a_document_that_asks_nothing_of_the_guest_costs_no_run(config):
     assert not ask(config, "[interfaces]\nfe163e006daf = up\n")
     assert not ask(replace(config, guest_hostname=False))
