@@ -331,3 +331,31 @@ def test_a_child_that_waits_goes_with_a_daemon_that_is_killed(host):
     (child,) = children(host)
     host.daemon.close()
     host.wait("it has gone", lambda: host.run("kill", "-0", child, check=False).code != 0)
+
+
+# --- the host itself ---
+
+
+def test_a_run_for_the_host_itself_is_asked_for_after_a_pass_and_once_for_each_document(host):
+    due = host.folder / "run" / "guest-due"
+    users = "[users]\nann = no\n"
+    run(host)
+    assert not due.exists(), "no document has asked for anything but a network"
+    host.document(asked(1) + users)
+    host.wait("the change arrives", lambda: host.addresses("dp2") == set() and due.exists(), SOON)
+    assert host.status()[0] == 3
+    host.neuca("plan")
+    due.unlink()
+    (host.folder / "run" / "guest-ran").write_text(host.status()[1]["document"]["sha256"])
+    host.metadata.wait_for(2)
+    assert not due.exists()
+    assert host.status()[0] == 0
+
+
+def test_a_pass_that_fails_keeps_nobody_out(host):
+    (host.folder / "state").mkdir()
+    (host.folder / "state" / "record.json").write_text("{")
+    host.document(asked(1) + "[users]\nann = no\n")
+    host.start()
+    host.wait("a run is due", (host.folder / "run" / "guest-due").exists)
+    host.applied = False
