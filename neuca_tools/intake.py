@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 from . import machine
 from .documents import find_document, parse, platform
@@ -20,11 +20,12 @@ from .errors import DocumentError, RecordError, SourceError, UsageError
 from .machine import Machine
 from .model import Document, Host
 from .record import load_document, load_look, load_machine, save_document, save_look
-from .sources import RUN_DIRECTORY, Answer, Session, SourceSpec, look, parse_source
+from .sources import Answer, Session, SourceSpec, Surroundings, look, parse_source
+from .sources import platform as cloud
 from .sources.url import parse_url
 from .stored import StoredDocument
 
-LOOK = ("none_for_us", "reason", "refused", "doubted")
+LOOK = ("none_for_us", "reason", "refused", "doubted", "platform")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Intake:
     `reason` says why it, or a part of it, is stale; `refused` why what the source has now cannot be used at all. `doubted` is
     the digest of a document that takes every NIC away: it is believed when the next look finds it again. `instance` is what
     the source says of which instance this is, `other` why that is another machine than the one that the state is about.
+    `platform` is what `auto` takes this host for (`sources.platform`); `unanswered`: no source has answered this time.
     """
 
     document: Optional[Document] = None
@@ -43,6 +45,8 @@ class Intake:
     reason: str = ""
     refused: str = ""
     doubted: str = ""
+    platform: str = ""
+    unanswered: bool = False
     session: Session = field(default_factory=Session)
     instance: str = ""
     other: str = ""
@@ -86,16 +90,22 @@ def _opened(stored: StoredDocument) -> Document:
 
 
 def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, directory: Path,
-          run_directory: Path = RUN_DIRECTORY) -> Intake:
+          surroundings: Optional[Surroundings] = None) -> Intake:
     """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
+    around = surroundings or Surroundings()
+    intake = _fetched(lambda known: look(specs, budget, known, around), session, directory, around.run_directory)
+    return replace(intake, platform=cloud(specs, around))
+
+
+def _fetched(ask: Callable[[Session], Answer], session: Session, directory: Path, run_directory: Path) -> Intake:
     try:
-        answer = look(specs, budget, session, run_directory)
+        answer = ask(session)
         intake = _taken(answer, directory)
         if not (intake.other or _differs(intake, directory)) or answer.source.startswith("file:"):
             return intake
-        again = _taken(look(specs, budget, answer.session.doubting(), run_directory), directory)
+        again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
-        return replace(last_good(directory, error.text), session=session)
+        return replace(last_good(directory, error.text), session=session, unanswered=True)
     if (again.sha256, again.other) != (intake.sha256, intake.other):
         return replace(last_good(directory, f"{answer.source} gave two different documents in a row"), session=again.session)
     return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
@@ -190,7 +200,7 @@ def confirmed(state_directory: Path, run_directory: Path) -> Intake:
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
     return replace(intake, stale=intake.document is not None and not fresh, none_for_us=bool(said.get("none_for_us")),
                    reason=str(said.get("reason", "no source has answered since the boot")), refused=str(said.get("refused", "")),
-                   doubted=str(said.get("doubted", "")))
+                   doubted=str(said.get("doubted", "")), platform=str(said.get("platform", "")))
 
 
 def metadata_hosts(sources: Iterable[str]) -> list[Host]:

@@ -111,7 +111,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
 
 
 def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
-    return fetch(local, LOCAL_BUDGET, Session(), config.state_directory, config.run_directory)
+    return fetch(local, LOCAL_BUDGET, Session(), config.state_directory, config.surroundings)
 
 
 def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record) -> bool:

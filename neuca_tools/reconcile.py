@@ -304,7 +304,7 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
     invalid = [text for severity, text in faults if severity == "error"]
     document = DocumentStatus(
         stored.source if stored else "", stored.sha256.partition(".")[0] if stored else "",
-        stored.fetched if stored else "", intake.stale, intake.none_for_us, intake.reason,
+        stored.fetched if stored else "", intake.stale, intake.none_for_us, intake.reason, intake.platform,
         tuple(filter(None, [*invalid, intake.refused])), tuple(text for severity, text in faults if severity == "warning"))
     notes = [intake.reason] if intake.reason and not intake.stale and not intake.none_for_us and stored else []
     notes += [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]

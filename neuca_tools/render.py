@@ -48,12 +48,18 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 # --- status and plan ------------------------------------------------------------------------------------------------
 
 
+_PLATFORMS = {"openstack": "OpenStack, as the firmware (DMI) says", "ec2": "EC2, as the firmware (DMI) says",
+              "unknown": "the firmware (DMI) names none, so no link-local address is asked",
+              "any": "not checked (platform = any)"}  # fmt: skip
+
+
 def status(data: Mapping[str, Any], color: bool) -> str:
     """One line for each interface, marked, and below it a line with its reason for each shortfall."""
     document = data["document"]
     origin = f"document of {document['source']}, read {document['fetched']}" if document["source"] else "no document"
     stale = f", stale: {document['reason']}" if document["stale"] else f" ({document['reason']})" if document["reason"] else ""
     lines = [_colored(f"{data['state']}", data["state"] == "ok", color) + f": neuca {data['neuca']}, {origin}{stale}"]
+    lines += [f"platform: {_PLATFORMS[document['platform']]}"] if document.get("platform") else []
     lines += _last_pass(data["last_pass"])
     shown = data["interfaces"]
     rows = [["", "NAME", "SHOULD BE", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]

@@ -46,6 +46,7 @@ class DocumentStatus:
     stale: bool = False
     none_for_us: bool = False
     reason: str = ""
+    platform: str = ""
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -146,7 +147,8 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
 
 def _document(document: DocumentStatus) -> dict[str, Any]:
     return {"source": document.source or None, "sha256": document.sha256 or None, "fetched": document.fetched or None,
-            "stale": document.stale, "none_for_us": document.none_for_us, "reason": document.reason or None}
+            "stale": document.stale, "none_for_us": document.none_for_us, "reason": document.reason or None,
+            "platform": document.platform or None}
 
 
 def _problem(problem: Problem) -> dict[str, str]:

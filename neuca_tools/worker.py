@@ -58,6 +58,7 @@ class Outcome:
     """What a job reports. `attentive`: a NIC is absent or contested, so any change of a link may matter.
 
     `held`: one waits for a sign of the management NIC, so addresses matter too, and there is a pass at each poll.
+    `unanswered`: whether all sources were silent or failed; None where they were not asked.
     """
 
     ran: bool = False
@@ -68,6 +69,7 @@ class Outcome:
     text: str = ""
     passed: bool = False
     held: bool = False
+    unanswered: Optional[bool] = None
 
 
 class Worker:
@@ -172,26 +174,27 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
     config = job.config
     intake = _intake(job)
+    unanswered = intake.unanswered if job.fetch else None
     sha256 = intake.stored.sha256 if intake.stored else ""
     news = bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
     if not (job.run or news):
         before = load_look(config.run_directory)
         keep(intake, config.state_directory, config.run_directory)
         text = "" if load_look(config.run_directory) == before else _text(intake, status_now(config, intake))
-        return Outcome(sha256=job.sha256, session=intake.session, text=text)
+        return Outcome(sha256=job.sha256, session=intake.session, text=text, unanswered=unanswered)
     begin_pass()
     try:
         report, status = run_pass(config, intake, job.start)
     except NeucaError as error:
         log.error("%s", error.text)
-        return Outcome(True, 1, sha256, intake.session, text=error.text)
+        return Outcome(True, 1, sha256, intake.session, text=error.text, unanswered=unanswered)
     finally:  # nobody's login waits for a network that cannot be set
         guest.ask(config, intake)
     parts = (status.data, *status.data["interfaces"])
     codes = {problem["code"] for one in parts for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
     return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True,
-                   held=status.held)
+                   held=status.held, unanswered=unanswered)
 
 
 def _intake(job: Job) -> Intake:
@@ -200,7 +203,7 @@ def _intake(job: Job) -> Intake:
         before = confirmed(job.config.state_directory, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
-    return fetch(specs, job.config.timeout, job.session, job.config.state_directory, job.config.run_directory)
+    return fetch(specs, job.config.timeout, job.session, job.config.state_directory, job.config.surroundings)
 
 
 def _text(intake: Intake, status: Status) -> str:

@@ -14,6 +14,7 @@ from typing import Callable, Literal, Optional
 from neuca_tools.documents import values
 from neuca_tools.documents.values import UnusableError
 from neuca_tools.model import LinkRequest
+from neuca_tools.sources.base import Surroundings
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
@@ -71,6 +72,7 @@ class Config:
     log_retain: int = 5
     log_size: int = 5000000
     sources: tuple[str, ...] = ("auto",)
+    platform: Literal["dmi", "any"] = "dmi"
     poll_interval: float = 10.0
     timeout: float = 10.0
     management_macs: frozenset[str] = frozenset()
@@ -100,6 +102,11 @@ class Config:
     def choice(self) -> Choice:
         """What `[tuning]` asks for: rate in bit/s, round-trip time in seconds."""
         return Choice(self.profiles, self.rate, self.rtt)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Where the sources look."""
+        return Surroundings(self.run_directory, self.platform == "dmi")
 
     @property
     def pid_path(self) -> Path:
@@ -210,6 +217,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("logging", "log-size"): ("log_size", _number(4096, 1073741824)),
     ("logging", "log-file-size"): ("log_size", _number(4096, 1073741824)),
     ("metadata", "sources"): ("sources", listed),
+    ("metadata", "platform"): ("platform", _one_of("dmi", "any")),
     ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
     ("metadata", "timeout"): ("timeout", _seconds(0.1, 300)),
     ("tuning", "profile"): ("profiles", profile_names),

@@ -1,4 +1,4 @@
-"""Where documents come from: asks the sources in order, within one budget, and says what each of them said.
+"""Where documents come from: asks the sources within one budget, and says what each of them said.
 
 A source is a small class that keeps the `Source` protocol of `base`: it answers with bytes, or with "there is none", or
 raises SourceError; an error is never "there is none". To add one: write its module, with everything that is slow to
@@ -12,17 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources.base import Answer, Deadline, Session, Source, Token
-from neuca_tools.sources.directories import ConfigDrive, NoCloud, Nothing
+from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
+from neuca_tools.sources.directories import ConfigDrive, Nothing
 from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.file import File
+from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.openstack import OpenStack
+from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 
-__all__ = ["Answer", "Session", "Source", "SourceSpec", "Token", "fetch_path", "look", "parse_source", "without_network"]
+__all__ = ["Answer", "Session", "Source", "SourceSpec", "Surroundings", "Token", "fetch_path", "look", "parse_source",
+           "platform", "without_network"]
 
 
 class _Kind(NamedTuple):
@@ -30,7 +32,7 @@ class _Kind(NamedTuple):
 
     usage: str
     separator: str
-    make: Callable[[str, Path], Source]
+    make: Callable[[str, Surroundings], Source]
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -43,7 +45,6 @@ _KINDS: Mapping[str, _Kind] = {
 }
 _AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # those that ask nobody come first
 _LOCAL = frozenset({"file", "configdrive", "nocloud"})
-RUN_DIRECTORY = Path("/run/neuca")
 
 
 @dataclass(frozen=True)
@@ -73,62 +74,55 @@ def _parsed(text: str) -> SourceSpec:
             spec = SourceSpec(name, text[len(name) + 1:])
             if text.endswith(kind.separator) and not spec.argument:
                 raise UsageError(f'nothing follows the "{kind.separator}"')
-            kind.make(spec.argument, RUN_DIRECTORY)
+            kind.make(spec.argument, Surroundings())
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
     raise UsageError(f"known are {known}")
 
 
-def look(specs: Sequence[SourceSpec], budget: float, session: Session, run_directory: Path = RUN_DIRECTORY) -> Answer:
+def look(specs: Sequence[SourceSpec], budget: float, session: Session, surroundings: Optional[Surroundings] = None) -> Answer:
     """What the first source has that has anything, all of them within `budget` seconds.
 
     The answer says that there is none only where every source said so; else raises SourceError with what each said.
     """
-    sources = _made(specs, run_directory)
-    return _first(sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest))
+    from neuca_tools.sources.race import first  # threads, which those need not pay who only read what a source may be
+
+    sources = _made(specs, surroundings or Surroundings())
+    return first(sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest))
 
 
 def fetch_path(spec: SourceSpec, path: str, budget: float, session: Session) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None where the source has no such item."""
+    from neuca_tools.sources.race import first
+
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
-    answer = _first(_made([spec], RUN_DIRECTORY), path, budget, session, lambda source, *rest: source.metadata(path, *rest))
+    sources = _made([spec], Surroundings())
+    answer = first(sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest))
     try:
         return None if answer.data is None else answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
 
 
-def _first(sources: Sequence[Source], what: str, budget: float, session: Session,
-           ask: Callable[[Source, Deadline, Session], Answer]) -> Answer:
-    """Each source gets an equal share of the time that is left, so that a silent one leaves some to the next."""
-    deadline = Deadline.after(budget)
-    answer: Optional[Answer] = None
-    said: list[str] = []
-    failed = False
-    for index, source in enumerate(sources):
-        try:
-            answer = ask(source, deadline.share(len(sources) - index), session)
-        except SourceError as error:
-            failed = True
-            said.append(f"{source.name}: {error}")
-            continue
-        if not answer.empty:
-            return answer
-        session = answer.session
-        said.append(f"{source.name}: there is none")
-    if answer is None or failed:
-        raise SourceError(f"no {what} from any source: {'; '.join(said) or 'there is none to ask'}")
-    return answer
+def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
+    """Which cloud `auto` takes this for: `openstack`, `ec2`, `unknown`, `any` where it does not check; empty without `auto`."""
+    if not any(spec.kind == "auto" for spec in specs):
+        return ""
+    return recognized(surroundings.dmi) if surroundings.check_platform else ANY
 
 
-def _made(specs: Sequence[SourceSpec], run_directory: Path) -> list[Source]:
-    return [_KINDS[spec.kind].make(spec.argument, run_directory) for spec in _each(specs)]
+def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
+    cloud = platform(specs, surroundings)
+    made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
+    unknown = cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs)
+    return [*made, Unknown()] if unknown else made
 
 
-def _each(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
-    """Each once, and those that `auto` asks in its place."""
-    return list(dict.fromkeys(each for spec in specs for each in (map(SourceSpec, _AUTO) if spec.kind == "auto" else [spec])))
+def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
+    """Each once, and those that `auto` asks on this platform in its place."""
+    auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
+    return list(dict.fromkeys(each for spec in specs for each in (auto if spec.kind == "auto" else [spec])))
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Optional, Protocol, Union
 
 from neuca_tools.errors import SourceError
@@ -18,21 +19,37 @@ BODY_LIMIT = 1 << 20
 INSTANCE_ID = "/latest/meta-data/instance-id"
 """The path of the instance's id in the EC2 tree, at the end of the name that a session remembers it by."""
 
+RUN_DIRECTORY = Path("/run/neuca")
+
 
 class SourceTimeoutError(SourceError):
     """A source that was still silent, or still talking, when its time was up."""
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names."""
+
+    run_directory: Path = RUN_DIRECTORY
+    check_platform: bool = True
+    dmi: Path = Path("/sys/class/dmi/id")
+    proc: Path = Path("/proc")
+
+
+@dataclass(frozen=True)
 class Deadline:
-    """A moment on the monotonic clock, and the budget in seconds that it is a share of (for error texts)."""
+    """A moment on the monotonic clock, and the budget in seconds that it belongs to (for error texts).
+
+    `stop`, if not None, is a descriptor that becomes readable when nobody waits for the answer any more.
+    """
 
     end: float
     budget: float
+    stop: Optional[int] = None
 
     @classmethod
-    def after(cls, budget: float) -> Deadline:
-        return cls(time.monotonic() + budget, budget)
+    def after(cls, budget: float, stop: Optional[int] = None) -> Deadline:
+        return cls(time.monotonic() + budget, budget, stop)
 
     def remaining(self) -> float:
         """Seconds left; zero or less when the time is up."""
@@ -72,6 +89,10 @@ class Session:
     def doubting(self) -> Session:
         """The same, but for what services have said of the instance: that is asked anew."""
         return Session({service: token for service, token in self.tokens.items() if not service.endswith(INSTANCE_ID)})
+
+    def joined(self, other: Session) -> Session:
+        """Both; where they differ, the other one is the later."""
+        return Session({**self.tokens, **other.tokens})
 
     def to_json(self) -> dict[str, list[Union[str, float]]]:
         """For json.dumps on the pipe between a look and the daemon. It holds secrets: never log or store it."""
@@ -115,6 +136,12 @@ class Source(Protocol):
     """
 
     name: str
+    local: bool = True
+    """Whether it never asks the network, and so answers at once."""
+
+    def ways(self) -> Sequence[Source]:
+        """The same source at each address that it may have, the likeliest first: the first that answers speaks for it."""
+        return (self,)
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data as its bytes, and the platform's own documents."""

@@ -1,4 +1,4 @@
-"""Documents in directories: a config drive, a NoCloud seed, and `none` for a guest that has no metadata at all.
+"""Documents in directories: a config drive, what a NoCloud seed is too, and `none` for a guest that has no metadata at all.
 
 The volumes themselves are read by `neuca read-drive`, which may mount; what it copied is below the run directory.
 """
@@ -11,18 +11,18 @@ import re
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.documents import instance, netplan, network_data
+from neuca_tools.documents import instance, network_data
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources.base import Answer, Deadline, Session
+from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
 from neuca_tools.sources.file import read_regular
 
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
-# cloud-init's manual, "NoCloud"; the second name is the older one.
-_SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
+# cloud-init's manual, "Config drive": where an image may have it without a volume.
+_DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
 _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
-class _Directory:
+class Directory(Source):
     """A source that is one of some directories, the first that there is; one that was named is expected to be there."""
 
     kind = ""
@@ -37,57 +37,37 @@ class _Directory:
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         raise SourceError(f"a directory has no {path}")
 
-    def _none(self, session: Session, what: str) -> Answer:
+    def none(self, session: Session, what: str) -> Answer:
         if self.expected:
             raise SourceError(f"cannot be read: {what} is not there")
         return Answer(self.name, None, session)
 
 
-class ConfigDrive(_Directory):
+class ConfigDrive(Directory):
     """`configdrive`: the volume `config-2`, or `configdrive=PATH`: wherever it is mounted (nova, virt/configdrive.py)."""
 
     kind = "configdrive"
 
-    def __init__(self, argument: str, run_directory: Path) -> None:
-        super().__init__(argument, (run_directory / DRIVES / CONFIG_DRIVE,))
+    def __init__(self, argument: str, surroundings: Surroundings) -> None:
+        super().__init__(argument, (surroundings.run_directory / DRIVES / CONFIG_DRIVE, *_DRIVES))
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
-        place = _version(self.places[0] / "openstack")
-        about = None if place is None else _read(place / instance.OPENSTACK)
-        if place is None or about is None:
-            return self._none(session, f"openstack/latest/{instance.OPENSTACK}")
-        network = _read(place / network_data.NAME)
-        parts = {instance.OPENSTACK: about, **({} if network is None else {network_data.NAME: network})}
-        data = _read(place / "user_data")
-        return Answer(self.name, _read(self.places[0] / "ec2/latest/user-data") if data is None else data, session, parts)
-
-
-class NoCloud(_Directory):
-    """`nocloud`: the volume `cidata` or a seed directory, or `nocloud=PATH`."""
-
-    kind = "nocloud"
-
-    def __init__(self, argument: str, run_directory: Path) -> None:
-        super().__init__(argument, (run_directory / DRIVES / SEED, *_SEEDS))
-
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
-        """A seed has user-data and meta-data, both perhaps empty. One that says nothing leaves the word to other sources."""
-        for place in self.places:
-            data, about = _read(place / "user-data"), _read(place / "meta-data")
-            if data is None or about is None:
+        for drive in self.places:
+            place = _version(drive / "openstack")
+            about = None if place is None else read(place / instance.OPENSTACK)
+            if place is None or about is None:
                 continue
-            network = _read(place / "network-config")
-            if data.strip() or network is not None:
-                parts = {instance.NOCLOUD: about, **({} if network is None else {netplan.NAME: network})}
-                return Answer(self.name, data if data.strip() else None, session, parts)
-            return Answer(self.name, None, session)
-        return self._none(session, "user-data or meta-data")
+            network = read(place / network_data.NAME)
+            parts = {instance.OPENSTACK: about, **({} if network is None else {network_data.NAME: network})}
+            data = read(place / "user_data")
+            return Answer(self.name, read(drive / "ec2/latest/user-data") if data is None else data, session, parts)
+        return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
 
 
-class Nothing:
+class Nothing(Source):
     """`none`: nobody is asked. The configuration says all."""
 
-    def __init__(self, argument: str, _: Path) -> None:
+    def __init__(self, argument: str, _: Surroundings) -> None:
         if argument:
             raise UsageError('"none" takes no argument')
         self.name = "none"
@@ -110,7 +90,7 @@ def _version(place: Path) -> Optional[Path]:
     return place / names[-1] if names else None
 
 
-def _read(path: Path) -> Optional[bytes]:
+def read(path: Path) -> Optional[bytes]:
     """The bytes of a file, None where there is none."""
     try:
         return read_regular(str(path))

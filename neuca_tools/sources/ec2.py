@@ -11,21 +11,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.ec2_network import LEAVES, NAME
 from neuca_tools.errors import SourceError
 from neuca_tools.machine import instance
 from neuca_tools.sources.base import INSTANCE_ID, Answer, Deadline, Session, SourceTimeoutError, Token
-from neuca_tools.sources.url import Url, parse_url
+from neuca_tools.sources.service import Service
+from neuca_tools.sources.url import Url
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
 
-_LINK_LOCAL = Url("169.254.169.254")
+_IPV6 = Url("fd00:ec2::254")
 _TOKEN_SECONDS = 21600  # the most that the service grants
 _NO_TREE_SECONDS = 600  # until a service is asked again for a tree of NICs that it does not have, or which instance this is
 _EARLY_SECONDS = 60  # so that no token runs out on its way
@@ -35,13 +35,17 @@ _MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
-class Ec2:
-    """`ec2` at the link-local address, or `ec2=URL`."""
+class Ec2(Service):
+    """`ec2` at EC2's own addresses, or `ec2=URL`."""
 
-    def __init__(self, argument: str, _: Path) -> None:
-        self.url = parse_url(argument) if argument else _LINK_LOCAL
-        self.name = f"ec2={self.url}" if argument else "ec2"
-        self._tree = f"{self.url}/latest/meta-data/network/interfaces/macs/"
+    kind = "ec2"
+
+    def other_urls(self) -> Iterable[Url]:
+        return [_IPV6]
+
+    @property
+    def _tree(self) -> str:
+        return f"{self.url}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data decides; a tree that cannot be read beside it says nothing, for not every such service has one."""
@@ -104,7 +108,7 @@ class Ec2:
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
         headers = {"X-aws-ec2-metadata-token": token.value} if token.value else {}
-        return _request("GET", self.url, path, headers, deadline)
+        return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
         """Silence means version 1 too: an answer to PUT may travel one hop only, and is lost behind a forwarder.
@@ -120,7 +124,7 @@ class Ec2:
     def _put(self, deadline: Deadline) -> str:
         path = "/latest/api/token"
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
-        response = _request("PUT", self.url, path, headers, deadline)
+        response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
             raise SourceError(f"PUT {self.url}{path}: HTTP 403: the metadata service is switched off for this guest")
         if response.status != 200 and response.status not in _NO_TOKENS:
@@ -133,9 +137,3 @@ def _no_entry(response: Response, token: Token) -> str:
     if response.status != 401:
         return ""
     return " with a new token" if token.value else " without a token, and no token was given for the asking"
-
-
-def _request(method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
-    from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
-
-    return http.request(method, url, path, headers, deadline)

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
 
-class File:
+class File(Source):
     """`file:PATH`. An absent file is an error and not "there is none": a path was given because one is expected."""
 
-    def __init__(self, argument: str, _: Path) -> None:
+    def __init__(self, argument: str, _: Surroundings) -> None:
         if not argument or not argument.isprintable():
             raise UsageError('a path of printable characters must follow "file:"')
         self.path = argument

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import socket
 import zlib
 from collections.abc import Mapping
@@ -37,7 +40,7 @@ class _UnusableError(Exception):
 
 
 class _Connection(socket.socket):
-    """A socket whose every read gets what is left of the deadline, and which stops after _WIRE_LIMIT bytes.
+    """A socket whose every wait gets what is left of the deadline, and which stops after _WIRE_LIMIT bytes.
 
     A time-out on the socket alone starts anew with each byte of a slow server, and http.client bounds neither the
     trailers of a chunked body, nor a row of "100 Continue", nor a chunk of negative size.
@@ -48,17 +51,36 @@ class _Connection(socket.socket):
 
     def start(self, url: Url, deadline: Deadline) -> None:
         self.deadline = deadline
-        self.settimeout(self._patience())
-        self.connect(_socket_address(url))
+        self._patience()
+        self.setblocking(False)
+        code = self.connect_ex(_socket_address(url))
+        if code == errno.EINPROGRESS:  # connect(2)
+            self._wait(select.POLLOUT)
+            code = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
         self.settimeout(self._patience())
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        self._wait(select.POLLIN)
         self.settimeout(self._patience())
         count = super().recv_into(buffer, nbytes, flags)
         self.received += count
         if self.received > _WIRE_LIMIT:
             raise _UnusableError(f"the answer is larger than {_WIRE_LIMIT} bytes")
         return count
+
+    def _wait(self, event: int) -> None:
+        """Until the socket is ready, its time is up, or nobody waits for the answer any more."""
+        ready = select.poll()
+        ready.register(self, event)
+        if self.deadline.stop is not None:
+            ready.register(self.deadline.stop, select.POLLIN)
+        descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
+        if self.deadline.stop in descriptors:
+            raise _UnusableError("nobody waits for the answer any more")
+        if not descriptors:
+            raise socket.timeout
 
     def _patience(self) -> float:
         remaining = self.deadline.remaining()
@@ -78,7 +100,7 @@ def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadli
             connection.sendall(_head(method, url, path, headers))
             return _response(connection, method)
     except socket.timeout:
-        raise SourceTimeoutError(f"{what}: {missing} in its share of {deadline.budget:g} s") from None
+        raise SourceTimeoutError(f"{what}: {missing} within {deadline.budget:g} s") from None
     except RemoteDisconnected:
         raise SourceError(f"{what}: the connection was closed without an answer") from None
     except OSError as error:

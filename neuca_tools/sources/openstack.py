@@ -7,25 +7,28 @@ Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. It has no 
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Optional
 
 from neuca_tools.documents.instance import OPENSTACK
 from neuca_tools.documents.network_data import NAME
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session
-from neuca_tools.sources.url import Url, parse_url
+from neuca_tools.sources.service import Service, ways_out
+from neuca_tools.sources.url import Url
 
-_LINK_LOCAL = Url("169.254.169.254")
+_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service", IPv6: on each network, so it needs a NIC with it
 _NO_OPENSTACK = (401, 404)  # EC2 wants a token for every path, also for those that it does not have
 
 
-class OpenStack:
-    """`openstack` at the link-local address, or `openstack=URL`."""
+class OpenStack(Service):
+    """`openstack` at the link-local addresses, or `openstack=URL`."""
 
-    def __init__(self, argument: str, _: Path) -> None:
-        self.url = parse_url(argument) if argument else _LINK_LOCAL
-        self.name = f"openstack={self.url}" if argument else "openstack"
+    kind = "openstack"
+
+    def other_urls(self) -> Iterable[Url]:
+        """Of those NICs alone that lead out: on a dataplane, anybody may answer."""
+        return [Url(f"{_IPV6}%{name}") for name in ways_out(self.surroundings.proc)]
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """Without meta_data.json this is no OpenStack; the other two may be missing."""
@@ -42,10 +45,8 @@ class OpenStack:
         raise SourceError(f"OpenStack has no {path}: ask ec2")
 
     def _get(self, name: str, deadline: Deadline, none: tuple[int, ...] = (404,)) -> Optional[bytes]:
-        from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
-
         path = f"/openstack/latest/{name}"
-        response = http.request("GET", self.url, path, {}, deadline)
+        response = self.request("GET", path, {}, deadline)
         if response.status not in (200, *none):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
         return response.body if response.status == 200 else None

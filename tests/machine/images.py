@@ -102,7 +102,7 @@ RECIPES = {recipe.name: recipe for recipe in (
            "net.ifnames=0"),
     Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
-           machine=("-smbios", "type=1,product=OpenStack Nova", "-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
+           machine=("-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
     # What a document asks of the host itself, with systemd and without.
     Recipe("G", "bookworm", ("systemd-sysv", *_LOGINS), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),

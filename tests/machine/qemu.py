@@ -127,7 +127,8 @@ class Machine:
                    "-device", "virtio-serial-pci,addr=0x6", "-chardev", f"socket,id=agent,fd={agent.fileno()}",
                    "-device", "virtserialport,chardev=agent,name=neuca.lab",
                    "-chardev", f"socket,id=qmp,fd={control.fileno()}", "-mon", "chardev=qmp,mode=control",
-                   *image.recipe.machine]  # fmt: skip
+                   # As nova has it: without that no agent believes what answers at a link-local address.
+                   "-smbios", "type=1,product=OpenStack Nova", *image.recipe.machine]  # fmt: skip
         for nic in nics:
             netdev = _user_network(nic, service_port) if nic.management else nic.netdev()
             device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace("driver=", "", 1)

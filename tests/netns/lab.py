@@ -170,7 +170,7 @@ class Lab:
         return name
 
     def service(self, document="", address=SERVICE, port=80):
-        """The metadata service, outside on the link-local address or in the guest on 127.0.0.1."""
+        """The metadata service, outside on the link-local address or another, or in the guest on 127.0.0.1."""
         where = self.guest if address.startswith("127.") else self.outside
         self.metadata = Metadata(listener(where.enter, address, port), document)
         return self.metadata

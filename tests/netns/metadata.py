@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PATIENCE = 15.0  # seconds
 LISTEN = """import socket, sys
-with socket.socket(fileno=int(sys.argv[3])) as end, socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64) as made:
+family, *_, place = socket.getaddrinfo(sys.argv[1], int(sys.argv[2]), type=socket.SOCK_STREAM)[0]
+with socket.socket(fileno=int(sys.argv[3])) as end, socket.create_server(place, family=family, backlog=64) as made:
     socket.send_fds(end, [b"x"], [made.fileno()])"""
 USER_DATA, TOKEN = "/latest/user-data", "/latest/api/token"
 

@@ -9,7 +9,7 @@ import os
 import random
 
 import pytest
-from lab import MANAGEMENT_MAC, mac
+from lab import MANAGEMENT_MAC, SERVICE, mac
 
 DOCUMENTS = int(os.environ.get("NEUCA_DOCUMENTS", "20"))  # random ones; 1000 take a quarter of an hour
 META = {"uuid": "i", "hostname": "node0", "devices": []}
@@ -133,6 +133,55 @@ def test_ec2_s_tree_of_nics_is_applied(host):
     assert host.once().code == 0
     assert host.addresses("dp1") == {"10.1.0.1/24", "10.1.0.2/24"}
     assert host.role(MANAGEMENT_MAC) == "management"
+
+
+def outside(host, address):
+    """An address more of the other end of the management NIC."""
+    host.run("ip", "address", "add", address, "dev", "mgmt0", "nodad", where=host.outside)
+
+
+@pytest.mark.parametrize("source", ["openstack", "auto"])
+def test_openstack_is_found_at_its_link_local_ipv6_address(host, source):
+    """Nobody is at the IPv4 address; whoever answers on a dataplane NIC is not asked."""
+    host.run("ip", "address", "del", f"{SERVICE}/32", "dev", "mgmt0", where=host.outside)
+    outside(host, "fe80::a9fe:a9fe/64")
+    service = host.service("", "fe80::a9fe:a9fe%mgmt0")
+    service.tokens = False
+    service.tree = {
+        "/openstack/latest/meta_data.json": json.dumps(META),
+        "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
+    host.configure("[metadata]\nplatform = any\n", sources=source, timeout=5)
+    assert host.once().code == 0
+    assert dataplane(host) == AS_ASKED
+    document = host.status()[1]["document"]
+    assert (document["source"], document["platform"]) == ("openstack", "any" if source == "auto" else None)
+
+
+def test_ec2_is_found_at_its_ipv6_address(host):
+    host.run("ip", "address", "del", f"{SERVICE}/32", "dev", "mgmt0", where=host.outside)
+    outside(host, "fd00:ec2::254/128")
+    host.service(f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\nmtu = 9000\n", "fd00:ec2::254")
+    host.configure(sources="ec2", timeout=5)
+    assert host.once().code == 0
+    assert dataplane(host)[0] == AS_ASKED[0]
+
+
+def test_a_seed_that_the_volume_points_to_is_fetched(host):
+    host.service("[global]\n").tree = {"/seed/user-data": f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\nmtu = 9000\n",
+                                       "/seed/meta-data": "instance-id: i\n"}
+    place = seed(host, "").partition("=")[2]
+    for name, text in (("user-data", ""), ("meta-data", f"seedfrom: http://{SERVICE}/seed/\n")):
+        (host.folder / "seed" / name).write_text(text)
+    (host.folder / "seed" / "network-config").unlink()
+    host.configure(sources=f"nocloud={place}")
+    host.metadata.tokens = False
+    assert host.once().code == 0
+    assert dataplane(host)[0] == AS_ASKED[0]
+    host.metadata.mode = "500"
+    assert host.once().code == 4
+    assert dataplane(host)[0] == AS_ASKED[0]
+    host.metadata.mode = "ok"
+    assert host.once().code == 0
 
 
 def test_dhcp_keeps_a_nic_out_and_a_bad_item_costs_only_itself(host):

@@ -15,7 +15,7 @@ from sources_volumes import DRIVE, SEED, fill
 from neuca_tools.drives import copy
 from neuca_tools.errors import ApplyError, SourceError
 from neuca_tools.fileio import locked
-from neuca_tools.sources import Session, look, parse_source
+from neuca_tools.sources import Session, Surroundings, look, parse_source
 
 
 def copied(run):
@@ -33,7 +33,7 @@ def test_the_documents_of_a_config_drive_are_copied_for_root_alone(tmp_path):
     assert copy(volume, run) == "config-2"
     assert copied(run) == {f"config-2/{name}": data for name, data in DRIVE.items()}
     assert {path.stat().st_mode & 0o777 for path in (run / "drives").rglob("*") if path.is_file()} == {0o600}
-    assert look([parse_source("configdrive")], 5, Session(), run).data == DRIVE["openstack/latest/user_data"]
+    assert look([parse_source("configdrive")], 5, Session(), Surroundings(run)).data == DRIVE["openstack/latest/user_data"]
 
 
 def test_the_documents_of_a_seed_are_copied(tmp_path):

@@ -13,7 +13,7 @@ from sources_server import Server, http
 from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
 from neuca_tools.machine import Machine
 from neuca_tools.record import load_document, save_document, save_machine
-from neuca_tools.sources import Session, parse_source
+from neuca_tools.sources import Session, Surroundings, parse_source
 from neuca_tools.stored import StoredDocument
 
 TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
@@ -224,7 +224,7 @@ class Drive(Place):
             (folder / name).unlink(missing_ok=True)
             if content is not None:
                 (folder / name).write_text(content)
-        return fetch([parse_source(f"configdrive={self.file}")], 5.0, Session(), self.state, self.run)
+        return fetch([parse_source(f"configdrive={self.file}")], 5.0, Session(), self.state, Surroundings(self.run))
 
     def take(self, *content, **more):
         intake = self.ask(*content, **more)
@@ -314,11 +314,37 @@ def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
     with Server(play) as server:
         looks = []
         for _ in range(4):
-            intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", tmp_path / "run")
+            around = Surroundings(tmp_path / "run")
+            intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", around)
             keep(intake, tmp_path / "state", tmp_path / "run")
             looks.append((intake.document.hostname, intake.reason))
     assert {name for name, _ in looks} == {"b"}
     assert f"ec2={server.url} gave two different documents in a row" in {reason for _, reason in looks}
+
+
+def test_a_source_further_down_is_followed_while_the_one_above_fails_and_no_longer(tmp_path):
+    """Each change is read twice; where the two say the same of a NIC, nothing changes for it."""
+    state, around = tmp_path / "state", Surroundings(tmp_path / "run")
+    well = True
+
+    def above(request):
+        found = b"[global]\nhost_name = above\n" if request.path == "/latest/user-data" else b""
+        return (http(200, found) if found else http(404)) if well else http(500)
+
+    with Server(above) as one, Server(lambda _: http(404)) as two:
+        below = tmp_path / "below"
+        below.write_text("[global]\nhost_name = below\n")
+        specs = [parse_source(text) for text in (f"ec2={one.url}", f"ec2={two.url}", f"file:{below}")]
+        names = []
+        for well in (True, False, False, True):  # noqa: B007 (`above` reads it)
+            intake = fetch(specs, 5.0, Session(), state, around)
+            keep(intake, state, around.run_directory)
+            names.append((intake.document.hostname, intake.stale, intake.unanswered))
+        below.unlink()
+        well = False
+        silent = fetch(specs, 5.0, Session(), state, around)
+    assert names == [(name, False, False) for name in ("above", "below", "below", "above")]
+    assert (silent.document.hostname, silent.stale, silent.unanswered) == ("above", True, True)
 
 
 # --- whose document it is -------------------------------------------------------------------------------------------
@@ -365,7 +391,7 @@ def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document
     save_document(tmp_path, StoredDocument("ec2", "00", "", OTHER))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(document, "i-2")) as server:
-        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, tmp_path / "run")
+        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
         assert sum("instance-id" in request for request in server.asked) == 2
     assert intake.other == 'the id of the instance is "i-2", and was "i-1"'
     assert (intake.stored and intake.stored.text) == stored
@@ -376,7 +402,7 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(TEXT.encode(), "i-2", "i-1")) as server:
-        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, tmp_path / "run")
+        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
         assert intake.reason == f"ec2={server.url} gave two different documents in a row"
     assert (intake.other, intake.document.hostname, intake.stale) == ("", "Node0", True)
 
@@ -384,5 +410,5 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
 def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
-    intake = fetch([parse_source("ec2=http://127.0.0.1:9")], 5.0, Session(), tmp_path, tmp_path / "run")
+    intake = fetch([parse_source("ec2=http://127.0.0.1:9")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
     assert (intake.other, intake.instance, intake.document.hostname) == ("", "", "Node0")

@@ -206,7 +206,8 @@ STATUS = {
     "version": 1,
     "neuca": "2.0.0",
     "state": "degraded",
-    "document": {"source": "ec2", "sha256": "00", "fetched": "2026-11-20T19:00:00Z", "stale": True, "reason": "no answer"},
+    "document": {"source": "ec2", "sha256": "00", "fetched": "2026-11-20T19:00:00Z", "stale": True, "reason": "no answer",
+                 "platform": None},
     "interfaces": [
         {
             "mac": mac(2),
@@ -269,13 +270,24 @@ def test_status_with_nothing_to_show():
         "problems": [],
         "notes": [],
         "last_pass": None,
-        "document": {"source": None, "sha256": None, "fetched": None, "stale": False, "reason": None},
+        "document": {"source": None, "sha256": None, "fetched": None, "stale": False, "reason": None, "platform": None},
     }
     assert render.status(data, color=False).split("\n") == [
         "ok: neuca 2.0.0, no document",
         "no pass since the boot",
         "no interfaces",
     ]
+
+
+@pytest.mark.parametrize(("platform", "line"), [
+    ("openstack", "platform: OpenStack, as the firmware (DMI) says"),
+    ("ec2", "platform: EC2, as the firmware (DMI) says"),
+    ("unknown", "platform: the firmware (DMI) names none, so no link-local address is asked"),
+    ("any", "platform: not checked (platform = any)"),
+])
+def test_status_says_what_auto_took_this_host_for(platform, line):
+    data = {**STATUS, "document": {**STATUS["document"], "platform": platform}}
+    assert render.status(data, color=False).split("\n")[1] == line
 
 
 # --- explain --------------------------------------------------------------------------------------------------------

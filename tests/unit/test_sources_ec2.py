@@ -191,7 +191,7 @@ def test_a_broken_answer_is_an_error(serve):
 
 def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
-    assert reason(serve(lambda _: None), budget=0.6) == "GET /latest/user-data: no whole answer in its share of 0.6 s"
+    assert reason(serve(lambda _: None), budget=0.6) == "GET /latest/user-data: no whole answer within 0.6 s"
     assert 0.5 <= time.monotonic() - began < 10
 
 

@@ -126,7 +126,7 @@ def assert_given_up_in_time(server, budget=0.4):
     began = time.monotonic()
     with pytest.raises(SourceTimeoutError) as caught:
         get(server, budget)
-    assert str(caught.value) == f"GET {server.url}/x: no whole answer in its share of {budget} s"
+    assert str(caught.value) == f"GET {server.url}/x: no whole answer within {budget} s"
     assert budget * 0.9 <= time.monotonic() - began < 10
 
 
@@ -171,12 +171,12 @@ def test_a_server_that_does_not_accept_ends_with_the_deadline():
             request("GET", parse_url(f"http://127.0.0.1:{port}"), "/x", {}, Deadline.after(0.4))
         for filler in fillers:
             filler.close()
-    assert str(caught.value) == f"GET http://127.0.0.1:{port}/x: no connection in its share of 0.4 s"
+    assert str(caught.value) == f"GET http://127.0.0.1:{port}/x: no connection within 0.4 s"
 
 
 def test_without_any_time_nothing_is_asked(serve):
     server = serve(lambda _: http(200))
-    assert reason(server, budget=0) == "no connection in its share of 0 s"
+    assert reason(server, budget=0) == "no connection within 0 s"
     assert server.asked == []
 
 

@@ -13,7 +13,7 @@ from sources_server import Server, http
 from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 
 from neuca_tools.errors import SourceError
-from neuca_tools.sources import Session, look, parse_source
+from neuca_tools.sources import Session, Surroundings, look, parse_source
 
 LONG = 30
 
@@ -28,8 +28,8 @@ def serving(paths, other=404):
 
 
 def ask(text, run_directory=None, session=None):
-    more = [] if run_directory is None else [run_directory]
-    return look([parse_source(text)], LONG, session or Session(), *more)
+    around = None if run_directory is None else Surroundings(run_directory)
+    return look([parse_source(text)], LONG, session or Session(), around)
 
 
 def reason(text, run_directory=None):
