@@ -9,6 +9,7 @@ only mark the world dirty; after a short debounce comes a job, and a whole look.
 from __future__ import annotations
 
 import logging
+import random
 import selectors
 import signal
 import socket
@@ -29,6 +30,7 @@ DEBOUNCE = 0.1  # seconds of quiet after an event before a job: one NIC makes se
 REST = 0.5  # seconds from one event's job to the next one's: a link that flaps does not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that udev gets to name a new NIC; then the job runs without its word
 LONGEST_BACKOFF = 600.0  # seconds between tries for a NIC that keeps failing
+LONGEST_SILENCE = 60.0  # seconds between looks while no source answers, unless poll-interval is longer
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -62,7 +64,7 @@ class Daemon:
         now = time.monotonic()
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._job = Job(config)
-        self._failures = 0
+        self._failures = self._silences = 0
         self._held = False  # by the last pass: it waits for a sign of the management NIC
         self._starting = True  # until a pass has set drift right
         self._stopping = self._ready = False
@@ -123,7 +125,7 @@ class Daemon:
         if retry:
             self._plans.retry = None
         if poll:
-            self._plans.poll = now + self.config.poll_interval
+            self._plans.poll = now + self._patience()
             self._plans.rested = now + REST
         if events or retry or poll:
             run = events or retry or self.config.drift == "enforce"
@@ -192,6 +194,7 @@ class Daemon:
             self._dirty(DEBOUNCE)
         self._starting = self._starting and not outcome.passed
         self._held = outcome.held if outcome.ran else self._held
+        self._settle_poll(outcome)
         self._settle_retry(outcome)
         if worker.started or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
@@ -205,6 +208,22 @@ class Daemon:
         self._failures = self._failures + 1 if outcome.failed else 0
         again = self._backoff(self._failures) if outcome.failed else self.config.poll_interval if outcome.held else None
         self._plans.retry = None if again is None else time.monotonic() + again
+
+    def _settle_poll(self, outcome: Outcome) -> None:
+        """Count the looks in a row that nobody has answered; an answer ends the longer waits at once."""
+        if outcome.unanswered:
+            self._silences += 1
+        elif outcome.unanswered is not None:
+            self._silences = 0
+            self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
+
+    def _patience(self) -> float:
+        """Until the next look: ever longer while nobody answers, and not the same for all guests of a cloud that comes back."""
+        usual = self.config.poll_interval
+        if not self._silences:
+            return usual
+        longer = min(usual * float(2 ** min(self._silences - 1, 16)), max(usual, LONGEST_SILENCE))
+        return longer * random.uniform(0.75, 1.25)
 
     def _backoff(self, failures: int) -> float:
         return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))

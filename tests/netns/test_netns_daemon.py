@@ -106,6 +106,41 @@ def test_a_metadata_service_that_comes_late_is_found(lab):
     assert lab.role(MANAGEMENT_MAC) == "management"
 
 
+POLL = 3  # seconds, more than a pass takes on a busy machine
+
+
+def test_a_changed_document_is_in_force_within_one_poll_interval_and_a_second(host):
+    """Changed just after a look, so that it waits for a whole interval. The best of three, for others use this machine too."""
+    host.configure(sources="ec2", poll=POLL)
+    run(host)
+    took = []
+    for last in (11, 12, 13):
+        host.metadata.wait_for(1)
+        began = time.monotonic()
+        host.document(asked(1, 2, last=last))
+        host.wait("the change arrives", has(host, "dp2", f"172.16.2.{last}/24"))
+        took.append(time.monotonic() - began)
+    assert min(took) <= POLL + 1, took
+
+
+def test_while_nobody_answers_the_pauses_grow_and_an_answer_ends_them(host):
+    run(host)
+    host.metadata.mode = "500"
+    times = []
+    for _ in range(5):  # the first one is usual, and so is the second; then they double
+        host.metadata.wait_for(1)
+        times.append(time.monotonic())
+    pauses = [later - earlier for earlier, later in zip(times, times[1:])]
+    assert pauses[-1] >= 3.0, pauses  # 4 s, less a quarter
+    host.metadata.recover()
+    host.wait("it is confirmed again", lambda: not host.status()[1]["document"]["stale"])
+    times = []
+    for _ in range(4):
+        host.metadata.wait_for(1)
+        times.append(time.monotonic())
+    assert min(later - earlier for earlier, later in zip(times, times[1:])) < 1.5, times
+
+
 # --- what it leaves alone ---
 
 
