@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from neuca_tools import errors, marking, operations, render
-from neuca_tools.commands import neuca, neucad, selftest, selftest_options
+from neuca_tools.commands import agent, neuca, selftest, selftest_options
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
 from neuca_tools.desired import Settings, resolve
@@ -166,7 +166,7 @@ def test_every_installed_name_is_a_name_of_the_manual_page():
 
 
 def test_every_option_of_neucad_is_documented():
-    options = {option[1:] for action in neucad._parser()._actions for option in action.option_strings}
+    options = {option[1:] for action in agent._parser()._actions for option in action.option_strings}
     lines = re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE)
     documented = {word for line in lines for word in re.split(r"[ ,]+", line)}
     assert options <= documented

@@ -1,0 +1,110 @@
+"""What `neucad` does: the agent in the foreground; systemd or start-stop-daemon puts it into the background."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Optional
+
+from .. import __version__
+from ..config import DEFAULT_PATH, Config
+from ..errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
+from ..fileio import locked
+from .context import configuration, guarded, is_root
+from .logs import to_journal
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the agent, or one pass of it. The exit code of `--once` is that of `neuca status`."""
+    return guarded(_run, _parser().parse_args(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neucad", description="Keeps the dataplane NICs of this host as its document asks.")
+    parser.add_argument("--once", action="store_true", help="make one pass and exit, with the exit code of neuca status")
+    parser.add_argument("--names", action="store_true", help="give every NIC its own name back and exit: for the boot, before"
+                        " the network")
+    parser.add_argument("--guest", action="store_true", help="do what the document asks of the host itself and exit: its host"
+                        " name, users, scripts and storage")
+    parser.add_argument("--stay", action="store_true", help="with --guest: do not exit, and do it again whenever it is due")
+    parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
+    parser.add_argument("--config", metavar="FILE", help=f"the configuration ({DEFAULT_PATH})")
+    parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    if not is_root():
+        raise NeucaError("neucad: only root may run it")
+    _configure_log(config)
+    if arguments.names:
+        from ..pinning import ask_ahead, mark_ahead, pin_names
+
+        ahead = ask_ahead(config)
+        named = pin_names(config)
+        mark_ahead(config, ahead)
+        return EXIT_OK if named else EXIT_FAILED
+    if arguments.guest:
+        from ..guest import run
+
+        if arguments.stay:
+            run.stay(config)
+        return EXIT_OK if run.run_guest(config) else EXIT_FAILED
+    if arguments.once:
+        from .change import apply_once
+
+        return apply_once(config)
+    from ..firstboot import check
+
+    check(config)
+    return _serve(config, Path(arguments.config or DEFAULT_PATH))
+
+
+def _serve(config: Config, path: Path) -> int:
+    from ..daemon import Daemon
+
+    with _alone(config), _pid_file(config):
+        Daemon(config, path, _configure_log).run()
+    return EXIT_OK
+
+
+def _configure_log(config: Config) -> None:
+    to_journal(config.log_level)
+
+
+@contextmanager
+def _alone(config: Config) -> Iterator[None]:
+    """One daemon for each run directory. Raises ApplyError."""
+    try:
+        with locked(config.run_directory / "neucad.lock", 0.1):
+            yield
+    except ApplyError as error:
+        if "another pass" in error.text:
+            raise NeucaError(f'neucad: another one runs already, with the run directory "{config.run_directory}"') from error
+        raise
+
+
+@contextmanager
+def _pid_file(config: Config) -> Iterator[None]:
+    """For SysV scripts, systemd needs none; one that cannot be written costs only itself."""
+    if "NOTIFY_SOCKET" in os.environ:
+        yield
+        return
+    path = config.pid_path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{os.getpid()}\n", encoding="ascii")
+    except OSError as error:
+        print(f'neucad: write "{path}": {error.strerror}, ignoring', file=sys.stderr)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
