@@ -107,7 +107,8 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("G", "bookworm", ("systemd-sysv", *_LOGINS), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("H", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client", *_LOGINS),
-           (("etc/network/interfaces", INTERFACES),), _SERIAL, "net.ifnames=0"),
+           (("etc/network/interfaces", f"{INTERFACES}    up echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra\n"),), _SERIAL,
+           "net.ifnames=0"),
     Recipe("T", "bookworm", ("systemd-sysv", "iperf3"), (("usr/local/lib/lab/init", BARE_INIT),),
            "chmod +x /usr/local/lib/lab/init", "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
 )}  # fmt: skip
