@@ -32,7 +32,7 @@ from ..selftest.report.text import comparison, conclusion, step_line
 from ..selftest.running import kernel, store, where
 from ..selftest.running.fixing import STEP, fix_for
 from ..selftest.running.planned import Outlook, outlook
-from ..selftest.running.plans import Options
+from ..selftest.running.plans import NOT_ASKED, Options
 from ..selftest.running.serve import Server, serve_pipes
 from ..selftest.running.session import Session
 from .context import configuration, is_root
@@ -83,9 +83,10 @@ def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen:
     if arguments.try_fix:
         evidence = _try_fix(address, wanted, seen, evidence, diagnosis, tell)
     _write(arguments, evidence, diagnosis)
+    code = _exit_code(diagnosis, found)
     if tell is _say:
-        print("\n".join(filter(None, [conclusion(diagnosis), _differences(found)])))
-    return Done(record(evidence, diagnosis), diagnosis, _exit_code(diagnosis, found))
+        print("\n".join(filter(None, [conclusion(diagnosis), _differences(found, code)])))
+    return Done(record(evidence, diagnosis), diagnosis, code)
 
 
 def _told(arguments: argparse.Namespace, done: Sequence[Done]) -> int:
@@ -125,7 +126,15 @@ def _test(address: Address, wanted: Options, seen: Outlook, config: Config, tell
             store.keep(config.state_directory, evidence, record(evidence, diagnosis))
         except ApplyError as error:
             print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
-    return evidence, diagnosis, compare(before, evidence) if before else None
+    return evidence, diagnosis, _compared(before, evidence) if before else None
+
+
+def _compared(before: Sequence[Evidence], evidence: Evidence) -> Comparison:
+    """What a reboot must not change may change while the host is up: then somebody has meant it."""
+    found = compare(before, evidence)
+    if before[-1].boot != evidence.boot:
+        return found
+    return replace(found, changes=tuple(replace(one, identity=False) for one in found.changes))
 
 
 def _try_fix(address: Address, wanted: Options, seen: Outlook, evidence: Evidence, diagnosis: Diagnosis,
@@ -149,14 +158,17 @@ def _exit_code(diagnosis: Diagnosis, found: Optional[Comparison]) -> ExitCode:
     return found.exit_code
 
 
-def _differences(found: Optional[Comparison]) -> str:
-    """Against earlier tests: only what is another way now, or worse."""
-    worth = found is not None and (found.changes or any(one.worse for one in found.rates))
-    return f"— against earlier tests\n{comparison(found)}" if found is not None and worth else ""
+def _differences(found: Optional[Comparison], code: ExitCode) -> str:
+    """Against earlier tests: only what is another way now, or worse. Its verdict is told where it is the one that counts."""
+    if found is None or not (found.changes or any(one.worse for one in found.rates)):
+        return ""
+    told, _, verdict = comparison(found).rpartition("\n")
+    return "\n".join(["— against earlier tests", told, *([verdict] if code is found.exit_code else [])])
 
 
 def _say(step: Step) -> None:
-    print(step_line(step), flush=True)
+    if step.text != NOT_ASKED:
+        print(step_line(step), flush=True)
 
 
 def _silent(_: Step) -> None:

@@ -192,6 +192,54 @@ def test_the_other_end_by_ssh(ends):
     assert (done.code, done.err) == (1, 'neuca: start neuca-selftest on "nowhere" by ssh: it ended with 255\n')
 
 
+TRY = """import sys
+from ipaddress import ip_address
+from neuca_tools.selftest.running.fixing import Fix
+from neuca_tools.selftest.running.planned import Outlook
+from neuca_tools.selftest.running.plans import Options
+from neuca_tools.selftest.running.session import Session
+wanted = Options(frozenset({"reach", "tcp"}), 1.0, (1,), rate=20e6, secret=sys.argv[1].encode())
+fix = Fix({"net.ipv4.tcp_rmem": "4096 131072 7777777"}, True, True, before=float(sys.argv[2]))
+found = Session(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
+print(next(step.text for step in found.steps if step.name == "try-fix"))
+"""
+
+
+@pytest.mark.parametrize(("before", "kept"), [("1", True), ("1e15", False)])
+def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before, kept):
+    """Between two namespaces no setting is sure to help: what it was before is made up."""
+    def values():
+        return [ends.lab.run("cat", "/proc/sys/net/ipv4/tcp_rmem", where=where).out.split()[2]
+                for where in (ends.lab.guest, ends.lab.outside)]
+
+    ends.serve()
+    was = values()
+    said = ends.lab.run(sys.executable, "-c", TRY, SECRET.strip(), before, FAR).out
+    assert ("kept until the next boot" in said, "and put back" in said) == (kept, not kept), said
+    assert values() == (["7777777"] * 2 if kept else was)
+    ends.lab.run("sh", "-c", f"echo 4096 131072 {was[0]} > /proc/sys/net/ipv4/tcp_rmem")
+
+
+def test_a_test_from_another_namespace_of_the_host(ends):
+    script = ("from pathlib import Path; from neuca_tools.backends.namespace import enter\n"
+              f"from neuca_tools.selftest.running import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
+              f"print(*[address for _, address in kernel.addresses()]); print(*Path('/sys/class/net').iterdir())")
+    said = ends.lab.run(sys.executable, "-c", script).out.splitlines()
+    assert FAR in said[0].split()
+    assert NEAR not in said[0].split()
+    assert "/sys/class/net/dp1" in said[1].split()
+
+
+def test_namespaces_that_are_not_there(ends):
+    done = ends.test("--netns", "none")
+    assert (done.code, done.err) == (
+        1, 'neuca: enter the network namespace "/run/netns/none": No such file or directory\n')
+    done = ends.test("--container", "none")
+    assert done.code == 1
+    assert done.err.startswith('neuca: enter the container "none": docker: ')
+    assert ends.test("--netns", "../../etc").code == 2
+
+
 # --- What it finds wrong --------------------------------------------------------------------------------------------------
 
 

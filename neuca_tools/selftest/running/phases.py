@@ -18,7 +18,7 @@ from . import roundtrip
 from .conduct import conduct
 from .iperf import MOST_STREAMS, Test
 from .peer import Helper
-from .plans import STEP_SECONDS, Options, Rung, loss_free, next_rate
+from .plans import NOT_ASKED, STEP_SECONDS, Options, Rung, loss_free, next_rate
 
 BESIDE = 0.05  # seconds between round trips under load
 
@@ -48,7 +48,7 @@ class Throughput:
 
     def _left_out(self, name: str) -> bool:
         if name not in self._options.steps:
-            self._done(Step(name, "skipped", "not asked for"))
+            self._done(Step(name, "skipped", NOT_ASKED))
         elif self._lost:
             self._done(Step(name, "skipped", self._lost))
         return name not in self._options.steps or bool(self._lost)

@@ -25,7 +25,7 @@ from .kernel import Device, Way
 from .peer import AbsentError, Helper
 from .phases import Throughput
 from .planned import Outlook, permit
-from .plans import Options
+from .plans import NOT_ASKED, Options
 
 ROUND_TRIPS_WITHIN = 5.0  # seconds
 CONNECTING = 1.0  # seconds of the connection-rate test
@@ -90,7 +90,7 @@ class Session:
         if name in self._options.steps:
             step()
         else:
-            self._done(Step(name, "skipped", "not asked for"))
+            self._done(Step(name, "skipped", NOT_ASKED))
 
     def _done(self, step: Step) -> None:
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
@@ -103,7 +103,7 @@ class Session:
 
     def _as_planned(self) -> None:
         if "as-planned" not in self._options.steps:
-            return self._done(Step("as-planned", "skipped", "not asked for"))
+            return self._done(Step("as-planned", "skipped", NOT_ASKED))
         drift = self._outlook.drift
         if drift is None:
             return self._done(Step("as-planned", "skipped", "the agent has made no pass on this host: nothing is planned"))
