@@ -111,7 +111,8 @@ class Series:
     def turn(self) -> None:
         """Look, if it is time to."""
         if time.monotonic() >= self.due():
-            self._samples.append(counters.sample(*self._what))
+            # An hour of looks is kept: what they have in common only once.
+            self._samples.append(counters.thinned([self._samples[0], counters.sample(*self._what)])[1])
 
     def end(self) -> tuple[Sample, ...]:
         """All looks, with a last one. The test's connections are gone by then: what the last second said of them stays."""
