@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from ..selftest.report.record import record
 from ..selftest.report.text import comparison, conclusion, step_line
 from ..selftest.running import kernel, store, where
 from ..selftest.running.fixing import STEP, fix_for
+from ..selftest.running.iperf import PROGRAM
 from ..selftest.running.planned import Outlook, outlook
 from ..selftest.running.plans import NOT_ASKED, Options
 from ..selftest.running.serve import Server, serve_pipes
@@ -65,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
+    if shutil.which(PROGRAM) is None:
+        return _without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
     addresses = [_address(entry, arguments.family) for entry in entries]
     seen = _outlook(arguments, config)
@@ -74,6 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"— {entry}")
         done.append(_one(arguments, address, wanted, seen, config))
     return _told(arguments, done)
+
+
+def _without_iperf3(at_boot: bool) -> int:
+    """A host that has peers for another reason is not broken: at a boot there is just nothing to do."""
+    if not at_boot:
+        raise SelftestError("run iperf3: it is not installed", hint="install the package iperf3, here and at the other end")
+    print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
+    return ExitCode.NOTHING_CONFIGURED
 
 
 def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config) -> Done:

@@ -215,6 +215,16 @@ def test_a_wrong_word_is_a_wrong_usage(words):
     assert raised.value.code == 2
 
 
+def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
+    assert run("--config", tmp_path / "config") == 1
+    assert capsys.readouterr().err == (
+        "neuca: run iperf3: it is not installed\n       install the package iperf3, here and at the other end\n")
+    assert run("--config", tmp_path / "config", "--at-boot") == 77
+    assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
+
+
 def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     (tmp_path / "config").write_text("")
     assert run("--config", tmp_path / "config") == 77
