@@ -19,7 +19,7 @@ from .channel import CLIENT, BusyError, Channel, ChannelError, Message, greet, s
 from .iperf import Test
 from .kernel import FAMILIES
 
-PATIENCE = 10.0  # seconds for an answer
+PATIENCE = 20.0  # seconds for an answer
 CONNECT = 3.0  # seconds
 SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")

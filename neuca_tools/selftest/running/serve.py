@@ -26,7 +26,7 @@ from .kernel import FAMILIES
 from .serving import Session
 
 GREETINGS = 8  # at once, of those who have proved nothing yet
-PATIENCE = 5.0  # seconds for a greeting
+PATIENCE = 10.0  # seconds for a greeting
 AFTER = 10  # seconds after its time at which the kernel ends this process, if it does not end by itself
 
 
