@@ -19,6 +19,7 @@ from .thresholds import passed
 
 FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
 TRIFLE = 0.1  # of the lost time, or of what was lost
+SLIGHT = 0.01  # of the datagrams, of a test that reached what it should: a moment at which a host was busy
 SHORTEST = 0.9  # of the time that was asked for
 CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D19 D21 D39".split())
 CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
@@ -128,7 +129,8 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
             if hit is None:
                 continue
             severity = hit.severity or row.severity
-            trifle = severity == FAULT and hit.share < TRIFLE and result.passed is not False
+            slight = one.protocol == "udp" and bool(result.passed) and (one.loss or 0) < SLIGHT
+            trifle = severity == FAULT and (slight or (hit.share < TRIFLE and result.passed is not False))
             if one.phase.search or (severity == LIMIT and result.passed) or trifle:
                 severity = INFO  # everything has a limit, and a few drops; these are where they should be
             found = _finding(row.id, row.title, severity, hit, one)

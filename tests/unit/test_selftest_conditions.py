@@ -167,6 +167,8 @@ GOOD = {
         links=(*ETH1, Link("eth1.7", "vlan", "eth1", 9000)), path=("eth1.7", "eth1"), planned="eth1.7")),
     "one bad moment of a ladder, at an end that did not count":
         replace(Evidence(phases=(udp_phase(10e6, 10e6, 9.5e6, seen=False), udp_phase(100e6, 100e6, 100e6))), expect=1e9),
+    "a moment at which the receiver was busy":
+        Evidence(phases=(udp_phase(100e6, 100e6, 99.5e6, {"Udp.RcvbufErrors": (0, 420)}),), expect=100e6),
     "RDMA that works":
         tcp(HEALTHY, expect=1e9, rdma=Rdma("rxe0", "PORT_ACTIVE", "fe80::1", 9e9), connections=Connections(2567.0)),
 }

@@ -190,6 +190,7 @@ class Session:
         self._evidence = replace(self._evidence, path_mtu=found)
         known = [value for value in (found.forward, found.backward) if value]
         text = f"{found.forward or 'no answer'} out, {found.backward or 'not known'} back, of {mtu} bytes"
+        text += f" ({device.mtu} here)" if device.mtu != mtu else ""
         verdict = "unknown" if not known else "fail" if min(known) < mtu else "pass"
         return self._done(Step("path-mtu", verdict, text))
 
