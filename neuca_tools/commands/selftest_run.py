@@ -30,7 +30,7 @@ from ..selftest.report.page import page
 from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
 from ..selftest.report.text import comparison, conclusion, step_line
-from ..selftest.running import kernel, store, where
+from ..selftest.running import kernel, program, store, where
 from ..selftest.running.fixing import STEP, fix_for
 from ..selftest.running.iperf import PROGRAM
 from ..selftest.running.planned import Outlook, outlook
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
-    if shutil.which(PROGRAM) is None:
+    if shutil.which(PROGRAM, path=program.PATH) is None:
         return _without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
     addresses = [_address(entry, arguments.family) for entry in entries]

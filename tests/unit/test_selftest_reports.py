@@ -24,6 +24,7 @@ from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import text
+from neuca_tools.selftest.running import program
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000, min_rtt=100_000),
@@ -216,7 +217,7 @@ def test_a_wrong_word_is_a_wrong_usage(words):
 
 
 def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
     (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
     assert run("--config", tmp_path / "config") == 1
     assert capsys.readouterr().err == (

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # never the directory that somebody started us in
 MOST = 32 * 1024 * 1024  # bytes of its output; 128 streams for an hour
 PIECE = 65536
 AT_ONCE = 2.0  # seconds that a program gets to end once its outputs are closed, or it was killed
@@ -44,7 +45,7 @@ class Program:
 
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL if standard_input is None else standard_input, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}, cwd="/",
+            stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C", "PATH": PATH}, cwd="/",
             preexec_fn=die_with_parent)  # noqa: PLW1509 - this process has no threads
         assert self._process.stdout is not None
         assert self._process.stderr is not None
