@@ -9,6 +9,7 @@ observe       what this host has: a World, read through the backends
 roles, names  which NIC is dataplane, management, ignored or unlisted; which name each one keeps
 layers        configuration over NEuca document over platform's documents; and so, which NIC the platform may name
 tuning/       profiles/*.conf, judged against the host: the weakest layer of what is wanted
+stacks, sizes which bonds, bridges, VXLANs and macvlans can be made, and of what; the MTU that each link may have
 desired       the Document resolved against the World: a NetworkState
 forwarding    whether the host is a router, and when it may not be
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off

@@ -47,21 +47,28 @@ class Failure(NamedTuple):
 class Result:
     """What was done, and what failed; after a NIC's first failure nothing more is done to it.
 
-    `declined`: settings that a device does not take, which is nobody's failure.
+    `declined`: settings that a device does not take, which is nobody's failure. `skipped`: what was not tried, since a link
+    that it is about had failed.
     """
 
     done: tuple[Operation, ...] = ()
     failures: tuple[Failure, ...] = ()
     declined: tuple[Failure, ...] = ()
+    skipped: tuple[Operation, ...] = ()
 
     def __add__(self, later: Result) -> Result:
-        return Result(self.done + later.done, self.failures + later.failures, self.declined + later.declined)
+        return Result(self.done + later.done, self.failures + later.failures, self.declined + later.declined,
+                      self.skipped + later.skipped)
 
     @property
     def lost_nics(self) -> frozenset[str]:
-        """The NICs that are not as asked, nor as before. A sysctl, or a mark, costs only itself."""
-        return frozenset(failure.operation.domain for failure in self.failures
-                         if failure.operation.domain and not isinstance(failure.operation, COSTS_ITSELF))
+        """The NICs that are not as asked, nor as before, with what they are put together with. A sysctl, a mark costs itself."""
+        serious = [failure.operation for failure in self.failures if not isinstance(failure.operation, COSTS_ITSELF)]
+        lost = {mac for operation in (*serious, *self.skipped) for mac in operation.fate}
+        together = {operation.fate for operation in self.done if len(operation.fate) > 1} if lost else set()
+        while any(lost & fate and not fate <= lost for fate in together):
+            lost.update(*(fate for fate in together if fate & lost))
+        return frozenset(lost)
 
     @property
     def to_retry(self) -> tuple[str, ...]:
@@ -103,6 +110,13 @@ class GuardedWriter:
     def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None:
         self._netlink.create_vlan(parent, vlan_id, name, mtu)
         self._allowed.add(self._netlink.index_of(name))
+
+    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
+        self._netlink.create_link(kind, name, parent, options, mtu)
+        self._allowed.add(self._netlink.index_of(name))
+
+    def set_master(self, index: int, master: int) -> None:
+        self._netlink.set_master(index, master)
 
     def delete_link(self, index: int) -> None:
         self._netlink.delete_link(index)
@@ -146,9 +160,13 @@ def apply(operations: Iterable[Operation], writer: GuardedWriter) -> Result:
     done: list[Operation] = []
     failures: list[Failure] = []
     declined: list[Failure] = []
+    skipped: list[Operation] = []
     stopped: frozenset[str] = frozenset()
     for batch in _batches(operations):
-        ready = [operation for operation in batch if operation.domain not in stopped]
+        ready = [operation for operation in batch if not operation.fate & stopped]
+        left = [operation for operation in batch if operation.fate & stopped]
+        stopped |= {mac for operation in left for mac in operation.fate}
+        skipped += left
         error = _try(ready, writer) if ready else None
         if error is None:
             done += ready
@@ -156,8 +174,8 @@ def apply(operations: Iterable[Operation], writer: GuardedWriter) -> Result:
         failed = [Failure(operation, error.text, getattr(error, "errno", 0)) for operation in ready]
         declined += filter(_is_declined, failed)
         failures += [failure for failure in failed if not _is_declined(failure)]
-        stopped |= Result((), tuple(failures)).lost_nics
-    return Result(tuple(done), tuple(failures), tuple(declined))
+        stopped |= Result(tuple(done), tuple(failures)).lost_nics
+    return Result(tuple(done), tuple(failures), tuple(declined), tuple(skipped))
 
 
 def _is_declined(failure: Failure) -> bool:

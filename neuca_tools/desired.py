@@ -7,7 +7,6 @@ Only links with the role `dataplane` that are present, free and unprotected get 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
@@ -38,10 +37,11 @@ from .names import nic_names, vlan_name
 from .requests import digests, trusted, twice
 from .roles import Policy, Roles, find_links
 from .routing import resolve_routes
+from .sizes import LEAST_IPV6_MTU, Sizes
+from .stacks import foreign_on, judge
 from .tuning import Layer, tune
 
 IPV6 = "net/ipv6/"
-LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
 
@@ -125,23 +125,41 @@ class _Work:
         self.given = {name: key for key, name in names.items()}
         self.found_keys = find_links(world, roles)
         self.by_name = {name: device for device in world.devices.values() for name in (*device.altnames, device.name)}
-        self.children: dict[int, list[Device]] = defaultdict(list)
-        for device in world.devices.values():
-            self.children[device.lower].append(device)
+        self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
+        self.stacks = judge(requests, world, roles, names)
+        self.problems += self.stacks.problems
+        self.given.update((key.given_name, key) for key in self.stacks.links)
 
     def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
         self.problems.append(Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key))
 
     def links(self) -> dict[LinkKey, Link]:
-        """Every wanted link, NICs first."""
+        """Every wanted link, what is below first."""
         links: dict[LinkKey, Link] = {}
-        for key in sorted(self.requests, key=lambda key: (key.vlan_id is not None, key)):
-            if not self._may_write(key):
+        for key in sorted(self.requests, key=lambda key: key.order):
+            if not (self._may_make(key, links) if key.made else self._may_write(key)):
                 continue
-            link = self._nic(self.requests[key]) if key.vlan_id is None else self._vlan(self.requests[key], links)
+            make = self._vlan if key.vlan_id is not None else self._made if key.made else self._nic
+            link = make(self.requests[key], links)
             if link is not None:
-                links[key] = link
+                master = self.stacks.masters.get(key)
+                links[key] = self._put_into(master, link) if master else link
         return links
+
+    def _may_make(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> bool:
+        """Whether this is a bond or its like that can be made, or a VLAN on one; `stacks` has said why not."""
+        if key.vlan_id is not None and key.nic not in links:
+            self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")
+        found = self.roles.stacked.get(key.mac)
+        if key.vlan_id is None and found and self.requests[key].state == "user":
+            return found.index not in self.roles.protected
+        return key.nic in links if key.vlan_id is not None else key in self.stacks.links
+
+    def _put_into(self, master: LinkKey, link: Link) -> Link:
+        """A member: addresses are its master's, and a bond sets the MTU too."""
+        for address in link.addresses:
+            self.refuse(link.key, f'address {address}: it is in "{master.given_name}", which can have it')
+        return replace(link, master=master, addresses=(), mtu=None if master.kind == "bond" else link.mtu)
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a dataplane NIC that is there, free and unprotected, or a VLAN on one."""
@@ -160,58 +178,42 @@ class _Work:
             return role == "dataplane" and device is not None
         return False
 
-    def _nic(self, request: LinkRequest) -> Link:
+    def _nic(self, request: LinkRequest, _: Mapping[LinkKey, Link]) -> Link:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
         if request.state == "user":
             return self._hands_off(request.key, Link(request.key, "physical", "dataplane", name, device.index), device)
-        mtu = self._nic_mtu(request.key, request.mtu or self._before(request.key).mtu, device)
+        mtu = self.sizes.nic(request.key, request.mtu or self._before(request.key).mtu, device)
         link = Link(request.key, "physical", "dataplane", name, device.index, mtu=mtu, managers=UNMANAGED)
         return self._common(request, link, mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
         """State `user`: nothing but what puts back our own earlier changes."""
         before = self._before(key)
-        return replace(link, state="user", mtu=self._nic_mtu(key, before.mtu, device), txqueuelen=before.txqueuelen,
+        return replace(link, state="user", mtu=self.sizes.nic(key, before.mtu, device), txqueuelen=before.txqueuelen,
                        sysctls=before.sysctls, device=before.device, managers=UNMANAGED)
 
-    def _nic_mtu(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
-        """The MTU that may be set: within the device's limits, and not below a link on it that is not ours."""
-        if mtu is None:
+    def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+        """A bond, bridge, VXLAN or macvlan."""
+        key, virtual = request.key, self.stacks.links.get(request.key)
+        found = self.found_keys.get(key)
+        self.vlan_names[key] = key.given_name
+        link = Link(key, key.kind, "dataplane", key.given_name, found.index if found else 0, managers=UNMANAGED)
+        if virtual is None:
+            return self._hands_off(key, link, found) if found else None
+        if virtual.parent and virtual.parent not in links:
+            self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
-        if device.max_mtu and mtu > device.max_mtu:
-            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at most {device.max_mtu}', "mtu")
-        elif mtu < device.min_mtu:
-            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at least {device.min_mtu}', "mtu")
-        else:
-            foreign = self._foreign_above(key, device, mtu)
-            if foreign is None:
-                return self._with_ipv6(key, mtu, device)
-            self.refuse(key, f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}')
-        return None
-
-    def _with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
-        """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
-        theirs = (address for address in self.world.addresses.get(device.index, ()) if address.version == 6
-                  and not address.is_link_local and (key, address) not in self.record.owned.addresses)
-        address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
-        if address is None:
-            return mtu
-        self.refuse(key, f'MTU {mtu} asked, but "{device.name}" would lose its IPv6 address {address}', "mtu")
-        return None
-
-    def _foreign_above(self, key: LinkKey, device: Device, mtu: int) -> Optional[Device]:
-        """A device stacked on this one that the kernel would clamp, and that we did not create and are not asked to set."""
-        for child in self.children[device.index]:
-            request = self.requests.get(LinkKey(key.mac, child.vlan_id))
-            ours = LinkKey(key.mac, child.vlan_id) in self.record.owned.vlans or (request and request.mtu)
-            if child.mtu > mtu and not (ours and child.kind == "vlan"):
-                return child
-        return None
+        link = replace(link, virtual=virtual)
+        size = self.sizes.made(key, virtual, links)
+        return self._common(request, replace(link, mtu=size), size or self.sizes.of(key, {**links, key: link}))
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         parent, key = links[request.key.nic], request.key
-        found = self.found_keys.get(key)
+        found, below = self.found_keys.get(key), self.found_keys.get(key.nic)
+        if parent.master and parent.master.kind == "bond":
+            self.refuse(key, f'{_subject(key)} is on a NIC that is in "{parent.master.given_name}": ask for it there')
+            return None
         name = self._vlan_name(request, parent.name or "", found)
         if name is None:
             return None
@@ -219,13 +221,12 @@ class _Work:
         link = Link(key, "vlan", "dataplane", name, found.index if found else 0, managers=UNMANAGED)
         if request.state == "user":
             return self._hands_off(key, link, found) if found else None
-        most = parent.mtu or self.roles.nics[key.mac].mtu
-        mtu = self._vlan_mtu(key, request.mtu or self._before(key).mtu, parent, most)
-        mtu = self._with_ipv6(key, mtu, found) if mtu and found else mtu
+        most = self.sizes.of(key.nic, links)
+        mtu = self.sizes.vlan(key, request.mtu or self._before(key).mtu, parent, most)
         link = self._common(request, replace(link, mtu=mtu), mtu or min(found.mtu if found else most, most))
-        lies_down = parent.state == "down" or (parent.state != "up" and not self.roles.nics[key.mac].up)
+        lies_down = parent.state == "down" or (parent.state != "up" and not (below and below.up))
         if link.state == "up" and lies_down:
-            self.refuse(key, f"{_subject(key)} cannot be up: its NIC is asked to be {parent.state}")
+            self.refuse(key, f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}")
             link = replace(link, state=None)
         return link
 
@@ -239,12 +240,6 @@ class _Work:
             return name
         self.refuse(request.key, f'{_subject(request.key)} should be "{name}", but another interface has that name', "name")
         return found.name if found and self.given.setdefault(found.name, request.key) == request.key else None
-
-    def _vlan_mtu(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        if mtu is not None and mtu > most:
-            self.refuse(key, f'MTU {mtu} asked, but its NIC "{parent.name}" has {most}', "mtu")
-            return None
-        return mtu
 
     def _common(self, request: LinkRequest, link: Link, room: int) -> Link:
         """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back.
@@ -299,20 +294,24 @@ class _Work:
             if device is None or device.index in self.roles.protected or key in self.requests or original == Original():
                 continue
             if key not in self.record.owned.vlans:
-                kind: str = "physical" if key.vlan_id is None else "vlan"
-                link = Link(key, kind, "unlisted", device.name, device.index, txqueuelen=original.txqueuelen,
+                link = Link(key, key.kind, "unlisted", device.name, device.index, txqueuelen=original.txqueuelen,
                             sysctls=original.sysctls, device=original.device)
-                left[key] = replace(link, mtu=self._nic_mtu(key, original.mtu, device))
+                left[key] = replace(link, mtu=self.sizes.nic(key, original.mtu, device))
         return left
 
     def deletable(self) -> frozenset[LinkKey]:
-        """Our VLANs that nothing is stacked on which is not ours: that would go with them."""
-        owned = self.record.owned.vlans
-        kept = {key: self.children[self.found_keys[key].index] for key in owned if key in self.found_keys}
-        for key in sorted(kept):
-            if kept[key] and key not in self.requests:
-                self.refuse(key, f'it is no longer asked for, but "{kept[key][0].name}" is stacked on it')
-        return frozenset(key for key in owned if not kept.get(key))
+        """What we made, but for what is still asked for and cannot be, and what somebody else's link is on: that would go too."""
+        owned, free = self.record.owned.vlans, set()
+        known = self.record.nics
+        ours = {device.index for key, device in self.found_keys.items() if key in owned or (not key.rank and key.mac in known)}
+        for key in sorted(owned):
+            found = self.found_keys.get(key)
+            holder = foreign_on(found, self.world, ours) if found else None
+            if holder and key not in self.requests:
+                self.refuse(key, f'it is no longer asked for, but "{holder.name}" is stacked on it')
+            if not holder and (not key.made or key not in self.requests or key.nic in self.stacks.links):
+                free.add(key)
+        return frozenset(free)
 
     def _before(self, key: LinkKey) -> Original:
         """What the link was like before the agent, if the document is sure enough to go back to it."""
@@ -320,17 +319,18 @@ class _Work:
         return self.record.originals.get(key, Original()) if sure else Original()
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then every VLAN asked for; what is not ours to set is None."""
+        """Every NIC, whatever its role, then all else that is asked for; what is not ours to set is None."""
         nics = [LinkKey(mac) for mac in sorted(self.roles.by_mac)]
-        for key in (*nics, *(key for key in sorted(self.requests) if key.vlan_id is not None)):
+        for key in (*nics, *sorted((key for key in self.requests if key.rank), key=lambda key: key.order)):
             request = self.requests.get(key)
             link = links.get(key)
             if link is None:
-                link = Link(key, "vlan" if key.vlan_id is not None else "physical", self.roles.role(key.mac))
+                name = key.given_name if key == key.nic else None
+                link = Link(key, key.kind, self.roles.role(key.mac), name or None, virtual=request.virtual if request else None)
                 if request and link.role == "dataplane" and key.mac not in self.roles.nics:
-                    link = replace(link, name=request.name, state=request.state, mtu=request.mtu,
+                    link = replace(link, name=name or request.name, state=request.state, mtu=request.mtu,
                                    txqueuelen=request.txqueuelen, addresses=request.addresses)
-            yield replace(link, name=request.name if request else None) if key.vlan_id is None else link
+            yield link if key.rank else replace(link, name=request.name if request else None)
 
 
 def _removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:

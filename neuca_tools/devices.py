@@ -16,7 +16,7 @@ from typing import Optional
 from .device_settings import Declined, DeviceSettings
 from .effects import Effect, Note
 from .model import LinkKey, LinkRequest, Record, World
-from .roles import identity
+from .roles import base
 
 SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
 ORDER = ("channels", "rings", "coalesce", "pause", "offloads", "qdisc", "irq-affinity", "rps", "xps")  # what resets queues first
@@ -88,7 +88,7 @@ def concerned(requests: Iterable[LinkRequest], world: World, record: Record) -> 
         wanted[key].update(map(group_of, original.device))
     found = {}
     for index, device in world.devices.items():
-        key = LinkKey(identity(world.devices.get(device.lower, device)), device.vlan_id)
+        key = LinkKey(base(device if device.vlan_id is None else world.devices.get(device.lower, device)), device.vlan_id)
         more = {"qdisc"} if key in queued and device.qdisc in ("mq", "pfifo") else set()
         if wanted[key] or more:
             found[index] = wanted[key] | more

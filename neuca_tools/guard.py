@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from typing import Optional
 
 from .model import OWN, Address, Host, Network, Route, World
-from .roles import Roles, best_default_routes
+from .roles import Roles, above, best_default_routes
 
 # IPv4: RFC 3927 link-local literal that every cloud uses; IPv6: the EC2 one (facts: metadata, section 3).
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
@@ -97,8 +97,10 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
+    ours = above(world, (device.index for device in roles.stacked.values()))  # a VXLAN has a MAC of its own
     return frozenset(device.index for device in world.devices.values()
-                     if (device.permanent_mac or device.mac) in named and device.index not in roles.protected)
+                     if (device.index in ours or (device.permanent_mac or device.mac) in named)
+                     and device.index not in roles.protected)
 
 
 def _length_now(host: Host, routes: Iterable[Route]) -> int:

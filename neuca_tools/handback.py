@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from . import memory
@@ -12,6 +12,7 @@ from . import record as records
 from .apply import Result, apply
 from .config import Config
 from .device_operation import SetDevice
+from .documents.links import carriers
 from .errors import NeucaError
 from .fileio import locked
 from .intake import Intake
@@ -21,23 +22,28 @@ from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
 from .reconcile import Host, Survey, host, log_result, writer
+from .requests import users
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
-    """Take away what is ours on one NIC and its VLANs, then its rule and marks; from then on it is ignored.
+    """Take away what is ours on one NIC, its VLANs and all that is made of it, then its rule and marks; it is ignored then.
 
-    The plan is that of a complete document that no longer has the NIC.
+    The plan is that of a complete document that no longer has the NIC. Other members of a bond that goes have their own again.
     """
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
-        without = replace(intake, document=_without(intake.document or Document(), mac))
-        own = replace(config, links=tuple(link for link in config.links if link.key.mac != mac))
+        requests = handles.survey(intake, records.load_record(config.state_directory)).resolution.requests
+        gone = {mac, *users(mac, requests)}
+        touched = gone.union(*(carriers(one, requests) for one in gone))
+        without = replace(intake, document=_without(intake.document or Document(), gone))
+        own = replace(config, links=tuple(link for link in config.links if link.key.mac not in gone))
         survey = Host(own, handles.netlink, handles.bus).survey(without, records.load_record(config.state_directory))
         if survey.resolution.roles.role(mac) == "management":
             raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
-        result = _do(handles, survey, [one for one in survey.plan({mac, ""}) if one.domain == mac or _goes_back(one, survey)])
+        planned = survey.plan({*touched, ""})
+        result = _do(handles, survey, [one for one in planned if one.domain in touched or _goes_back(one, survey)])
         if result.failures:
             return result
-        records.save_record(config.state_directory, memory.forget(survey.record, [mac]))
+        records.save_record(config.state_directory, memory.forget(survey.record, gone))
         after = handles.survey(intake, records.load_record(config.state_directory))
         records.save_record(config.state_directory, memory.settle(after.record, after.resolution, after.have))
         return result + _do(handles, after, [one for one in after.plan(()) if isinstance(one, WriteFile)])
@@ -48,10 +54,10 @@ def _goes_back(operation: Operation, survey: Survey) -> bool:
     return isinstance(operation, WriteSysctl) and survey.record.original_sysctls.get(operation.path) == operation.after
 
 
-def _without(document: Document, mac: str) -> Document:
+def _without(document: Document, macs: Collection[str]) -> Document:
     beside = document.platform
-    beside = beside and replace(beside, links=tuple(link for link in beside.links if link.key.mac != mac))
-    return replace(document, links=tuple(link for link in document.links if link.key.mac != mac), faults=(), platform=beside)
+    beside = beside and replace(beside, links=tuple(link for link in beside.links if link.key.mac not in macs))
+    return replace(document, links=tuple(link for link in document.links if link.key.mac not in macs), faults=(), platform=beside)
 
 
 def take_back(config: Config, mac: str) -> None:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Optional
 
 from .documents.drafts import BY_NAME
-from .documents.links import combine, overlay
+from .documents.links import carriers, combine, overlay
 from .model import (
     Document,
     LinkKey,
@@ -24,7 +24,9 @@ from .model import (
     PlatformDocument,
     Problem,
     Record,
+    Role,
     RouteRequest,
+    Virtual,
     World,
 )
 from .requests import merge
@@ -82,7 +84,7 @@ def _stacked(document: Optional[Document], local: Sequence[LinkRequest], policy:
     own = merge(links, local)
     named = {key.mac for key in own}
     if document is None or document.platform is None:
-        return Layers(own, assign(world, named, policy, record), routes)
+        return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
     configured = {request.key.mac for request in local}
     # On a first boot nothing shows yet which NIC is for management: then the platform's word for one is all there is.
@@ -91,11 +93,22 @@ def _stacked(document: Optional[Document], local: Sequence[LinkRequest], policy:
     theirs = {request.key.mac for request in platform.links} - hints.keys()
     roles = assign(world, named | theirs, policy, record, hints)
     roles = replace(roles, reasons={**_overruled(platform.management, roles), **_words(theirs, named, roles), **roles.reasons})
+    every = {request.key: request for request in (*platform.links, *own.values())}
+    roles = stacked(roles, every, hints)
     below = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
     taken = {route.to for route in routes}
     more = (route for route in platform.routes
             if route.link and roles.role(route.link.mac) == "dataplane" and route.to not in taken)
     return Layers(merge(combine(below, links), local), roles, (*routes, *more), tuple(problems))
+
+
+def stacked(roles: Roles, requests: Mapping[LinkKey, LinkRequest], hints: Collection[str] = ()) -> Roles:
+    """With the role of each bond and its like: that of what it is made of, or of what a document says of it."""
+    found: dict[str, Role] = {}
+    for mac in {key.mac for key in requests if key.made}:
+        below = {roles.role(carrier) for carrier in carriers(mac, requests)}
+        found[mac] = "management" if mac in hints or "management" in below else "ignored" if "ignored" in below else "dataplane"
+    return replace(roles, stacked_roles=found)
 
 
 def _words(theirs: Iterable[str], named: Collection[str], roles: Roles) -> dict[str, str]:
@@ -126,12 +139,20 @@ def bound(platform: PlatformDocument, world: World, record: Record) -> tuple[Pla
     for request in platform.links:
         for mac in found.get(request.key.mac, (request.key.mac,)):
             key = LinkKey(mac, request.key.vlan_id)
-            moved = replace(request, key=key)
+            moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
             links[key] = overlay(moved, links[key]) if key in links else moved
     routes = tuple(replace(route, link=LinkKey(mac, route.link.vlan_id)) for route in platform.routes if route.link
                    for mac in found.get(route.link.mac, (route.link.mac,)))
     hints = tuple(hint._replace(mac=mac) for hint in platform.management for mac in found.get(hint.mac, (hint.mac,)))
     return replace(platform, links=tuple(links.values()), routes=routes, management=hints), problems
+
+
+def _with_macs(virtual: Optional[Virtual], found: Mapping[str, Collection[str]]) -> Optional[Virtual]:
+    if virtual is None:
+        return None
+    members = tuple(LinkKey(mac, key.vlan_id) for key in virtual.members for mac in found.get(key.mac, (key.mac,)))
+    return replace(virtual, members=members, parent=virtual.parent and LinkKey(
+        next(iter(found.get(virtual.parent.mac, ())), virtual.parent.mac), virtual.parent.vlan_id))
 
 
 def _macs(platform: PlatformDocument) -> Iterable[str]:

@@ -92,7 +92,8 @@ def _rules(resolution: Resolution, record: Record, places: Places, dataplane: fr
     """A rule for each NIC; no two give the same name, since either NIC could then get it: one that is present goes first."""
     rules: dict[str, Optional[bytes]] = {}
     used: set[str] = set()
-    for mac in sorted({*resolution.roles.by_mac, *record.nics}, key=lambda mac: (mac not in resolution.roles.nics, mac)):
+    nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}
+    for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
         pinned = pinned_name(mac, resolution, record)
         name = "" if pinned in used else pinned
         if (name or mac in dataplane) and mac not in spared and has_rule(mac, resolution, record, dataplane):
@@ -113,7 +114,7 @@ def _asked(mac: str, resolution: Resolution) -> str:
 def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],
            sysctls_now: bytes) -> dict[str, tuple[str, bytes]]:
     patterns = sorted(_patterns(resolution, record, dataplane))
-    networkd = marks.networkd_files(dataplane, patterns)
+    networkd = marks.networkd_files(dataplane, patterns, {key.kind for key in resolution.names if key.made})
     files = {str(places.networkd / name): ("networkd", networkd.get(name, b""))
              for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}
     files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
@@ -123,14 +124,15 @@ def _lists(resolution: Resolution, record: Record, places: Places, dataplane: fr
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
-    """Names of VLANs on dataplane NICs: those that were granted, and whatever is on a NIC by the name that is its own.
+    """Names of what is made of dataplane NICs: those that were granted, and whatever is on one by the name that is its own.
 
     A name that is only asked for may be somebody else's: a pattern for it would take that interface from its manager.
     """
     others = {device.name for mac, device in resolution.roles.nics.items() if mac not in dataplane}
     known = (resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name for mac in dataplane)
-    vlans = {name for key, name in resolution.names.items() if key.vlan_id is not None}
-    return {f"{name}.*" for name in known if name and name not in others} | (vlans - others)
+    made = {name for key, name in resolution.names.items() if key.rank}
+    bases = {*known, *(key.given_name for key in resolution.names if key.made)}
+    return {f"{name}.*" for name in bases if name and name not in others} | (made - others)
 
 
 def _sysctls(resolution: Resolution, now: bytes) -> bytes:

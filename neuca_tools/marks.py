@@ -99,15 +99,16 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
                   "", "[device-neuca]", f"match-device={devices}", "managed=0"])
 
 
-def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str]) -> dict[str, bytes]:
-    """The .network files, by name, that keep systemd-networkd off these NICs and VLANs.
+def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()) -> dict[str, bytes]:
+    """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs, and links of these other kinds.
 
     None for an empty list: a [Match] section without a condition takes in every interface (systemd.network(5)). A VLAN
-    has no permanent MAC. `Type=vlan` is its DEVTYPE, which every networkd knows; `Kind=` is newer (version 251).
+    has no permanent MAC. `Type=` is a list of DEVTYPEs, which every networkd knows; `Kind=` is newer (version 251).
     """
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
-    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: ["Type=vlan", *vlans] if vlans else []}
+    types = " ".join(["Type=vlan", *sorted({*kinds} - {"vlan"})])
+    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [types, *vlans] if vlans else []}
     head, tail = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"], ["", "[Link]", "Unmanaged=yes"]
     return {name: _text([*head, *match, *tail]) for name, match in files.items() if match}
 

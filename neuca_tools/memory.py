@@ -14,11 +14,13 @@ from .desired import Resolution
 from .device_operation import SetDevice
 from .device_settings import Declined
 from .devices import group_of, restorable, same
+from .keys import KINDS
+from .link_operations import CreateLink
 from .marking import has_rule, marked
 from .model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
 from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
-from .roles import identity, is_nic
+from .roles import base, is_nic
 
 LENGTH_OF_MAC = len("fe:16:3e:00:6d:af")
 
@@ -45,7 +47,7 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
 def fresh(record: Record, world: World) -> Record:
     """The record as it holds for what is there now: after a boot, and for each NIC that was unplugged and has come back."""
     record = after_boot(record, world.boot_id)
-    now = {identity(device): device.index for device in world.devices.values() if is_nic(device)}
+    now = _appearances(world)
     back = {mac for mac, nic in record.nics.items() if nic.incarnation and mac in now
             and _own(nic.incarnation) != f"{world.boot_id}:{now[mac]}"}
     if not back:
@@ -70,10 +72,17 @@ def _of_vlan(incarnation: str, key: LinkKey) -> str:
     return dict(word.split("=") for word in incarnation.split()[1:]).get(str(key.vlan_id), "")
 
 
+def _appearances(world: World) -> dict[str, int]:
+    """The index of each NIC, and of each bond or its like."""
+    return {base(device): device.index for device in world.devices.values() if is_nic(device) or device.kind in KINDS}
+
+
 def meet(record: Record, resolution: Resolution) -> Record:
     """Remember each NIC by the name it has, and the roles that stick."""
     dataplane = marked(resolution, record)
-    nics = dict(record.nics)
+    ours = {mac for mac, role in resolution.roles.stacked_roles.items() if role == "dataplane"} | resolution.roles.stacked.keys()
+    nics = {mac: nic for mac, nic in {**dict.fromkeys(ours, NicRecord()), **record.nics}.items()
+            if mac in ours or not LinkKey(mac).made}
     for mac, role in resolution.roles.by_mac.items():
         if mac not in record.nics and not has_rule(mac, resolution, record, dataplane):
             continue
@@ -102,26 +111,29 @@ def intend(record: Record, operations: Iterable[Operation]) -> Record:
     """What these operations will make ours, and what they will change for the first time; written before they run."""
     addresses, vlans = set(record.owned.addresses), set(record.owned.vlans)
     originals, sysctls, written = dict(record.originals), dict(record.original_sysctls), dict(record.written)
+    nics = dict(record.nics)
     for operation in operations:
         link = operation.link
         written.update(_written(operation))
         if isinstance(operation, AddAddress):
             addresses |= {(operation.on.key, operation.address)} if operation.ours else set()
-        elif isinstance(operation, CreateVlan):
+        elif isinstance(operation, (CreateVlan, CreateLink)):
             vlans.add(operation.on.key)
+            if isinstance(operation, CreateLink):  # the one of before is another device
+                nics[operation.on.key.mac] = replace(nics.get(operation.on.key.mac, NicRecord()), incarnation="")
         elif link is None and isinstance(operation, WriteSysctl) and operation.before is not None:
             sysctls.setdefault(operation.path, operation.before)
         elif link is not None and link.key not in vlans:
             originals[link.key] = _first_change(originals.get(link.key, Original()), operation)
     known = {key: original for key, original in originals.items() if original != Original()}
     return replace(record, owned=Owned(frozenset(addresses), frozenset(vlans)), originals=known, original_sysctls=sysctls,
-                   written=written)
+                   written=written, nics=nics)
 
 
 def _written(operation: Operation) -> dict[str, str]:
     if isinstance(operation, (SetMtu, SetTxQueueLen)):
         return {f"{operation.on.key} {'mtu' if isinstance(operation, SetMtu) else 'txqueuelen'}": str(operation.after)}
-    if isinstance(operation, CreateVlan) and operation.mtu:
+    if isinstance(operation, (CreateVlan, CreateLink)) and operation.mtu:
         return {f"{operation.on.key} mtu": str(operation.mtu)}
     return {operation.path: operation.after} if isinstance(operation, WriteSysctl) and operation.on is None else {}
 
@@ -144,8 +156,7 @@ def settle(record: Record, resolution: Resolution, have: NetworkState, world: Op
 
     A NIC that is there (`world`) and was not looked at, since it is in a bridge or ignored for now, keeps what is ours on it.
     """
-    unseen = {identity(device) for device in world.devices.values() if is_nic(device)} if world else set()
-    unseen -= {key.mac for key in have.links}
+    unseen = set(_appearances(world)) - {key.mac for key in have.links} if world else set()
     addresses = {(key, address) for key, address in record.owned.addresses
                  if key.mac in unseen or (key in have.links and address in have.links[key].addresses)}
     vlans = {key for key in record.owned.vlans if key.mac in unseen or key in have.links}
@@ -196,11 +207,11 @@ def _global_requests(resolution: Resolution) -> set[str]:
 
 
 def incarnations(resolution: Resolution, world: World) -> dict[str, str]:
-    """Which appearance of each NIC this is: it changes with each boot, and each time that it is plugged in.
+    """Which appearance of each NIC, or bond of ours, this is: it changes with each boot, and each time that it is plugged in.
 
     Behind it those of its VLANs that are asked for: `BOOT:INDEX ID=INDEX ...`.
     """
-    macs = {device.index: mac for mac, device in resolution.roles.nics.items()}
+    macs = {device.index: mac for mac, device in (*resolution.roles.nics.items(), *resolution.roles.stacked.items())}
     found = {mac: [f"{world.boot_id}:{index}"] for index, mac in macs.items()}
     for index, device in sorted(world.devices.items()):
         mac = macs.get(device.lower, "") if device.kind == "vlan" else ""
@@ -251,16 +262,19 @@ def applied(record: Record, resolution: Resolution, world: World, scope: Optiona
 
 
 def _truly_absent(mac: str, resolution: Resolution) -> bool:
+    if LinkKey(mac).made:
+        return False
     held = any(problem.code == "contested" and problem.link == LinkKey(mac) for problem in resolution.problems)
     return mac not in resolution.roles.nics and resolution.roles.role(mac) == "dataplane" and not held
 
 
 def forget(record: Record, macs: Iterable[str]) -> Record:
-    """After `neuca release`: the NIC is ignored from now on, and nothing on it is ours."""
+    """After `neuca release`: the NIC is ignored from now on, and nothing on it is ours; what was made of it is gone."""
     gone = set(macs)
     owned = Owned(frozenset(pair for pair in record.owned.addresses if pair[0].mac not in gone),
                   frozenset(key for key in record.owned.vlans if key.mac not in gone))
     originals = {key: original for key, original in record.originals.items() if key.mac not in gone}
-    nics = {**record.nics, **{mac: NicRecord(released=True) for mac in gone}}
+    nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
+    nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
     declined = {key: one for key, one in record.declined.items() if key.mac not in gone}
     return replace(record, nics=nics, owned=owned, originals=originals, declined=declined)

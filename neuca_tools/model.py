@@ -15,6 +15,8 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Literal, NamedTuple, Optional, Union
 
 from .device_settings import Declined, DeviceSettings
+from .keys import LinkKey as LinkKey  # noqa: PLC0414 - from here, as all types of the stages
+from .keys import Virtual as Virtual  # noqa: PLC0414
 from .rows import Item, Script, Storage, User
 
 Address = Union[IPv4Interface, IPv6Interface]
@@ -28,25 +30,6 @@ Router = Literal["true", "false", "user"]
 ProblemCode = Literal["absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"]
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
-
-
-class LinkKey(NamedTuple):
-    """What a link *is*, whatever it is called: a NIC by its permanent MAC, a VLAN by its NIC and its ID."""
-
-    mac: str
-    vlan_id: Optional[int] = None
-
-    @property
-    def nic(self) -> LinkKey:
-        """The NIC below: itself for a NIC. A NIC and its VLANs are one failure domain."""
-        return LinkKey(self.mac)
-
-    def __lt__(self, other: tuple[object, ...]) -> bool:
-        """A NIC before its VLANs: as a tuple, None could not be compared."""
-        return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (other.mac, other.vlan_id or 0)
-
-    def __str__(self) -> str:
-        return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
 
 
 # --- What a document says -------------------------------------------------------------------------------------------
@@ -87,9 +70,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class LinkRequest:
-    """What a text asks of one NIC or VLAN. None or empty: not asked, so not ours to set.
+    """What a text asks of one link. None or empty: not asked, so not ours to set.
 
-    `sysctls` has `{interface}` still in its keys; `device`: (`rings`, `rx 256`). `state` None: only the parent of a VLAN.
+    `sysctls` has `{interface}` still in its keys; `device`: (`rings`, `rx 256`). `state` None: it is only named by another
+    link's. `virtual` None for a bond or its like: no text says what it is made of.
     """
 
     key: LinkKey
@@ -101,6 +85,7 @@ class LinkRequest:
     sysctls: tuple[tuple[str, str], ...] = ()
     origins: tuple[Origin, ...] = ()
     device: tuple[tuple[str, str], ...] = ()
+    virtual: Optional[Virtual] = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +151,7 @@ class Device:
 
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK; 0
     for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus.
-    `max_mtu` 0: no limit known. `qdisc`: the kind of its root qdisc.
+    `max_mtu` 0: no limit known. `qdisc`: the kind of its root qdisc. `options`: those of a bond or its like, see `Virtual`.
     """
 
     index: int
@@ -187,6 +172,7 @@ class Device:
     txqueuelen: int = 0
     qdisc: str = ""
     altnames: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,7 +214,7 @@ class Link:
     """One link, asked or found. None: not ours to set (asked), not known (found).
 
     `sysctls` keep `{interface}` in their keys, since a name may change. `managers` maps `networkmanager` and `networkd` to
-    `managed`, `unmanaged`, `absent` or `unknown`.
+    `managed`, `unmanaged`, `absent` or `unknown`. `master` is the bond or bridge of ours that it is in.
     """
 
     key: LinkKey
@@ -243,6 +229,8 @@ class Link:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     device: Mapping[str, str] = field(default_factory=dict)
     managers: Mapping[str, str] = field(default_factory=dict)
+    virtual: Optional[Virtual] = None
+    master: Optional[LinkKey] = None
 
 
 @dataclass(frozen=True)
@@ -276,7 +264,10 @@ class NetworkState:
 
 @dataclass(frozen=True)
 class Owned:
-    """What the agent itself added since this boot, and so may take away. `routes`: those with its own rtm_protocol."""
+    """What the agent itself added since this boot, and so may take away. `routes`: those with its own rtm_protocol.
+
+    `vlans`: with them bonds, bridges, VXLANs and macvlans.
+    """
 
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
     vlans: frozenset[LinkKey] = frozenset()

@@ -38,7 +38,8 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     'n006daf.1445'
     """
     name = f"{parent}.{key.vlan_id}"
-    return name if len(name) <= LONGEST_NAME else f"n{key.mac.replace(':', '')[-6:]}.{key.vlan_id}"
+    stem = key.given_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
+    return name if len(name) <= LONGEST_NAME else f"{stem}.{key.vlan_id}"
 
 
 def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record,

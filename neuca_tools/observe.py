@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -13,7 +14,7 @@ from .desired import Resolution
 from .device_settings import DeviceSettings
 from .errors import ObserveError
 from .fileio import read_bytes
-from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, World
+from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, Virtual, World
 from .roles import automatic, find_links, lifelines
 
 ReadSysctl = Callable[[str], Optional[str]]
@@ -25,9 +26,13 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
     """The found side of a plan: dataplane links alone, and those that the agent itself once changed. Raises ObserveError."""
     wanted = {*resolution.want.links, *record.owned.vlans, *record.originals, *(key for key, _ in record.owned.addresses)}
     wanted |= {key.nic for key in wanted}
-    devices = {key: device for key, device in find_links(world, resolution.roles).items()
-               if key in wanted and device.index not in resolution.roles.protected}
-    links = {key: _link(key, device, resolution, world, record, managers, read_sysctl) for key, device in devices.items()}
+    everything = find_links(world, resolution.roles)
+    masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
+    devices = {key: device for key, device in everything.items()
+               if (key in wanted or device.master in masters) and device.index not in resolution.roles.protected}
+    keys = {device.index: key for key, device in everything.items()}
+    links = {key: replace(_link(key, device, resolution, world, record, managers, read_sysctl), master=masters.get(device.master),
+                          virtual=_virtual(key, device, keys, world)) for key, device in devices.items()}
     paths = {*resolution.want.sysctls, *record.original_sysctls}
     sysctls = {path: value for path in sorted(paths) for value in [read_sysctl(path)] if value is not None}
     unheard = any(nic.unheard for nic in record.nics.values())
@@ -35,6 +40,14 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
     leaving = {mac for mac, nic in record.nics.items() if nic.leaving}
     hops = _hops(world, devices, resolution, protocol, leaving)
     return NetworkState(links, hops, sysctls=sysctls, files=_files(files), tell=running)
+
+
+def _virtual(key: LinkKey, device: Device, keys: Mapping[int, LinkKey], world: World) -> Optional[Virtual]:
+    """What a bond or its like is made of, as far as that is known."""
+    if not key.made or key.vlan_id is not None:
+        return None
+    members = sorted(keys[one.index] for one in world.devices.values() if one.master == device.index and one.index in keys)
+    return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
 def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record, managers: Words,
@@ -47,7 +60,7 @@ def _link(key: LinkKey, device: Device, resolution: Resolution, world: World, re
     settings = world.settings.get(device.index, DeviceSettings()).values
     names = {*(wanted.device if wanted else ()), *original.device}
     return Link(
-        key, "vlan" if key.vlan_id is not None else "physical", resolution.roles.role(key.mac), device.name, device.index,
+        key, key.kind, resolution.roles.role(key.mac), device.name, device.index,
         "up" if device.up else "down", device.mtu, device.txqueuelen, addresses,
         {template: value for template, value in values.items() if value is not None},
         {name: value for name, value in settings.items() if name in names},

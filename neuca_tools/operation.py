@@ -1,6 +1,6 @@
 """What an operation is: one change, which can describe itself, and carry itself out through a writer.
 
-The phases are constant: only NIC to VLAN is nested, so that no graph of dependencies is needed.
+The phases are constant, and within one of them what is below comes first: no graph of dependencies is needed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -54,6 +54,8 @@ class Writer(Protocol):
     def set_up(self, index: int, up: bool) -> None: ...
     def rename(self, index: int, name: str) -> None: ...
     def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int]) -> None: ...
+    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None: ...
+    def set_master(self, index: int, master: int) -> None: ...
     def delete_link(self, index: int) -> None: ...
     def add_address(self, index: int, address: Address) -> None: ...
     def delete_address(self, index: int, address: Address) -> None: ...
@@ -94,6 +96,11 @@ class Operation:
     def handles(self) -> frozenset[str]:
         """What a scope may have it by: a NIC's MAC, "" if it touches none, or a VLAN's key alone."""
         return (self.domains or frozenset({""})) | ({str(self.link.key)} if self.link else frozenset())
+
+    @property
+    def fate(self) -> frozenset[str]:
+        """The failure domains that fail if this does: more than one where links are put together."""
+        return frozenset() if self.domain is None else frozenset({self.domain})
 
     @property
     def change(self) -> tuple[Value, Value]:

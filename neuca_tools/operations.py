@@ -24,7 +24,8 @@ class SetMtu(LinkOperation):
 
     @property
     def text(self) -> str:
-        return f"set the MTU of {self.target} from {self.before} to {self.after}"
+        before = f" from {self.before}" if self.before is not None else ""
+        return f"set the MTU of {self.target}{before} to {self.after}"
 
     def run(self, writer: Writer) -> None:
         writer.set_mtu(writer.index(self.on), self.after)

@@ -1,7 +1,7 @@
 """What has to be done to get from one state to another: apply, dry run, verify and roll back are four uses of it.
 
-The order within a phase is the order in which this module makes the operations: VLANs before their parents on the way
-down, parents before their VLANs on the way up.
+The order within a phase is the order in which this module makes the operations: what is above before what is below on the
+way down, the other way round on the way up. What is made of links is made again where it cannot be changed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,7 +14,8 @@ from typing import Optional
 
 from .device_operation import SetDevice
 from .devices import DEFAULT, to_do
-from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned
+from .link_operations import CreateLink, DeleteLink, SetMaster
+from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
 from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
 from .operations import (
@@ -47,31 +48,51 @@ class _Sides:
     steps: tuple[Step[LinkKey], ...] = ()
     bounced: frozenset[str] = frozenset()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
+    gone: frozenset[LinkKey] = frozenset()
+
+    def found(self, key: LinkKey) -> Optional[Link]:
+        """What is found and stays."""
+        return None if key in self.gone else self.have.links.get(key)
 
     def target(self, key: LinkKey) -> Target:
-        found = self.have.links.get(key)
+        found = self.found(key)
         return Target(key, self.names.get(key, ""), found.index if found else 0)
 
     def both(self) -> Iterator[tuple[LinkKey, Optional[Link], Link]]:
-        """Every wanted link with what is found of it, NICs before VLANs; an absent NIC is not planned for."""
-        for key in sorted(self.want.links, key=lambda key: (key.vlan_id is not None, key)):
-            found = self.have.links.get(key)
-            parent = found or self.have.links.get(key.nic)
-            if parent is not None:
-                yield key, found, self.want.links[key]
+        """Every wanted link with what is found of it, what is below first; an absent NIC is not planned for."""
+        for key in sorted(self.want.links, key=lambda key: key.order):
+            if self.there(key):
+                yield key, self.found(key), self.want.links[key]
+
+    def there(self, key: LinkKey) -> bool:
+        """Whether it is there, or can be made."""
+        below = self.have.links.get(key.nic) or (self.want.links.get(key.nic) if key.made else None)
+        return key in self.have.links or below is not None
+
+    def moves(self, nic: LinkKey) -> bool:
+        """Whether this NIC gets into a bond or out of one: the kernel takes it down for that, and gives it back its own MTU."""
+        wanted, found = self.want.links.get(nic), self.have.links.get(nic)
+        before = found.master if found else None
+        after = wanted.master if wanted else None
+        changed = before != after or before in self.gone
+        return found is not None and changed and "bond" in {one.kind for one in (before, after) if one}
+
+    def bounces(self, key: LinkKey) -> bool:
+        """Whether it is down for a moment."""
+        return key.mac in self.bounced or self.moves(key.nic)
 
     def comes_up(self, nic: LinkKey) -> bool:
-        wanted, found = self.want.links.get(nic), self.have.links.get(nic)
-        return wanted is not None and wanted.state == "up" and (found is None or found.state != "up" or nic.mac in self.bounced)
+        wanted, found = self.want.links.get(nic), self.found(nic)
+        return wanted is not None and wanted.state == "up" and (found is None or found.state != "up" or self.bounces(nic))
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether this plan takes the link down, if only for a moment: it then loses routes and IPv6 addresses."""
         nic, nic_found = self.want.links.get(key.nic), self.have.links.get(key.nic)
         nic_down = nic is not None and nic.state == "down" and nic_found is not None and nic_found.state == "up"
-        link, found = self.want.links.get(key), self.have.links.get(key)
+        link, found = self.want.links.get(key), self.found(key)
         own_down = link is not None and link.state == "down" and found is not None and found.state == "up"
         follows = link is not None and link.state == "down" and key.vlan_id is not None and self.comes_up(key.nic)
-        return key.mac in self.bounced or nic_down or own_down or follows
+        return self.bounces(key) or nic_down or own_down or follows
 
 
 def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scope: Optional[Collection[str]] = None,
@@ -81,6 +102,7 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
     `owned` is what may be taken away. `scope` holds the handles (`Operation.handles`) of what may change, None for all.
     `rename_while_up`: the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
     """
+    scope = None if scope is None else _widened(frozenset(scope), have, want)
     sides = _rename(have, want, owned, scope, rename_while_up)
     operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
                   *_raise_up(sides), *_stale_addresses(sides), *_addresses(sides), *_routes(sides))
@@ -93,16 +115,46 @@ def in_scope(operations: Collection[Operation], scope: Optional[Collection[str]]
                  or operation.handles & frozenset(scope))
 
 
+def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> frozenset[str]:
+    """With all that is made of what may change."""
+    for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
+        made = [link.virtual for link in (have.links.get(key), want.links.get(key)) if link and link.virtual]
+        if any(lower.mac in scope for virtual in made for lower in virtual.lower):
+            scope |= {key.mac}
+    return scope
+
+
+def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
+    """What this plan deletes of ours, for good or to make it anew; with it goes what is on it."""
+    gone: set[LinkKey] = set()
+    for key in sorted(have.links, key=lambda key: key.order):
+        found, wanted = have.links[key], want.links.get(key)
+        ours = key in owned.vlans and (wanted is None or _is_other(found.virtual, wanted.virtual))
+        parent = found.virtual.parent if found.virtual else None
+        if ours or (key != key.nic and key.nic in gone) or parent in gone:
+            gone.add(key)
+    return frozenset(gone)
+
+
+def _is_other(found: Optional[Virtual], wanted: Optional[Virtual]) -> bool:
+    """Whether it has to be made anew: all but the members is for the whole life of a link."""
+    if found is None or wanted is None:
+        return False
+    return found.parent != wanted.parent or not set(wanted.options) <= set(found.options)
+
+
 def _rename(have: NetworkState, want: NetworkState, owned: Owned, scope: Optional[Collection[str]], live: bool) -> _Sides:
-    current = {key: link.name for key, link in have.links.items() if link.name}
+    gone = _gone(have, want, owned)
+    everything = {key: link.name for key, link in have.links.items() if link.name}
+    current = {key: name for key, name in everything.items() if key not in gone}
     wanted = {key: link.name for key, link in want.links.items()
               if link.name and key in current and (scope is None or {key.mac, str(key)} & set(scope))}
-    steps = tuple(rename_steps(current, wanted))
-    names = {**{key: link.name for key, link in want.links.items() if link.name and key not in current}, **current,
+    steps = tuple(rename_steps(everything, wanted))
+    names = {**everything, **{key: link.name for key, link in want.links.items() if link.name and key not in current}, **current,
              **{step.key: step.new for step in steps}}
     up = {key for key, link in have.links.items() if link.state == "up"}
     bounced = frozenset() if live else frozenset(step.key.mac for step in steps if step.key in up)
-    return _Sides(have, want, owned, steps, bounced, names)
+    return _Sides(have, want, owned, steps, bounced, names, gone)
 
 
 def _files(sides: _Sides) -> Iterator[Operation]:
@@ -134,19 +186,38 @@ def _renames(sides: _Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: _Sides) -> Iterator[Operation]:
-    """What goes: routes, VLANs; then lower MTUs, the VLANs' first; then links that should be down."""
+    """What goes: routes, members, links; then lower MTUs, the highest links' first; then links that should be down."""
     yield from _stale_routes(sides)
-    yield from (DeleteVlan(sides.target(key)) for key in sorted(sides.have.links) if _stale_vlan(sides, key))
+    yield from _taken_out(sides)
+    for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
+        target = Target(key, sides.names.get(key, ""), sides.have.links[key].index)
+        yield DeleteVlan(target) if key.vlan_id is not None else DeleteLink(target)
     for key, found, wanted in reversed(list(sides.both())):
-        if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu:
+        if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
     for key, found, wanted in reversed(list(sides.both())):
         if found and wanted.state == "down" and found.state == "up" and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
-def _stale_vlan(sides: _Sides, key: LinkKey) -> bool:
-    return key in sides.owned.vlans and key not in sides.want.links
+def _taken_out(sides: _Sides) -> Iterator[Operation]:
+    """The members that a bond or bridge of ours should not have any more; one that goes itself lets them all go."""
+    for key, found in sorted(sides.have.links.items()):
+        wanted, master = sides.want.links.get(key), found.master
+        kept = master is None or {master, key} & sides.gone or master not in sides.owned.vlans
+        whole = sides.want.links.get(master) if master and not kept else None
+        if master and whole and whole.virtual and (wanted.master if wanted else None) != master:
+            yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
+
+
+def _joined(sides: _Sides, master: LinkKey) -> Iterator[Operation]:
+    """Its members; one of a bond has to be down for that (bond_enslave)."""
+    for key, found, wanted in sides.both():
+        before = found.master if found and found.master not in sides.gone else None
+        if wanted.master == master and before != master:
+            if master.kind == "bond" and found and found.state == "up":
+                yield SetState(sides.target(key), False, Phase.VLAN)
+            yield SetMaster(sides.target(key), None, sides.target(master))
 
 
 def _stale_routes(sides: _Sides) -> Iterator[Operation]:
@@ -154,7 +225,7 @@ def _stale_routes(sides: _Sides) -> Iterator[Operation]:
     for hop in sides.have.hops:
         stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
         stale = stale or hop.left_over or hop.to in sides.want.banned
-        if stale and not _stale_vlan(sides, hop.link):
+        if stale and hop.link not in sides.gone:
             yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
 
 
@@ -164,26 +235,37 @@ def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
         wanted = sides.want.links.get(key)
         kept = set(wanted.addresses) if wanted else set()
         for address in found.addresses:
-            if address not in kept and (key, address) in sides.owned.addresses and not _stale_vlan(sides, key):
+            if address not in kept and (key, address) in sides.owned.addresses and key not in sides.gone:
                 first = address.version == 6 and address.ip in {one.ip for one in kept}
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS if first else Phase.RETIRE)
 
 
 def _grow(sides: _Sides) -> Iterator[Operation]:
-    """NICs: raise the MTU, set the queue and the device. VLANs: create with the MTU in the same request, or raise it."""
+    """NICs: raise the MTU, set the queue and the device. All else: create with the MTU in the same request, or raise it."""
     for key, found, wanted in sides.both():
-        phase = Phase.NIC if key.vlan_id is None else Phase.VLAN
+        phase = Phase.VLAN if key.rank else Phase.NIC
         target = sides.target(key)
         if found is None:
-            yield CreateVlan(target, sides.target(key.nic), wanted.mtu)
-        elif wanted.mtu and found.mtu is not None and wanted.mtu > found.mtu:
-            yield SetMtu(target, found.mtu, wanted.mtu, phase)
+            yield _create(sides, key, wanted)
+        if key.kind in ("bond", "bridge"):
+            yield from _joined(sides, key)
+        raises = found is not None and found.mtu is not None and wanted.mtu and wanted.mtu > found.mtu and not sides.moves(key)
+        if wanted.mtu and (raises or (found is None and key.kind == "bridge")):
+            yield SetMtu(target, found.mtu if found else None, wanted.mtu, phase)
         before = found.txqueuelen if found else None
         if wanted.txqueuelen is not None and wanted.txqueuelen != before:
             yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
         for group, old, new in to_do(found.device if found else {}, wanted.device):
             # The kernel's own choice goes by net.core.default_qdisc, which has to be set first.
             yield SetDevice(target, group, old, new, Phase.UP if new.get("qdisc", "").startswith(DEFAULT) else phase)
+
+
+def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
+    """A bridge gets its MTU once it has its ports: the kernel sets it with each that comes, until somebody has said one."""
+    if key.vlan_id is not None or wanted.virtual is None:
+        return CreateVlan(sides.target(key), sides.target(key.nic), wanted.mtu)
+    parent = sides.target(wanted.virtual.parent) if wanted.virtual.parent else None
+    return CreateLink(sides.target(key), wanted.virtual, parent, None if key.kind == "bridge" else wanted.mtu)
 
 
 def _sysctls(sides: _Sides) -> Iterator[Operation]:
@@ -209,7 +291,7 @@ def _same(found: Optional[str], wanted: str) -> bool:
 def _raise_up(sides: _Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         is_up = found is not None and found.state == "up"
-        bounced = is_up and key.mac in sides.bounced and wanted.state != "down"
+        bounced = is_up and sides.bounces(key) and wanted.state != "down"
         if bounced or (wanted.state == "up" and not is_up):
             yield SetState(sides.target(key), True)
         elif wanted.state == "down" and key.vlan_id is not None and sides.comes_up(key.nic):
@@ -227,7 +309,7 @@ def _addresses(sides: _Sides) -> Iterator[Operation]:
 
 def _asked(key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool) -> tuple[Address, ...]:
     """The addresses to assert: those asked for, and the user's own IPv6 ones if this plan makes the kernel drop them."""
-    if not (lost and found):
+    if not (lost and found) or wanted.master:
         return wanted.addresses
     theirs = (address for address in found.addresses if address.version == 6 and not address.is_link_local
               and (key, address) not in owned.addresses)
@@ -238,10 +320,11 @@ def _routes(sides: _Sides) -> Iterator[Operation]:
     ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
     for hop in sides.want.hops:
         before = ours.get((hop.to, hop.metric))
-        if hop.link not in sides.names or not (sides.have.links.get(hop.link) or sides.have.links.get(hop.link.nic)):
+        if hop.link not in sides.names or not sides.there(hop.link):
             continue
-        if before is None or _differs(before, hop) or sides.goes_down(hop.link):
-            leaves = sides.target(before.link) if before and _differs(before, hop) else None
+        if before is None or _differs(before, hop) or before.link in sides.gone or sides.goes_down(hop.link):
+            kept = before and _differs(before, hop) and before.link not in sides.gone
+            leaves = sides.target(before.link) if before and kept else None
             yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via if before else None)
 
 

@@ -18,7 +18,7 @@ from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
 from .machine import Machine
-from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record
+from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .stored import StoredDocument
 from .tuning.layer import Choice
 
@@ -200,8 +200,21 @@ def _record_json(record: Record) -> dict[str, Any]:
                       for key, original in record.originals.items()}}
 
 
+def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
+    if data is None:
+        return None
+    parent = _key(data["parent"]) if data["parent"] else None
+    return Virtual(tuple(map(_key, data["members"])), parent, tuple((name, value) for name, value in data["options"]))
+
+
+def _virtual_json(virtual: Virtual) -> dict[str, Any]:
+    return {"members": list(map(str, virtual.members)), "parent": virtual.parent and str(virtual.parent),
+            "options": [list(pair) for pair in virtual.options]}
+
+
 def _state(data: Mapping[str, Any]) -> NetworkState:
-    links = [Link(**{**link, "key": _key(link["key"]), "addresses": tuple(map(ip_interface, link["addresses"]))})
+    links = [Link(**{**link, "key": _key(link["key"]), "addresses": tuple(map(ip_interface, link["addresses"])),
+                     "master": _key(link["master"]) if link.get("master") else None, "virtual": _virtual(link.get("virtual"))})
              for link in data["links"]]
     hops = [Hop(ip_network(hop["to"]), _key(hop["link"]), hop["via"] and ip_address(hop["via"]), hop["metric"])
             for hop in data["hops"]]
@@ -211,7 +224,9 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 def _state_json(state: NetworkState) -> dict[str, Any]:
     return {
         "links": [{**link.__dict__, "key": str(link.key), "addresses": [str(address) for address in link.addresses],
-                   "sysctls": dict(link.sysctls), "device": dict(link.device), "managers": {}} for link in state.links.values()],
+                   "sysctls": dict(link.sysctls), "device": dict(link.device), "managers": {},
+                   "master": link.master and str(link.master), "virtual": link.virtual and _virtual_json(link.virtual)}
+                  for link in state.links.values()],
         "hops": [{"to": str(hop.to), "link": str(hop.link), "via": hop.via and str(hop.via), "metric": hop.metric}
                  for hop in state.hops if hop.ours],
         "sysctls": dict(state.sysctls)}

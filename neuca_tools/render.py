@@ -9,6 +9,7 @@ from typing import Any, Optional, Union
 
 from .desired import Resolution
 from .devices import flat, group_of
+from .documents import kinds
 from .model import (
     OWN,
     Document,
@@ -25,6 +26,7 @@ from .model import (
     World,
 )
 from .operation import Operation
+from .status import members, parent
 from .stored import StoredDocument
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
@@ -78,7 +80,10 @@ def status(data: Mapping[str, Any], color: bool) -> str:
 
 
 def _identity(interface: Mapping[str, Any]) -> str:
-    return interface["mac"] or f"VLAN {interface['vlan_id']} on {interface['parent']}"
+    if interface["mac"] or interface["vlan_id"]:
+        return interface["mac"] or f"VLAN {interface['vlan_id']} on {interface['parent']}"
+    parts = interface["members"] or [interface["parent"] or "nothing"]
+    return f"{interface['kind']} {'of' if interface['members'] else 'on'} {', '.join(parts)}"
 
 
 def _last_pass(last: Optional[Mapping[str, Any]]) -> list[str]:
@@ -126,13 +131,14 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
 
 
 def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
-    nic = link.key.vlan_id is None
+    nic = not link.key.rank
     name = link.name or resolution.names.get(link.key, "")
-    return {"kind": link.kind, "mac": link.key.mac if nic else None, "name": link.name, "parent": None if nic else link.key.mac,
+    return {"kind": link.kind, "mac": link.key.mac if nic else None, "name": link.name, "parent": parent(link),
             "vlan_id": link.key.vlan_id, "role": link.role, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
             "addresses": [str(address) for address in link.addresses],
             "sysctl": {dotted(template.replace(OWN, name)): value for template, value in link.sysctls.items()},
-            "device": dict(link.device)}
+            "device": dict(link.device), "members": members(link), "master": link.master and str(link.master),
+            "options": dict(link.virtual.options) if link.virtual else {}}
 
 
 def observed_json(world: World) -> dict[str, Any]:
@@ -142,7 +148,7 @@ def observed_json(world: World) -> dict[str, Any]:
               "mac": device.mac or None, "permanent_mac": device.permanent_mac or None, "state": "up" if device.up else "down",
               "carrier": device.carrier, "mtu": device.mtu, "max_mtu": device.max_mtu or None, "txqueuelen": device.txqueuelen,
               "parent": names.get(device.lower), "master": names.get(device.master), "vlan_id": device.vlan_id,
-              "addresses": [str(address) for address in world.addresses.get(index, ())]}
+              "options": dict(device.options), "addresses": [str(address) for address in world.addresses.get(index, ())]}
              for index, device in sorted(world.devices.items())]
     routes = [{"to": str(route.to), "via": route.via and str(route.via), "interface": names.get(route.index),
                "metric": route.metric, "protocol": route.protocol} for route in world.routes]
@@ -167,7 +173,10 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
 
 def _asked_json(link: LinkRequest) -> dict[str, Any]:
     return {"link": str(link.key), "state": link.state, "name": link.name, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
-            "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls), "device": dict(link.device)}
+            "addresses": [str(address) for address in link.addresses], "sysctl": dict(link.sysctls), "device": dict(link.device),
+            "members": list(map(str, link.virtual.members)) if link.virtual else [],
+            "parent": link.virtual.parent and str(link.virtual.parent) if link.virtual else None,
+            "options": dict(link.virtual.options) if link.virtual else {}}
 
 
 def _route_json(route: RouteRequest) -> dict[str, Any]:
@@ -209,7 +218,8 @@ def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record
                 **{f"sysctl.{template}": value for template, value in before.sysctls.items()}, **before.device}
     device = {name: origins[group_of(name)] for name in flat(request.device) if group_of(name) in origins} if request else {}
     sysctls = sorted(name for name in {*wanted, *origins} if name.startswith("sysctl."))
-    names = ["name", "state", "mtu", "txqueuelen", "addresses", *sorted({*device, *before.device}), *sysctls]
+    own = [name for name in kinds.names(key.kind) if request and request.virtual and name in {*origins, *wanted}]
+    names = [*own, "name", "state", "mtu", "txqueuelen", "addresses", *sorted({*device, *before.device}), *sysctls]
     origins.update(device)
     silent = Origin("", "", "")
     rows = [{"setting": name, "asked": wanted.get(name) if name in origins or name == "name" else None,
@@ -225,7 +235,8 @@ def explanation(key: LinkKey, resolution: Resolution, have: NetworkState, record
 def _settings(link: Optional[Link]) -> dict[str, Union[str, int, None]]:
     if link is None:
         return {}
-    return {"name": link.name, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
+    virtual = {name: kinds.shown(link.virtual, name) or None for name in kinds.names(link.key.kind)} if link.virtual else {}
+    return {**virtual, "name": link.name, "state": link.state, "mtu": link.mtu, "txqueuelen": link.txqueuelen,
             "addresses": ", ".join(str(address) for address in link.addresses) or None,
             **{f"sysctl.{template}": value for template, value in link.sysctls.items()}, **link.device}
 

@@ -9,21 +9,22 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from .documents.links import combine, with_parents
+from .documents.links import carriers, combine, lower_of, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
+from .keys import KINDS
 from .model import OWN, Address, Document, Fault, Host, LinkKey, LinkRequest, RouteRequest
 from .roles import Roles
 from .routing import Networks
 
 
 def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
-    """One request for each link; the local configuration wins, setting by setting. A VLAN that should be up needs its NIC up."""
+    """One request for each link; the local configuration wins, setting by setting. What should be up needs all below it up."""
     merged = {request.key: request for request in with_parents(combine(document, local))}
-    for request in list(merged.values()):
-        parent = merged[request.key.nic]
-        if request.state == "up" and parent.state is None:
-            merged[request.key.nic] = replace(parent, state="up")
+    for key in sorted(merged, key=lambda key: key.order, reverse=True):
+        for lower in (key.nic, *lower_of(merged[key])) if merged[key].state == "up" else ():
+            if lower in merged and merged[lower].state is None:
+                merged[lower] = replace(merged[lower], state="up")
     return merged
 
 
@@ -41,6 +42,11 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
             if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)}
 
 
+def users(mac: str, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
+    """The bonds and their like that are made of this NIC, directly or not."""
+    return frozenset(key.mac for key, request in requests.items() if request.virtual and mac in carriers(key.mac, requests))
+
+
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
     """The links of an incomplete document that have lines, all of them good: what they no longer ask for may go."""
     doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
@@ -49,7 +55,9 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
 
 def _macs_of(fault: Fault) -> Iterable[str]:
     """Every MAC that a faulty line may be about, in any notation; `[vlan MAC.ID]` has one before its last dot."""
-    for word in (fault.key, *fault.section.split()):
+    words = fault.section.split()
+    yield from (f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS)
+    for word in (fault.key, *words):
         for part in (word, word.rpartition(".")[0]):
             with suppress(UnusableError):
                 yield mac_of(part)
@@ -69,6 +77,8 @@ def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tup
     for key, request in sorted(requests.items()):
         parts[key.mac].append(repr(replace(request, origins=())))
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+        for lower in lower_of(request):
+            parts[lower.mac].append(f"in {key}")
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(asked)
     for route in routes:

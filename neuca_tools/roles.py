@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Optional
 
+from .keys import KINDS
 from .model import Device, LinkKey, Problem, Record, Role, Route, World
 
 VIRTUAL_NICS = frozenset({"veth", "tun"})  # so that the whole agent can be tried in a network namespace
@@ -36,6 +37,8 @@ class Roles:
     `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
     management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
     `held` are unlisted for now, though a document names them (see `layers`); managers are kept off those that are `ahead` too.
+    `stacked` are the bonds and their like that we made and that are there (`bond bond0`), `stacked_roles` the roles of all that
+    are asked for.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -49,9 +52,15 @@ class Roles:
     declared: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
+    stacked: Mapping[str, Device] = field(default_factory=dict)
+    stacked_roles: Mapping[str, Role] = field(default_factory=dict)
 
     def role(self, mac: str) -> Role:
-        return self.by_mac.get(mac, "unlisted")
+        return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
+
+    def device(self, mac: str) -> Optional[Device]:
+        """The NIC, or what we made, that VLANs can be on."""
+        return self.nics.get(mac) or self.stacked.get(mac)
 
     def name(self, mac: str) -> str:
         """The name that the NIC with this MAC has; of several the first one's, empty for none."""
@@ -73,6 +82,17 @@ def identity(device: Device) -> str:
 def automatic(route: Route) -> bool:
     """From a DHCP server or a router, by a network manager or the kernel."""
     return route.protocol in AUTOMATIC
+
+
+def base(device: Device) -> str:
+    """What it is, without its VLAN: the MAC of a NIC, kind and name of a bond or its like."""
+    return f"{device.kind} {device.name}" if device.kind in KINDS else identity(device)
+
+
+def made(world: World, record: Record) -> dict[str, Device]:
+    """The bonds and their like that are there, and that we made since the boot."""
+    ours = {key.mac for key in record.owned.vlans if key.made} if record.boot_id == world.boot_id else set()
+    return {base(device): device for device in world.devices.values() if base(device) in ours}
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -124,12 +144,15 @@ def _closure(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> froz
     return frozenset(reached)
 
 
-def find_nics(world: World, named: Collection[str]) -> tuple[dict[str, Device], list[Problem]]:
-    """Every NIC that is free and unique, by MAC; a problem for each named one that is not."""
+def find_nics(world: World, named: Collection[str], ours: Collection[int] = ()) -> tuple[dict[str, Device], list[Problem]]:
+    """Every NIC that is free and unique, by MAC; a problem for each named one that is not.
+
+    `ours` are the devices that we made: a NIC in a bond of ours is as free as one in none.
+    """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
     for device in world.devices.values():
-        if is_nic(device) and (device.master or device.slave):
+        if is_nic(device) and (device.master or device.slave) and device.master not in ours:
             held[identity(device)] = device
         elif is_nic(device):
             candidates[identity(device)].append(device)
@@ -170,8 +193,11 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record,
     NICs that are management for a reason outside this host: what is seen goes before it, and it is not recorded.
     """
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
-    nics, problems = find_nics(world, [mac for mac in named if mac not in ignored])
+    named = {mac for mac in named if not LinkKey(mac).made}
+    stacked = made(world, record)
+    nics, problems = find_nics(world, named - ignored, {device.index for device in stacked.values()})
     seen, doubtful = _management(world, policy, record)
+    declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
     reasons = {**declared, **seen}
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}
@@ -190,7 +216,7 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record,
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
     return Roles(nics, _twins(world, nics), roles, reasons, above(world, management | hands_off), above(world, management),
-                 tuple(problems), doubtful, frozenset(declared.keys() - seen.keys()))
+                 tuple(problems), doubtful, frozenset(declared.keys() - seen.keys()), stacked=stacked)
 
 
 def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
@@ -244,9 +270,9 @@ def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:
 
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
-    """The devices behind the keys: free NICs, and every VLAN on them."""
-    found = {LinkKey(mac): device for mac, device in roles.nics.items()}
-    macs = {device.index: mac for mac, device in roles.nics.items()}
+    """The devices behind the keys: free NICs, what we made of them, and every VLAN on both."""
+    found = {LinkKey(mac): device for mac, device in (*roles.nics.items(), *roles.stacked.items())}
+    macs = {device.index: key.mac for key, device in found.items()}
     for device in world.devices.values():
         if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
             found[LinkKey(macs[device.lower], device.vlan_id)] = device

@@ -70,7 +70,7 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
     failed = _failures(report, left)
     problems += failed
-    lost = {problem.link.mac for problem in failed if problem.link}
+    lost = _lost({problem.link.mac for problem in failed if problem.link}, left)
     pending = {operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost}
     problems += [_shortfall(operation, operation in pending) for operation in left
                  if operation.domain not in lost and not isinstance(operation, WriteFile)]
@@ -107,9 +107,18 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
     return bool(operation.handles & set(unapplied))
 
 
+def _lost(failed: set[str], left: Sequence[Operation]) -> set[str]:
+    """The NICs that failed, and those that were to be put together with one."""
+    while True:
+        more = {mac for operation in left if operation.fate & failed for mac in operation.fate} - failed
+        if not more:
+            return failed
+        failed = failed | more
+
+
 def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
     """The other links of a NIC that failed: they were undone with it."""
-    first = {problem.link.mac: problem for problem in reversed(failed) if problem.link}
+    first = {mac: problem for problem in reversed(failed) if problem.link for mac in _lost({problem.link.mac}, left)}
     named = {problem.link for problem in failed}
     links = {operation.link.key for operation in left if operation.link and operation.domain in first} - named
     return [Problem("failed", f"undone, since this failed: {first[key.mac].text}", key) for key in sorted(links)]
@@ -157,7 +166,7 @@ def _problem(problem: Problem) -> dict[str, str]:
 
 def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Sequence[Problem],
                managers: Mapping[str, Mapping[str, str]], own_names: Mapping[LinkKey, str]) -> dict[str, Any]:
-    found, is_nic = have.links.get(link.key), link.key.vlan_id is None
+    found, is_nic = have.links.get(link.key), not link.key.rank
     present = resolution.roles.name(link.key.mac) if is_nic else ""
     name = (found.name if found else None) or present or link.name
     words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
@@ -168,14 +177,26 @@ def _interface(link: Link, resolution: Resolution, have: NetworkState, problems:
         "ok": all(problem.code in INFORMATION for problem in problems), "managers": words,
         "problems": [_problem(problem) for problem in problems],
         "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
-        "parent": None if is_nic else link.key.mac, "vlan_id": link.key.vlan_id}
+        "parent": parent(link), "vlan_id": link.key.vlan_id, "members": members(link), "master": link.master and str(link.master)}
+
+
+def parent(link: Link) -> Optional[str]:
+    """What a VLAN, VXLAN or macvlan is on: a MAC, or `bond NAME`; None for the others."""
+    if link.key.vlan_id is not None:
+        return link.key.mac
+    return str(link.virtual.parent) if link.virtual and link.virtual.parent else None
+
+
+def members(link: Link) -> list[str]:
+    """What is put into a bond or a bridge."""
+    return list(map(str, link.virtual.members)) if link.virtual else []
 
 
 def _should_be(link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]) -> Optional[str]:
     """The name that is meant for it, whether it can be given or not."""
     request = resolution.requests.get(link.key)
     asked = (request.name if request else None) or link.name
-    return own_names.get(link.key) if link.key.vlan_id is None else asked
+    return asked if link.key.rank else own_names.get(link.key)
 
 
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
@@ -183,7 +204,8 @@ def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -
     by_name = {name: key for key, name in names.items()}
     nic, _, vlan = text.rpartition(".")
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
-    keys = (by_name.get(text), _key(text, None), _key(nic, int(vlan)) if vlan.isdecimal() else None)
+    whole = next((key for key in known if str(key) == text), None)
+    keys = (by_name.get(text), whole, _key(text, None), _key(nic, int(vlan)) if vlan.isdecimal() else None)
     return next((key for key in keys if key in known), None)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Any, Callable, Optional
 
 from ..errors import ApplyError, ObserveError
+from ..keys import KINDS
 from ..model import Address, Device, Host, Network, Route, World
 from ..routing import ROUTE_PROTOCOL
+from . import kinds
 from .hostid import boot_id
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
@@ -144,6 +146,17 @@ class Netlink:
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         self._run("link", "add", ifname=name, kind="vlan", link=parent, vlan_id=vlan_id, **more)
 
+    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
+        """A bond, bridge, VXLAN or macvlan. A VXLAN has its parent among its own settings."""
+        more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
+        if parent:
+            more["vxlan_link" if kind == "vxlan" else "link"] = parent
+        self._run("link", "add", ifname=name, kind=kind, **kinds.words(kind, options), **more)
+
+    def set_master(self, index: int, master: int) -> None:
+        """Put it into a bond or a bridge; 0: out of the one it is in."""
+        self._run("link", "set", index=index, master=master)
+
     def delete_link(self, index: int) -> None:
         self._run("link", "del", index=index, gone=(errno.ENODEV,))
 
@@ -200,19 +213,33 @@ def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> d
 def _device(message: Any) -> Device:
     info = message.get_attr("IFLA_LINKINFO")
     kind = (info.get_attr("IFLA_INFO_KIND") if info else None) or ""
-    data = info.get_attr("IFLA_INFO_DATA") if info and kind == "vlan" else None
+    data = info.get_attr("IFLA_INFO_DATA") if info and kind in ("vlan", *KINDS) else None
+    own_mac = message.get_attr("IFLA_ADDRESS") or ""
     elsewhere = kind == "veth" or message.get_attr("IFLA_LINK_NETNSID") is not None
     flags = message["flags"]
     return Device(
         index=message["index"], name=os.fsdecode(message.get_attr("IFLA_IFNAME") or ""), kind=kind,
-        mac=message.get_attr("IFLA_ADDRESS") or "", permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or "",
-        lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0, master=message.get_attr("IFLA_MASTER") or 0,
+        mac=own_mac, permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or _mac_of_member(info),
+        lower=0 if elsewhere else message.get_attr("IFLA_LINK") or _underlay(kind, data),
+        master=message.get_attr("IFLA_MASTER") or 0,
         slave=bool(flags & IFF_SLAVE), hardware=not kind and _has_parent_device(message),
-        vlan_id=data.get_attr("IFLA_VLAN_ID") if data else None, up=bool(flags & IFF_UP), carrier=bool(flags & IFF_LOWER_UP),
+        vlan_id=data.get_attr("IFLA_VLAN_ID") if data and kind == "vlan" else None,
+        up=bool(flags & IFF_UP), carrier=bool(flags & IFF_LOWER_UP),
         mtu=message.get_attr("IFLA_MTU") or 0, min_mtu=message.get_attr("IFLA_MIN_MTU") or 0,
         max_mtu=message.get_attr("IFLA_MAX_MTU") or 0, txqueuelen=message.get_attr("IFLA_TXQLEN") or 0,
         qdisc=message.get_attr("IFLA_QDISC") or "",
-        altnames=tuple(_altnames(message)))
+        altnames=tuple(_altnames(message)), options=kinds.options(kind, own_mac, data.get_attr) if data else ())
+
+
+def _mac_of_member(info: Any) -> str:
+    """What a member of a bond had for a MAC before; a virtual NIC has no permanent one."""
+    data = info.get_attr("IFLA_INFO_SLAVE_DATA") if info and info.get_attr("IFLA_INFO_SLAVE_KIND") == "bond" else None
+    return (data.get_attr("IFLA_BOND_SLAVE_PERM_HWADDR") if data else None) or ""
+
+
+def _underlay(kind: str, data: Any) -> int:
+    """A VXLAN says what it is on among its own settings alone (vxlan_fill_info)."""
+    return (data.get_attr("IFLA_VXLAN_LINK") if kind == "vxlan" and data else None) or 0
 
 
 def _altnames(message: Any) -> Iterator[str]:

@@ -53,7 +53,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     names = {key: link.name or "" for key, link in survey.have.links.items()}
     names.update(survey.resolution.names)
     key = find_link(arguments.link, survey.resolution, names)
-    if key is None or key.vlan_id is not None:
+    if key is None or key.rank:
         raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
     if arguments.undo:
         take_back(config, key.mac)

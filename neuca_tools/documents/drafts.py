@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.guard import METADATA_HOSTS
-from neuca_tools.model import Address, LinkKey, LinkRequest, ManagementHint, Origin, PlatformDocument, RouteRequest
+from neuca_tools.model import (
+    Address,
+    LinkKey,
+    LinkRequest,
+    ManagementHint,
+    Origin,
+    PlatformDocument,
+    RouteRequest,
+    Virtual,
+)
 
-from . import values
-from .links import with_parents
+from . import kinds, values
+from .links import carriers, with_parents
 from .parts import Part
 from .values import UnusableError
 
@@ -39,6 +48,7 @@ class Draft:
     addresses: dict[Address, str] = field(default_factory=dict)
     routes: list[RouteRequest] = field(default_factory=list)
     management: str = ""
+    virtual: Optional[Virtual] = None
 
     def manage(self, reason: str) -> None:
         """The NIC is a management one, for the first reason found."""
@@ -78,7 +88,9 @@ class Draft:
         origins += [Origin("mtu", str(mtu), self.part.where)] if mtu else []
         origins += [Origin("addresses", ", ".join(map(str, self.addresses)), next(iter(self.addresses.values())))] \
             if self.addresses else []
-        return LinkRequest(self.key, "up", self.name, tuple(self.addresses), mtu, origins=tuple(origins))
+        own = [name for name in kinds.names(self.key.kind) if self.virtual and kinds.shown(self.virtual, name)]
+        origins += [Origin(name, kinds.shown(self.virtual, name), self.part.where) for name in own if self.virtual]
+        return LinkRequest(self.key, "up", self.name, tuple(self.addresses), mtu, origins=tuple(origins), virtual=self.virtual)
 
     def _usable_mtu(self) -> Optional[int]:
         small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
@@ -109,7 +121,10 @@ def _prefix_length(netmask: str) -> str:
 
 
 def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
-    """The document that these links make; the second link of one key is a fault."""
+    """The document that these links make; the second link of one key is a fault.
+
+    A bond that is a management link makes its members that, and so on for all that others are made of.
+    """
     links: dict[LinkKey, LinkRequest] = {}
     hints: list[ManagementHint] = []
     routes: list[RouteRequest] = []
@@ -123,4 +138,6 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             links[draft.key] = draft.request()
             routes += draft.routes
             hints += [ManagementHint(draft.key.mac, draft.management)] if draft.management else []
+    below = [ManagementHint(mac, hint.reason) for hint in hints for mac in sorted(carriers(hint.mac, links))]
+    hints += [hint for hint in below if hint.mac not in {one.mac for one in hints}]
     return PlatformDocument(None, with_parents(links.values()), tuple(routes[:MAX_ROUTES]), tuple(hints), (), tuple(root.faults))

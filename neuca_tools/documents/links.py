@@ -1,4 +1,4 @@
-"""What a text asks of one link: the keys of `[interface MAC]` and `[vlan MAC.ID]`, also those of the configuration."""
+"""What a text asks of one link: the keys of `[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`, the configuration's too."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Optional
 
-from neuca_tools.model import Address, Fault, LinkKey, LinkRequest, LinkState, Origin
+from neuca_tools.keys import KINDS, LinkKey, Virtual
+from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 
-from . import devices, values
+from . import devices, kinds, values
 from .ini import Line, Section
 from .secrecy import link_kind
 from .values import UnusableError
@@ -41,12 +42,15 @@ class Read(NamedTuple):
 def section_key(section: str) -> LinkKey:
     """The link that a section is about; raises UnusableError where its header names none."""
     _, _, name = section.partition(" ")
-    if link_kind(section) == "interface":
-        return LinkKey(values.mac(name))
-    mac, dot, vlan = name.rpartition(".")
+    kind = link_kind(section)
+    if kind != "vlan":
+        return LinkKey(values.mac(name)) if kind == "interface" else kinds.link_key(kind, name)
+    below, dot, vlan = name.rpartition(".")
     if not dot:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
-    return LinkKey(values.mac(mac), values.vlan_id(vlan))
+    made, _, its_name = below.partition(" ")
+    mac = kinds.link_key(made, its_name).mac if made in KINDS else values.mac(below)
+    return LinkKey(mac, values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
@@ -74,7 +78,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 
 def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     """All that the lines of one link's section ask; a line that cannot be used costs only itself."""
-    asked, faults = Asked(LinkRequest(key)), []
+    asked, faults = Asked(LinkRequest(key, virtual=Virtual() if key.kind in KINDS else None)), []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
             faults.append(line._replace(key="").fault(f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"))
@@ -103,10 +107,21 @@ def _take(asked: Asked, line: Line) -> Read:
         value = devices.READERS[line.key](line.value)
         settings = tuple({**dict(asked.request.device), line.key: value}.items())
         return Read(give(asked, line, "device", settings, setting=line.key, shown=value), [])
+    if asked.request.virtual and line.key in ("name", *kinds.names(asked.request.key.kind)):
+        return Read(_take_own(asked, line, asked.request.virtual), [])
     if line.key not in _READERS:
-        known = sorted({"addresses", *_READERS, *devices.READERS})
+        known = sorted({"addresses", *_READERS, *devices.READERS, *kinds.names(asked.request.key.kind)})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
+
+
+def _take_own(asked: Asked, line: Line, virtual: Virtual) -> Asked:
+    """What only a bond or its like can be asked."""
+    link = asked.request.key
+    if line.key == "name":
+        raise UnusableError(f'its name is "{link.given_name}", as the section says')
+    both = kinds.setting(link.kind, line.key, line.value).over(virtual)
+    return give(asked, line, "virtual", both, setting=line.key, shown=kinds.shown(both, line.key))
 
 
 def give(asked: Asked, line: Line, name: str, value: object, setting: str = "", shown: str = "") -> Asked:
@@ -161,6 +176,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         txqueuelen=own.txqueuelen or below.txqueuelen,
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
+        virtual=own.virtual.over(below.virtual) if own.virtual else below.virtual,
         origins=_overlay_origins(below.origins, own.origins),
     )
 
@@ -201,7 +217,7 @@ def check(asked: Asked) -> Read:
 def hands_off(request: LinkRequest) -> LinkRequest:
     """What is left to do for a link in state `user`: its name is pinned, nothing else."""
     kept = tuple(origin for origin in request.origins if origin.setting in ("state", "name"))
-    return LinkRequest(request.key, state="user", name=request.name, origins=kept)
+    return LinkRequest(request.key, state="user", name=request.name, origins=kept, virtual=request.virtual)
 
 
 def _hands_off(asked: Asked) -> Read:
@@ -244,12 +260,12 @@ def _nameless(asked: Asked) -> Asked:
 def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
     """Two sets of requests as one, `above` winning setting by setting; links of `below` come first.
 
-    Only a NIC that is nothing but the parent of a VLAN is left without a state.
+    Only what is nothing but the parent of a VLAN, or a part of a bond or its like, is left without a state.
     """
     merged = {request.key: request for request in below}
     for request in above:
         merged[request.key] = overlay(merged[request.key], request) if request.key in merged else request
-    asked = (up_by_default(one) if one.origins or one.key.vlan_id else one for one in merged.values())
+    asked = (up_by_default(one) if one.origins or one.key.vlan_id or one.virtual else one for one in merged.values())
     return tuple(hands_off(one) if one.state == "user" else one for one in asked)
 
 
@@ -275,12 +291,30 @@ def sections(found: Iterable[Section], lines: Iterable[Line]) -> tuple[dict[Link
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """The requests, with an empty one for each NIC that is only named as the parent of a VLAN."""
+    """The requests, with an empty one for each link that is only named as the NIC of a VLAN, or as a part of another link."""
     every: dict[LinkKey, LinkRequest] = {}
     listed = tuple(requests)
     asked = {request.key for request in listed}
     for request in listed:
-        if request.key.nic not in asked:
-            every.setdefault(request.key.nic, LinkRequest(request.key.nic))
+        for key in (request.key, *lower_of(request)):
+            if key.nic not in asked:
+                every.setdefault(key.nic, LinkRequest(key.nic))
         every[request.key] = request
     return tuple(every.values())
+
+
+def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
+    """What a bond or its like is to be made of."""
+    return request.virtual.lower if request.virtual else ()
+
+
+def carriers(mac: str, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
+    """The failure domains that this one is made of, NICs and those between."""
+    found: set[str] = set()
+    waiting = [mac]
+    while waiting:
+        request = requests.get(LinkKey(waiting.pop()))
+        more = {lower.mac for lower in lower_of(request)} - found if request else set()
+        found |= more
+        waiting += more
+    return frozenset(found)

@@ -8,18 +8,28 @@ is passed over.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.model import LinkKey, PlatformDocument
 
-from . import network_config, values
+from . import made, network_config, values
 from .drafts import Draft, by_name, finish
 from .parts import Part
 
 NAME = "network-config"
 KEYS = network_config.KEYS | frozenset("version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
                                        " routes to via table type id link interfaces".split())
-_OTHERS = ("bonds", "bridges", "tunnels", "vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets")
+_OPTIONS = {
+    "bond": {"mode": "mode", "lacp-rate": "lacp-rate", "mii-monitor-interval": "miimon", "min-links": "min-links",
+             "transmit-hash-policy": "xmit-hash-policy", "ad-select": "ad-select", "up-delay": "updelay",
+             "down-delay": "downdelay", "fail-over-mac-policy": "fail-over-mac"},
+    "bridge": {"stp": "stp", "forward-delay": "forward-delay"},
+    "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
+}
+_DEFAULTS = {"bond": ("mode", "balance-rr"), "bridge": ("stp", "yes")}  # netplan-yaml(5)
+KEYS |= frozenset(name for names in _OPTIONS.values() for name in names) | {"parameters", "mode"}
+_OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets")
 
 
 def read(root: Part) -> PlatformDocument:
@@ -40,13 +50,39 @@ def _version_2(top: Part) -> PlatformDocument:
         for name, link in top.named(kind):
             link.warn("", f"{kind} are left to other programs, with all that is on them")
             taken |= {name, *link.texts("interfaces")}
-    found = ((name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken)
-    drafts = {name: draft for name, draft in found if draft is not None}
-    for name, link in top.named("vlans"):
-        draft = None if name in taken else _vlan(name, link, drafts, taken | top.child("ethernets").tree.keys())
-        if draft is not None:
-            drafts[f"vlan {name}"] = draft
-    return finish(drafts.values(), top)
+    ethernets = [(name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken]
+    virtual = [(name, link, _made(kind, name, link)) for kind, name, link in _of_kinds(top)]
+    below = {name: draft for name, draft in (*ethernets, *((name, draft) for name, _, draft in virtual)) if draft is not None}
+    known = taken.union(*(top.child(kind).tree for kind in ("ethernets", "bonds", "bridges", "tunnels")))
+    vlans = [(name, _vlan(name, link, below, known)) for name, link in top.named("vlans") if name not in taken]
+    drafts = {**{name: draft for name, draft in vlans if draft is not None}, **below}
+    for _, link, draft in virtual:
+        if draft is not None and draft.key.kind == "vxlan":
+            made.on(draft, link, "link", drafts)
+        elif draft is not None:
+            made.put_in(draft, link, "interfaces", drafts)
+    return finish((*below.values(), *(draft for _, draft in vlans if draft is not None)), top)
+
+
+def _of_kinds(top: Part) -> Iterator[tuple[str, str, Part]]:
+    """Kind, name and description of each link that is made of others."""
+    yield from (("bond", name, link) for name, link in top.named("bonds"))
+    yield from (("bridge", name, link) for name, link in top.named("bridges"))
+    for name, link in top.named("tunnels"):
+        if link.text("mode") == "vxlan":
+            yield "vxlan", name, link
+        else:
+            link.warn("mode", "tunnels of this mode are left to other programs, with all that is on them")
+
+
+def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
+    draft = made.draft(kind, name, link)
+    if draft is None:
+        return None
+    made.options(draft, link if kind == "vxlan" else link.child("parameters"), _OPTIONS[kind])
+    if kind in _DEFAULTS:
+        made.default(draft, *_DEFAULTS[kind])
+    return _common(draft, draft.part)
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
@@ -67,7 +103,7 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
     return draft
 
 
-def _vlan(name: str, link: Part, drafts: dict[str, Draft], known: set[str]) -> Optional[Draft]:
+def _vlan(name: str, link: Part, drafts: Mapping[str, Draft], known: Collection[str]) -> Optional[Draft]:
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
     if parent is None or number is None:

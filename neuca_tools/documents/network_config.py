@@ -11,37 +11,41 @@ from typing import Optional
 
 from neuca_tools.model import LinkKey, PlatformDocument
 
-from . import values
+from . import made, values
 from .drafts import Draft, by_name, finish
+from .kinds import MEMBERS, READERS
 from .parts import Part
 
+_BOND = {f"bond{sign}{name.replace('-', sign)}": name for name in READERS["bond"] for sign in "-_"}
+_BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
 KEYS = frozenset("type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
-                 " bridge_interfaces".split())
+                 " bridge_interfaces params".split()) | _BOND.keys() | _BRIDGE.keys()
 _STATIC = ("static", "static4", "static6")
 _DHCP = ("dhcp", "dhcp4", "dhcp6", "ipv6_dhcpv6-stateful")
 _INFORMATION = ("manual", "ipv6_slaac", "ipv6_dhcpv6-stateless")
 _FOR_OTHERS = ("nameserver", "loopback")
-_KINDS = ("physical", "vlan", "route", *_FOR_OTHERS)
+_KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 
 def read(top: Part) -> PlatformDocument:
     """What the document asks."""
     taken: set[str] = set()
     for link in top.parts("config"):
-        if link.text("type") in ("bond", "bridge"):
-            taken |= {link.text("name") or "", *link.texts("bond_interfaces"), *link.texts("bridge_interfaces")}
         if link.text("type") not in _KINDS:
+            taken.add(link.text("name") or "")
             link.warn("type", "this kind of link is left to other programs, with all that is on it")
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        draft = _physical(name, link) if link.text("type") == "physical" and name not in taken else None
+        kind = link.text("type") or ""
+        draft = _physical(name, link) if kind == "physical" else _made(kind, name, link) if kind in MEMBERS else None
         if draft is not None:
             drafts[name] = draft
     for link in top.parts("config"):
         draft = _vlan(link, drafts, taken) if link.text("type") == "vlan" else None
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
+    _put_together(top, drafts)
     for link in top.parts("config"):
         if link.text("type") == "route":
             _loose_route(link, drafts)
@@ -60,6 +64,24 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
         return None
     link = link.about(mac)
     return _common(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
+
+
+def _put_together(top: Part, drafts: dict[str, Draft]) -> None:
+    for link in top.parts("config"):
+        draft = drafts.get(link.text("name") or "")
+        if link.text("type") in MEMBERS and draft is not None:
+            made.put_in(draft, link, f"{link.text('type')}_interfaces", drafts)
+
+
+def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
+    """A bond without its mode has the first one, as cloud-init's renderers leave it to the kernel."""
+    draft = made.draft(kind, name, link)
+    if draft is None:
+        return None
+    made.options(draft, link.child("params"), _BOND if kind == "bond" else _BRIDGE)
+    if kind == "bond":
+        made.default(draft, "mode", "balance-rr")
+    return _common(draft, link)
 
 
 def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Draft]:

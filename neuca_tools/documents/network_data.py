@@ -11,8 +11,9 @@ from typing import Literal, Optional
 
 from neuca_tools.model import LinkKey, PlatformDocument
 
-from . import values
+from . import made, values
 from .drafts import Draft, finish
+from .kinds import READERS
 from .parts import Part
 
 NAME = "network_data.json"
@@ -22,21 +23,22 @@ _PHYSICAL = frozenset("bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethern
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhcp6")
 _INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
+_BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}  # the bonding driver's own names
 KEYS = frozenset("id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-                 " network gateway".split())
+                 " network gateway".split()) | _BOND.keys()
 
 
 def read(root: Part) -> PlatformDocument:
     """What the document asks. `mtu: null` is not asked; addresses of DHCP and SLAAC entries are information."""
     links = {name: link for link in root.parts("links") for name in [link.text("id")] if name}
-    members = {name for link in links.values() if link.tree.get("type") == "bond" for name in link.texts("bond_links")}
     drafts: dict[str, Draft] = {}
     for link in root.parts("links"):
         name, kind = link.text("id") or "", link.text("type") or "phy"
-        if kind == "bond":
-            link.warn("type", "bonds are left to other programs, with all that is on them")
-        elif name not in members and kind != "vlan":
+        if kind not in ("vlan", "bond"):
             _take(drafts, name, _physical(link, kind))
+    bonds = [link for link in root.parts("links") if link.text("type") == "bond"]
+    for number, link in enumerate(bonds):
+        _take(drafts, link.text("id") or "", _bond(number, link, drafts))
     for link in root.parts("links"):
         if link.text("type") == "vlan":
             _take(drafts, link.text("id") or "", _vlan(link, links, drafts))
@@ -61,11 +63,21 @@ def _physical(link: Part, kind: str) -> Optional[Draft]:
     return None if mac is None else _draft(link.about(mac), LinkKey(mac))
 
 
+def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
+    """OpenStack has no names for them: they are counted, as cloud-init does. An id is nobody's name."""
+    bond = made.draft("bond", link.text("name") or f"bond{number}", link)
+    if bond is not None:
+        made.options(bond, link, _BOND)
+        made.put_in(bond, link, "bond_links", drafts)
+        bond.mtu = link.read("mtu", values.mtu)
+    return bond
+
+
 def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optional[Draft]:
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        reason = "its NIC is left to other programs, and so is it" if below in links else "no link has this id, ignoring the VLAN"
+        reason = "what it is on cannot be used, nor can it" if below in links else "no link has this id, ignoring the VLAN"
         link.fault("vlan_link", below, reason, "warning" if below in links else "error")
         return None
     link = link.about(parent.key.mac)
@@ -74,7 +86,7 @@ def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optio
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
     own = link.read("vlan_mac_address", values.mac)
-    if own not in (None, parent.key.mac):
+    if own not in (None, parent.virtual.option("mac") if parent.virtual else parent.key.mac):
         link.warn("vlan_mac_address", "a MAC address of its own is not set: the VLAN has that of its NIC")
     return _draft(link, LinkKey(parent.key.mac, number))
 

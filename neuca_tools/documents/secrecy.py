@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import re
 
+from neuca_tools.keys import KINDS
+
 from .values import clip
 
 REDACTED = "(redacted)"
 SECTIONS = ("global", "interfaces", "routes", "users", "scripts", "storage")
-LINK_KINDS = ("interface", "vlan")
+LINK_KINDS = ("interface", "vlan", *KINDS)
 _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
 _SECRET_WORDS = ("token", "secret", "password")
@@ -19,7 +21,7 @@ _PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
 
 
 def link_kind(section: str) -> str:
-    """`interface` or `vlan` where the section is about one link, else empty."""
+    """`interface`, `vlan`, `bond` and so on where the section is about one link, else empty."""
     kind = section.split(None, 1)[0] if section.strip() else ""
     return kind if kind in LINK_KINDS else ""
 

@@ -27,11 +27,14 @@ class Tuned(NamedTuple):
 
 
 def tune(requests: Mapping[LinkKey, LinkRequest], layer: Layer, devices: Mapping[LinkKey, Device], record: Record) -> Tuned:
-    """Add to each link that should be up what the profiles want of it, where nothing is asked by name. `devices` are found."""
+    """Add to each NIC and VLAN that should be up what the profiles want of it, where nothing is asked by name.
+
+    `devices` are found. A bond has the MTU that its members are asked to have; what else is made of NICs follows them.
+    """
     tuned = dict(requests)
     values: list[Value] = []
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
-        if requests[key].state != "up" or key.nic not in devices:
+        if requests[key].state != "up" or key.nic not in devices or key.made:
             continue
         for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
             if asked is not None and getattr(requests[key], setting) is None:

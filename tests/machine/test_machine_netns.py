@@ -10,7 +10,7 @@ import tarfile
 import images
 import pytest
 
-CHOSEN = "vlan"
+CHOSEN = "vlan or stack"
 WHOLE = 3600  # seconds: it is emulated
 
 

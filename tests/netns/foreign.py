@@ -18,6 +18,7 @@ class Foreign:
     def __init__(self, lab):
         self._lab = lab
         self._ours = set()
+        self._made = set()
         self._sysctls = set()
         self._before = None
 
@@ -25,6 +26,11 @@ class Foreign:
         """This NIC, and VLANs on it, are the agent's business."""
         self._before = None
         self._ours.add(index)
+
+    def may_make(self, *names):
+        """Links of these names, and no others, are the agent's business, as soon as there are any; so is what is on them."""
+        self._before = None
+        self._made = set(names)
 
     def may_set(self, *paths):
         """These sysctls of the whole namespace are the agent's business."""
@@ -53,7 +59,8 @@ class Foreign:
     def _picture(self):
         """Every fact as a line of text. The anycast routes of a router come and go with forwarding (net/ipv6/anycast.c)."""
         links = self._lab.look("link")
-        ours = {one["ifname"] for one in links if one["ifindex"] in self._ours or self._is_our_vlan(one, links)}
+        ours = {one["ifname"] for one in links
+                if one["ifindex"] in self._ours or one["ifname"] in self._made or self._is_our_vlan(one, links)}
         facts = [f"link {one['ifindex']} {_part(one, LINK)} {one['flags'].count('UP')} {one.get('linkinfo', {}).get('info_kind')}"
                  for one in links if one["ifname"] not in ours]
         for one in self._lab.look("address"):
@@ -67,7 +74,8 @@ class Foreign:
 
     def _is_our_vlan(self, link, links):
         lower = next((one["ifindex"] for one in links if one["ifname"] == link.get("link")), link.get("link_index"))
-        return link.get("linkinfo", {}).get("info_kind") == "vlan" and lower in self._ours
+        on_ours = lower in self._ours or link.get("link") in self._made
+        return link.get("linkinfo", {}).get("info_kind") == "vlan" and on_ours
 
     def _settings(self, ours):
         lines = self._lab.run("grep", "-rs", "", "/proc/sys/net", check=False).out.splitlines()

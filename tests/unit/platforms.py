@@ -40,3 +40,8 @@ def hints(document):
 
 def faults(document):
     return [f"{fault.severity}: {fault.text}" for fault in document.faults]
+
+
+def virtual(document, name):
+    """What a bond or its like is made of."""
+    return next(one.virtual for one in document.links if str(one.key) == name)

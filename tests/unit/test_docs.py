@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from neuca_tools import errors, marking, operations, render
+from neuca_tools import errors, link_operations, marking, operations, render
 from neuca_tools.commands import agent, neuca, selftest, selftest_options
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
@@ -187,7 +187,7 @@ def test_every_exit_code_is_documented():
 
 
 def test_every_kind_of_operation_is_documented():
-    kinds = {one.kind for one in [*vars(operations).values(), SetDevice]
+    kinds = {one.kind for one in [*vars(operations).values(), *vars(link_operations).values(), SetDevice]
              if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)}
     text = words(parts("neuca-status.7", "Ss")["neuca plan \\-\\-json"]).partition("one of")[2].partition(" .")[0]
     assert set(text.replace("Cm ", "").replace(",", "").split()) == kinds

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from platforms import SAMPLES, faults, hints, links, made, read, routes
+from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
 
 from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError
+from neuca_tools.model import LinkKey, Virtual
 
 DHCP, DEFAULT = "the platform's document has DHCP on it", "the platform's document gives it the default route"
 MAC, DP = "fa:16:3e:00:00:01", "52:54:00:12:34:56"
@@ -50,12 +51,30 @@ def test_every_setting_says_where_it_came_from():
         ("addresses", "10.1.0.5/24, fd00:1::5/64", "network_data.json, networks[1]")]
 
 
-def test_a_bond_and_all_that_is_on_it_are_left_to_others():
+def test_a_bond_with_its_members_and_a_vlan_on_it():
     document = read("bare-metal.network_data.json")
-    assert links(document) == {"00:25:90:00:00:0c": ("up", None, 9000, ["172.16.0.5/16"])}
+    one, two = "00:25:90:00:00:0a", "00:25:90:00:00:0b"
+    assert links(document) == {
+        one: ("up", None, 1500, []), two: ("up", None, 1500, []), "00:25:90:00:00:0c": ("up", None, 9000, ["172.16.0.5/16"]),
+        "bond bond0": ("up", None, 1500, []), "bond bond0.100": ("up", None, None, ["192.0.2.5/24"])}
+    assert virtual(document, "bond bond0") == Virtual(
+        (LinkKey(one), LinkKey(two)), None, (("mac", one), ("mode", "802.3ad"), ("miimon", "100")))
+    assert hints(document) == {"bond bond0": DEFAULT, one: DEFAULT, two: DEFAULT}
+    assert faults(document) == []
+
+
+def test_a_bond_of_links_that_are_not_described_is_named():
+    document = network_data([link(), link(id="b", type="bond", bond_mode="1", bond_links=["a", "x"], bond_lacp_rate="soon")])
+    assert virtual(document, "bond bond0").members == (LinkKey(MAC),)
     assert faults(document) == [
-        'warning: network_data.json "links[3].type" = "bond": bonds are left to other programs, with all that is on them',
-        'warning: network_data.json "links[4].vlan_link" = "bond0": its NIC is left to other programs, and so is it']
+        'error: network_data.json bond bond0 "links[1].bond_lacp_rate" = "soon": "soon" is not "slow" or "fast"',
+        'error: network_data.json "links[1].bond_links" = "x": no link that can be used is called so, ignoring it']
+
+
+def test_bonds_are_counted_but_for_those_that_have_a_name():
+    document = network_data([link(), link(id="b", type="bond", bond_mode="1", bond_links=["a"]),
+                             link(id="c", type="bond", name="uplink", bond_links=[])])
+    assert [key for key in links(document) if " " in key] == ["bond bond0", "bond uplink"]
 
 
 @pytest.mark.parametrize("mtu", [None, ""])
@@ -177,28 +196,67 @@ def test_netplan_is_read():
         "name enp1s0": ("up", None, None, []),
         DP: ("up", "dp1", 9000, ["172.16.0.1/24", "fd00:16::1/64"]),
         "52:54:00:12:34:57": ("up", None, None, ["192.0.2.5/24"]),
-        f"{DP}.7": ("up", "vlan7", 1496, ["10.7.0.1/24"])}
+        f"{DP}.7": ("up", "vlan7", 1496, ["10.7.0.1/24"]),
+        "name member": ("up", None, None, []), "bond bond0": ("up", None, None, []),
+        "bond bond0.8": ("up", "vlan8", None, ["10.8.0.1/24"])}
+    assert virtual(document, "bond bond0") == Virtual((LinkKey("name member"),), None, (("mode", "active-backup"),))
     assert routes(document) == [("10.20.0.0/16", "172.16.0.254", DP)]
     assert hints(document) == {"name enp1s0": DHCP, "52:54:00:12:34:57": DEFAULT}
     begin = "warning: network-config"
     assert faults(document) == [
-        f'{begin} "network.bonds.bond0": bonds are left to other programs, with all that is on them',
         f'{begin} "network.wifis.wlan0": wifis are left to other programs, with all that is on them',
         (f'{begin} {DP} "network.ethernets.dp.routes[1].to" = "10.21.0.0/16": a route of another table or type is left to other'
          " programs"),
-        f'{begin} "network.ethernets.virtual.match": it matches NICs by neither their MAC address nor their name, ignoring it',
-        f'{begin} "network.vlans.vlan8.link" = "bond0": its NIC is left to other programs, and so is it']
+        f'{begin} "network.ethernets.virtual.match": it matches NICs by neither their MAC address nor their name, ignoring it']
+
+
+def test_bridges_and_vxlans_of_netplan():
+    text = """version: 2
+ethernets: {a: {match: {macaddress: "fa:16:3e:00:00:01"}, addresses: [10.0.0.1/24]}}
+vlans: {v: {id: 5, link: a}}
+bridges:
+  br0: {interfaces: [v, vx0], parameters: {stp: false, forward-delay: 4}, mtu: 1400}
+  br1: {interfaces: []}
+tunnels:
+  vx0: {mode: vxlan, id: 9, local: 10.0.0.1, remote: 10.0.0.2, link: a, port: 4790}
+  g: {mode: gre, local: 10.0.0.1, remote: 10.0.0.3}
+"""
+    document = made("network-config", text)
+    assert virtual(document, "bridge br0") == Virtual(
+        (LinkKey(MAC, 5), LinkKey("vxlan vx0")), None, (("stp", "no"), ("forward-delay", "4")))
+    assert virtual(document, "bridge br1") == Virtual((), None, (("stp", "yes"),))
+    assert virtual(document, "vxlan vx0") == Virtual(
+        (), LinkKey(MAC), (("id", "9"), ("local", "10.0.0.1"), ("remote", "10.0.0.2"), ("port", "4790")))
+    assert faults(document) == [
+        ('warning: network-config "tunnels.g.mode" = "gre": tunnels of this mode are left to other programs, with all that is on'
+         " them")]
 
 
 def test_version_1_is_read():
     document = read("version-1.network-config")
     assert links(document) == {
         DP: ("up", "dp1", 9000, ["172.16.0.1/24", "fd00:16::1/64"]), "name eth0": ("up", None, None, []),
-        f"{DP}.7": ("up", "dp1.7", 1496, ["10.7.0.1/24"])}
+        f"{DP}.7": ("up", "dp1.7", 1496, ["10.7.0.1/24"]), "52:54:00:12:34:58": ("up", "m0", None, []),
+        "bond bond0": ("up", None, None, [])}
+    assert virtual(document, "bond bond0") == Virtual((LinkKey("52:54:00:12:34:58"),), None, (("mode", "active-backup"),))
     assert routes(document) == [("fd00:20::/32", "fd00:16::fe", DP), ("10.20.0.0/16", "172.16.0.254", DP)]
     assert hints(document) == {"name eth0": DHCP}
     assert faults(document) == [
-        'warning: network-config "config[3].type" = "bond": this kind of link is left to other programs, with all that is on it']
+        'error: network-config "config[3].bond_interfaces" = "m1": no link that can be used is called so, ignoring it']
+
+
+def test_a_bridge_of_version_1_with_a_vlan_in_it_and_one_on_it():
+    text = """version: 1
+config:
+  - {type: bridge, name: br0, bridge_interfaces: [dp1.7], params: {bridge_stp: 'off', bridge_fd: 2}, mtu: 1400}
+  - {type: physical, name: dp1, mac_address: "52:54:00:12:34:56"}
+  - {type: vlan, name: dp1.7, vlan_link: dp1, vlan_id: 7}
+  - {type: vlan, name: over, vlan_link: br0, vlan_id: 8}
+"""
+    document = made("network-config", text)
+    assert virtual(document, "bridge br0") == Virtual((LinkKey(DP, 7),), None, (("stp", "no"), ("forward-delay", "2")))
+    assert links(document)["bridge br0.8"] == ("up", "over", None, [])
+    assert (links(document)["bridge br0"], faults(document)) == (("up", None, 1400, []), [])
 
 
 @pytest.mark.parametrize("wrapped", [True, False])

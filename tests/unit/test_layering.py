@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
-    {"neuca_tools", "errors", "rows", "stored", "model", "effects", "device_settings", "machine", "rates"},
-    {"documents", "roles", "names", "guard", "marks", "requests", "layers", "routing", "forwarding", "devices", "desired",
-     "marking", "tuning"},
-    {"operation", "operations", "device_operation", "leftovers", "memory", "plan", "status", "render"},
+    {"neuca_tools", "errors", "rows", "stored", "keys", "model", "effects", "device_settings", "machine", "rates"},
+    {"documents", "roles", "names", "guard", "marks", "requests", "layers", "routing", "forwarding", "devices", "stacks", "sizes",
+     "desired", "marking", "tuning"},
+    {"operation", "operations", "device_operation", "link_operations", "leftovers", "memory", "plan", "status", "render"},
     {"fileio"},
     {"backends", "sources", "config"},
     {"record", "report", "drives", "managers", "hardware"},

@@ -57,7 +57,8 @@ def resolved(text, *devices, **more):
 def test_the_example_of_show_desired():
     data = render.desired_json(resolved(TEXT, PORT))
     assert data.pop("problems") == []
-    assert [link.pop("device") for link in data["links"]] == [{}, {}]  # a key that came later
+    later = ("device", "members", "master", "options")
+    assert [[link.pop(key) for key in later] for link in data["links"]] == [[{}, [], None, {}]] * 2  # keys that came later
     assert data == json.loads(DESIRED)
 
 
@@ -73,7 +74,7 @@ def test_every_link_has_every_key_whatever_its_role():
     text = f"[interface {mac(2)}]\n[vlan {mac(1)}.7]\n[interface {mac(9)}]\n"
     data = render.desired_json(resolved(text, nic(1), nic(2), nic(3), routes=[route("0.0.0.0/0", 1)]))
     keys = {frozenset(link) for link in data["links"]}
-    assert keys == {frozenset(json.loads(DESIRED)["links"][0]) | {"device"}}
+    assert keys == {frozenset(json.loads(DESIRED)["links"][0]) | {"device", "members", "master", "options"}}
     assert {(link["mac"] or link["parent"], link["role"]) for link in data["links"]} == {
         (mac(1), "management"),
         (mac(2), "dataplane"),
@@ -99,6 +100,9 @@ def test_a_refusal_is_told_with_its_link():
 def test_what_cannot_be_set_for_a_link_is_null_or_empty():
     link = render.desired_json(resolved(f"[interfaces]\n{mac(2)} = user\n", nic(2)))["links"][0]
     assert link == {
+        "members": [],
+        "master": None,
+        "options": {},
         "kind": "physical",
         "mac": mac(2),
         "name": None,
@@ -154,6 +158,7 @@ def test_what_is_observed():
         "parent": None,
         "master": None,
         "vlan_id": None,
+        "options": {},
         "addresses": ["10.0.0.1/24", "fe80::1/64"],
     }
     assert [(one["kind"], one["parent"], one["master"]) for one in data["links"][1:]] == [

@@ -17,6 +17,7 @@ from neuca_tools.apply import apply
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
+from neuca_tools.keys import KINDS
 from neuca_tools.model import Device, LinkKey, Record, Route, World
 from neuca_tools.observe import found
 from neuca_tools.plan import plan
@@ -168,9 +169,9 @@ class Agent:
         default = [(one.index, one.via) for one in self.kernel.routes if one.to.prefixlen == 0]
         old = self.kernel
         plain = [
-            replace(device, mtu=1500, txqueuelen=1000, up=False, carrier=False)
+            replace(device, mtu=1500, txqueuelen=1000, up=False, carrier=False, master=0, slave=False)
             for device in old.devices.values()
-            if not device.lower
+            if not device.lower and device.kind not in KINDS
         ]
         self.kernel = Kernel(world(*plain, boot_id=old.boot_id + "+"))
         self.kernel.files = old.files

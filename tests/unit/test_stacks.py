@@ -1,0 +1,247 @@
+"""Bonds, bridges, VXLANs and macvlans over the model kernel: what is asked for, in which order, and what is refused."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from kernel import refuse
+from worlds import Agent, key, mac, machine, nic, texts, world
+
+from neuca_tools import memory
+from neuca_tools.desired import Settings, resolve
+from neuca_tools.documents import parse
+from neuca_tools.model import LinkKey, NetworkState, Record, Virtual
+from neuca_tools.record import load_journal, save_journal
+
+ONE, TWO, THREE = mac(2), mac(3), mac(4)
+BOND = f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}, {TWO}\naddresses = 10.7.0.1/24\n"
+OWN = f"[interface {ONE}]\naddresses = 10.0.0.1/24\n[interface {TWO}]\naddresses = 10.1.0.1/24\n"
+
+
+def agent(text, *devices):
+    return Agent(machine(nic(1, "mgmt0"), nic(2), nic(3), nic(4), *devices, mgmt=1), text)
+
+
+def problems(text):
+    resolution = resolve(parse(text), Settings(), world(nic(2), nic(3), nic(4)), Record())
+    return [(problem.code, str(problem.link), problem.text) for problem in resolution.problems]
+
+
+def run(one, text=None):
+    """A pass after which nothing is left; its operations as a person sees them."""
+    if text is not None:
+        one.ask(text)
+    operations, result, _ = one.run()
+    assert [failure.text for failure in result.failures] == []
+    assert texts(one.plan()) == []
+    return texts(operations)
+
+
+def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both():
+    one = agent(OWN)
+    run(one)
+    assert run(one, BOND + "mtu = 9000\n[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n") == [
+        "create the bond bond0 (miimon 100, mode 802.3ad) with MTU 9000",
+        "bring eth2 down", "put eth2 into bond0", "bring eth3 down", "put eth3 into bond0",
+        "create VLAN 5 on bond0 as bond0.5",
+        "bring eth2 up", "bring eth3 up", "bring bond0 up", "bring bond0.5 up",
+        "add the address 10.7.0.1/24 to bond0", "add the address 10.5.0.1/24 to bond0.5",
+        "delete the address 10.0.0.1/24 from eth2", "delete the address 10.1.0.1/24 from eth3"]
+    assert [one.kernel.named(name).mtu for name in ("eth2", "bond0", "bond0.5")] == [9000, 9000, 9000]
+
+
+def test_what_is_on_a_bond_goes_before_it_and_its_members_have_their_own_again():
+    one = agent(BOND + "mtu = 9000\n[vlan bond bond0.5]\n")
+    run(one)
+    assert run(one, OWN) == [
+        "delete the VLAN bond0.5", "delete the bond bond0", "bring eth2 up", "bring eth3 up",
+        "add the address 10.0.0.1/24 to eth2", "add the address 10.1.0.1/24 to eth3"]
+    assert [(one.kernel.named(name).mtu, one.kernel.named(name).mac) for name in ("eth2", "eth3")] == [(1500, ONE), (1500, TWO)]
+
+
+def test_a_nic_that_leaves_a_bond_has_its_own_mtu_address_and_route():
+    one = agent(BOND + "mtu = 9000\n")
+    run(one)
+    left = BOND.replace(f"{ONE}, ", "") + f"mtu = 9000\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
+    assert run(one, left + "[routes]\n10.9.0.0/16 = 10.0.0.254\n") == [
+        "take eth2 out of bond0", "bring eth2 up", "add the address 10.0.0.1/24 to eth2",
+        "route 10.9.0.0/16 via 10.0.0.254 on eth2"]
+    assert (one.kernel.named("eth2").mtu, one.kernel.named("eth3").master) == (4000, one.kernel.named("bond0").index)
+    assert one.record.originals[key(2)].mtu == 1500  # not the bond's
+
+
+def test_a_bond_that_changes_its_mode_is_made_anew_with_all_that_is_on_it():
+    text = BOND + "[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n[routes]\n10.9.0.0/16 = 10.5.0.254\n"
+    one = agent(text)
+    run(one)
+    done = run(one, text.replace("802.3ad", "active-backup"))
+    assert done[:3] == ["delete the VLAN bond0.5", "delete the bond bond0",
+                        "create the bond bond0 (miimon 100, mode active-backup)"]
+    assert done[-1] == "route 10.9.0.0/16 via 10.5.0.254 on bond0.5"
+
+
+def test_only_what_changed_changes():
+    one = agent(BOND + f"[interface {THREE}]\naddresses = 10.2.0.1/24\n")
+    run(one)
+    one.kernel.set_mtu(one.kernel.named("eth4").index, 2000)
+    one.ask(BOND + f"xmit-hash-policy = layer3+4\n[interface {THREE}]\naddresses = 10.2.0.1/24\nmtu = 1500\n")
+    assert {operation.target for operation in one.run(start=False)[0] if operation.link} >= {"bond0", "eth2", "eth3", "eth4"}
+    one.ask(BOND + f"[interface {THREE}]\naddresses = 10.2.0.1/24\nmtu = 1500\n")
+    assert "eth4" not in {operation.target for operation in one.run(start=False)[0]}
+    assert texts(one.plan()) == []
+
+
+def test_a_member_that_is_absent_is_put_in_when_it_comes():
+    one = Agent(machine(nic(1, "mgmt0"), nic(2), mgmt=1), BOND)
+    run(one)
+    one.kernel.devices[9] = nic(9, mac=TWO, permanent_mac=TWO)
+    assert texts(one.run(start=False)[0]) == ["put eth9 into bond0", "bring eth9 up"]
+    assert texts(one.plan()) == []
+
+
+def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch):
+    one = agent(OWN)
+    run(one)
+    before = one.kernel.snapshot()
+    one.ask(BOND + "[vxlan vx0]\nid = 5\nparent = bond bond0\n" + f"[interface {THREE}]\naddresses = 10.2.0.1/24\n")
+    taken = one.kernel.named("eth3").index
+    monkeypatch.setattr(one.kernel, "set_master", lambda index, master: (
+        refuse(5, "Input/output error") if index == taken and master else type(one.kernel).set_master(one.kernel, index, master)))
+    _, result, undone = one.run()
+    assert [failure.text for failure in result.failures] == ["put eth3 into bond0: Input/output error"]
+    assert result.lost_nics == {ONE, TWO, "bond bond0", "vxlan vx0"}
+    assert texts(undone.done)[:1] == ["delete the bond bond0"]
+    after = one.kernel.snapshot()
+    index = one.kernel.named("eth4").index
+    assert {number: device for number, device in after[0].items() if number != index} == {
+        number: device for number, device in before[0].items() if number != index}
+    assert one.kernel.addresses[index][-1].ip.compressed == "10.2.0.1"
+
+
+def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
+    one = agent(BOND)
+    survey = one.survey()
+    one.record = memory.intend(survey.record, survey.plan())
+    one.kernel.create_link("bond", "bond0", 0, {"mode": "802.3ad", "miimon": "100"}, None)
+    assert "put eth2 into bond0" in run(one)
+
+
+def test_after_a_reboot_it_is_made_again():
+    one = agent(BOND)
+    run(one)
+    one.reboot()
+    assert "create the bond bond0 (miimon 100, mode 802.3ad)" in run(one)
+
+
+def test_an_incomplete_document_takes_nothing_apart():
+    one = agent(BOND)
+    run(one)
+    one.ask(BOND.replace(f"{ONE}, {TWO}", "bogus") + OWN)
+    one.run()
+    assert one.kernel.named("eth2").master == one.kernel.named("bond0").index
+
+
+def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
+    one = agent(BOND + "[vxlan vx0]\nid = 5\nparent = bond bond0\n")
+    run(one)
+    have = one.survey().have
+    save_journal(tmp_path, NetworkState(have.links, have.hops), "boot-1")
+    back = load_journal(tmp_path, "boot-1")
+    assert back.links[LinkKey("vxlan vx0")].virtual == have.links[LinkKey("vxlan vx0")].virtual
+    assert back.links[key(2)].master == LinkKey("bond bond0")
+    assert have.links[LinkKey("bond bond0")].virtual.members == (key(2), key(3))
+
+
+# --- refused --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "link", "why"), [
+    (f"[bond bond0]\nmembers = {ONE}\n", "bond bond0", "it needs mode"),
+    ("[bond bond0]\nmode = 802.3ad\n", "bond bond0", "it needs members"),
+    (f"[vxlan vx0]\nparent = {ONE}\n", "vxlan vx0", "it needs id"),
+    ("[macvlan mv0]\n", "macvlan mv0", "it needs parent"),
+    ("[vlan bond bond9.5]\n", "bond bond9", "no text says what it is made of"),
+    ("[vxlan vx0]\nid = 5\nremote = 10.0.0.2\n", "vxlan vx0",
+     "no link here has the network of its local or remote address: say which parent it is on"),
+    ("[vxlan vx0]\nid = 5\nlocal = 10.0.0.2\nremote = fd00::1\n", "vxlan vx0", "local and remote are not of one family"),
+    ("[bridge br0]\n[vxlan vx0]\nid = 5\nparent = bridge br0\n", "vxlan vx0", "a vxlan cannot be made of bridge br0"),
+    (f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}.5\n", "bond bond0", f"a bond cannot be made of {ONE}.5"),
+    (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not asked for"),
+    ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be made"),
+    (f"[interfaces]\n{ONE} = down\n[bridge br0]\nmembers = {ONE}\n", "bridge br0", f'{ONE} is asked to be "down"'),
+    (f"[bridge br0]\nmembers = {ONE}\n[bridge br1]\nmembers = {ONE}\n", "bridge br1", f"{ONE} is in bridge br0 already"),
+    (f"[bridge eth3]\nmembers = {ONE}\n", "bridge eth3", 'another interface is called "eth3": it is not touched'),
+])
+def test_what_cannot_be_made_says_why(text, link, why):
+    assert ("refused", link, why) in problems(text)
+
+
+def test_what_is_made_of_absent_nics_alone_is_absent():
+    absent = problems(f"[bridge br0]\nmembers = {mac(9)}\n")
+    assert ("absent", "bridge br0", f"none of what it is made of is there: {mac(9)}") in absent
+
+
+def test_somebody_elses_bond_of_our_name_is_never_taken():
+    one = agent(BOND)
+    one.kernel.create_link("bond", "bond0", 0, {"mode": "802.3ad", "miimon": "100"}, None)
+    one.kernel.written.clear()
+    one.run()
+    assert one.kernel.named("bond0").index not in one.kernel.written
+    assert one.kernel.named("eth2").master == 0
+
+
+def test_a_vlan_of_a_nic_in_a_bond_belongs_on_the_bond():
+    assert problems(BOND + f"[vlan {ONE}.5]\n") == [
+        ("refused", f"{ONE}.5", 'VLAN 5 is on a NIC that is in "bond0": ask for it there')]
+
+
+def test_a_bond_takes_no_more_than_its_members_do():
+    small = nic(3, max_mtu=4000)
+    resolution = resolve(parse(BOND + "mtu = 9000\n"), Settings(), world(nic(2), small), Record())
+    assert [(problem.code, problem.text) for problem in resolution.problems] == [
+        ("mtu", 'MTU 9000 asked, but its member "eth3" takes at most 4000')]
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "virtual"), [
+    ("[bond b]\nmode = 4\nmiimon = 50\n", Virtual((), None, (("mode", "802.3ad"), ("miimon", "50")))),
+    (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, vlan\n", Virtual()),
+    (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, bond x.5\nstp = on\n",
+     Virtual((key(2, 7), LinkKey("bond x"), LinkKey("bond x", 5)), None, (("stp", "yes"),))),
+    ("[vxlan b]\nid = 16777215\nlocal = FD00::1\n", Virtual((), None, (("id", "16777215"), ("local", "fd00::1")))),
+    ("[macvlan b]\nparent = vxlan v\nmode = vepa\nmac = 0200.0000.0009\n",
+     Virtual((), LinkKey("vxlan v"), (("mode", "vepa"), ("mac", mac(9))))),
+])
+def test_sections_say_what_it_is_made_of(text, virtual):
+    assert next(link.virtual for link in parse(text).links if link.key.kind in ("bond", "bridge", "vxlan", "macvlan")
+                and link.key.given_name == "b") == virtual
+
+
+@pytest.mark.parametrize(("line", "reason"), [
+    ("members = eth0", '"eth0" is neither a MAC address nor "bond NAME" or its like'),
+    ("members = bond a.b.5", '"a.b" has a ".", which is for the ID of a VLAN on it'),
+    ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
+    ("name = x", 'its name is "b", as the section says'),
+    ("id = 5", "unknown key; known are"),
+])
+def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
+    document = parse(f"[bond b]\n{line}\nmtu = 1400\n")
+    assert document.links[0].mtu == 1400
+    assert len(document.faults) == 1
+    assert document.faults[0].reason.startswith(reason)
+
+
+def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
+    assert [fault.reason for fault in parse("[bridge br0.5]\nmtu = 1400\n[interfaces]\n").faults] == [
+        '"br0.5" has a ".", which is for the ID of a VLAN on it, ignoring the section']
+
+
+def test_each_layer_says_what_it_likes_of_it():
+    local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
+    resolution = resolve(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
+    wanted = resolution.want.links[LinkKey("bond bond0")].virtual
+    assert dict(wanted.options) == {"mode": "active-backup", "miimon": "100", "lacp-rate": "fast"}
+    assert wanted.members == (key(2), key(3))
