@@ -71,11 +71,21 @@ class _Sides:
 
     def moves(self, nic: LinkKey) -> bool:
         """Whether this NIC gets into a bond or out of one: the kernel takes it down for that, and gives it back its own MTU."""
-        wanted, found = self.want.links.get(nic), self.have.links.get(nic)
-        before = found.master if found else None
-        after = wanted.master if wanted else None
-        changed = before != after or before in self.gone
-        return found is not None and changed and "bond" in {one.kind for one in (before, after) if one}
+        return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
+
+    def leaves(self, key: LinkKey) -> Optional[LinkKey]:
+        """The bond or bridge that it is taken out of, if any; one that is not asked about in full lets none go."""
+        found, wanted = self.have.links.get(key), self.want.links.get(key)
+        before, after = found.master if found else None, wanted.master if wanted else None
+        whole = self.want.links.get(before) if before in self.owned.vlans else None
+        lets_go = before in self.gone or after is not None or (whole is not None and whole.virtual is not None)
+        return before if lets_go and (before != after or before in self.gone) else None
+
+    def joins(self, key: LinkKey) -> Optional[LinkKey]:
+        """The one that it is put into, if any."""
+        found, wanted = self.found(key), self.want.links.get(key)
+        before = found.master if found and found.master not in self.gone else None
+        return wanted.master if wanted and wanted.master != before else None
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether it is down for a moment."""
@@ -202,19 +212,16 @@ def _shrink(sides: _Sides) -> Iterator[Operation]:
 
 def _taken_out(sides: _Sides) -> Iterator[Operation]:
     """The members that a bond or bridge of ours should not have any more; one that goes itself lets them all go."""
-    for key, found in sorted(sides.have.links.items()):
-        wanted, master = sides.want.links.get(key), found.master
-        kept = master is None or {master, key} & sides.gone or master not in sides.owned.vlans
-        whole = sides.want.links.get(master) if master and not kept else None
-        if master and whole and whole.virtual and (wanted.master if wanted else None) != master:
+    for key in sorted(sides.have.links):
+        master = sides.leaves(key)
+        if master and not {master, key} & sides.gone:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
 
 
 def _joined(sides: _Sides, master: LinkKey) -> Iterator[Operation]:
     """Its members; one of a bond has to be down for that (bond_enslave)."""
-    for key, found, wanted in sides.both():
-        before = found.master if found and found.master not in sides.gone else None
-        if wanted.master == master and before != master:
+    for key, found, _ in sides.both():
+        if sides.joins(key) == master:
             if master.kind == "bond" and found and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
             yield SetMaster(sides.target(key), None, sides.target(master))

@@ -13,7 +13,7 @@ from typing import Optional
 
 from .documents import kinds, values
 from .model import Device, LinkKey, LinkRequest, Problem, Virtual, World
-from .roles import Roles
+from .roles import Roles, find_links
 from .routing import Networks
 
 
@@ -37,6 +37,10 @@ def judge(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, n
 class _Judge:
     def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, taken: frozenset[str]) -> None:
         self.requests, self.roles, self.taken = requests, roles, taken
+        self.found = find_links(world, roles)
+        ours = {device.index for device in roles.stacked.values()}
+        self.macvlans = {device.lower: f'"{device.name}"' for device in world.devices.values()
+                         if device.kind == "macvlan" and device.index not in ours}
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         self.holders = {name: device for device in world.devices.values() for name in (device.name, *device.altnames)}
         self.links: dict[LinkKey, Virtual] = {}
@@ -93,8 +97,12 @@ class _Judge:
             return f"{lower} is not asked for" if request is None else f"{lower} cannot be made"
         if request.state in ("down", "user"):
             return f'{lower} is asked to be "{request.state}"'
-        other = self.masters.get(lower, key)
-        return None if other == key or lower not in (request_members(self.requests[key])) else f"{lower} is in {other} already"
+        other = self.masters.get(lower)
+        if other or lower not in request_members(self.requests[key]):
+            return f"{lower} is in {other} already" if other else None
+        on_it = self.macvlans.get(self.found[lower].index) if lower in self.found else None
+        asked = next((key for key, made in self.links.items() if key.kind == "macvlan" and made.parent == lower), None)
+        return f"{lower} has {on_it or asked} on it: it can be in no bond or bridge" if on_it or asked else None
 
     def _is_there(self, lower: LinkKey) -> bool:
         return bool(lower.made) or lower.mac in self.roles.nics

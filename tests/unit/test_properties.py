@@ -28,6 +28,7 @@ from neuca_tools import memory
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.device_settings import Declined
 from neuca_tools.documents import find_document, parse
+from neuca_tools.documents.links import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import (
     LinkKey,
@@ -238,7 +239,10 @@ def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(k
 
 
 def _requests(document, one):
-    return sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
+    """Its own, and what it is to be a part of: that brings it up, and puts it into a bond."""
+    own = sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
+    parts = [(str(link.key), link.state) for link in document.links for lower in lower_of(link) if lower.mac == one]
+    return own, sorted(parts)
 
 
 def _without_routes(text):

@@ -11,11 +11,12 @@ from worlds import Agent, key, mac, machine, nic, texts, world
 from neuca_tools import memory
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.documents import parse
-from neuca_tools.model import LinkKey, NetworkState, Record, Virtual
+from neuca_tools.model import Device, LinkKey, NetworkState, Record, Virtual
 from neuca_tools.record import load_journal, save_journal
 
 ONE, TWO, THREE = mac(2), mac(3), mac(4)
 BOND = f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}, {TWO}\naddresses = 10.7.0.1/24\n"
+MACVLAN = f"[macvlan mv0]\nparent = {ONE}\n"
 OWN = f"[interface {ONE}]\naddresses = 10.0.0.1/24\n[interface {TWO}]\naddresses = 10.1.0.1/24\n"
 
 
@@ -171,10 +172,20 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
     ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be made"),
     (f"[interfaces]\n{ONE} = down\n[bridge br0]\nmembers = {ONE}\n", "bridge br0", f'{ONE} is asked to be "down"'),
     (f"[bridge br0]\nmembers = {ONE}\n[bridge br1]\nmembers = {ONE}\n", "bridge br1", f"{ONE} is in bridge br0 already"),
+    (f"{MACVLAN}[bridge br0]\nmembers = {ONE}\n", "bridge br0",
+     f"{ONE} has macvlan mv0 on it: it can be in no bond or bridge"),
+    (f"{MACVLAN}[bond b]\nmode = 802.3ad\nmembers = {ONE}\n", "macvlan mv0", f"{ONE} is in bond b already"),
     (f"[bridge eth3]\nmembers = {ONE}\n", "bridge eth3", 'another interface is called "eth3": it is not touched'),
 ])
 def test_what_cannot_be_made_says_why(text, link, why):
     assert ("refused", link, why) in problems(text)
+
+
+def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
+    theirs = Device(9, "theirs", "macvlan", mac(9), lower=2, mtu=1500)
+    resolution = resolve(parse(BOND), Settings(), world(nic(2), nic(3), theirs), Record())
+    assert [problem.text for problem in resolution.problems] == [
+        f'{ONE} has "theirs" on it: it can be in no bond or bridge']
 
 
 def test_what_is_made_of_absent_nics_alone_is_absent():

@@ -268,6 +268,22 @@ def settings_lines(draw):
     return lines
 
 
+MADE = (("bond", "bond0"), ("bond", "bond1"), ("bridge", "br0"), ("vxlan", "vx0"), ("macvlan", "mv0"), ("macvlan", "eth3"))
+
+
+@st.composite
+def made_lines(draw, kind):
+    """What a bond or its like is made of, possible or not."""
+    vlans = (f"{bare(2)}.5", f"{bare(3)}.6", "bond bond0.5")
+    parts = (*map(bare, range(1, NICS + 3)), *vlans, *(f"{kind} {name}" for kind, name in MADE))
+    if kind in ("bond", "bridge"):
+        lines = [f"members = {', '.join(draw(st.lists(st.sampled_from(parts), unique=True, max_size=3)))}"]
+        return lines + ([f"mode = {draw(st.sampled_from(('active-backup', '802.3ad')))}"] if kind == "bond" else [])
+    lines = [f"parent = {draw(st.sampled_from(parts))}"] if draw(st.booleans()) else []
+    ends = [f"id = {draw(st.integers(5, 6))}", f"local = {draw(st.sampled_from(('10.0.0.1', 'fd00:1::1')))}"]
+    return lines + (ends if kind == "vxlan" else [])
+
+
 @st.composite
 def document_texts(draw, faulty=True):
     """The text of a document about NICs 1 to 6, management and absent ones included."""
@@ -281,6 +297,8 @@ def document_texts(draw, faulty=True):
         lines += [f"[interface {bare(number)}]", *draw(settings_lines())]
     for number, vlan_id in draw(st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)):
         lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines())]
+    for kind, name in draw(st.lists(st.sampled_from(MADE), unique=True, max_size=3)):
+        lines += [f"[{kind} {name}]", *draw(made_lines(kind)), *draw(settings_lines())]
     lines.append("[routes]")
     for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
         lines.append(f"{to} = {draw(st.sampled_from((*VIAS, *VIAS, 'down', 'user')))}")
