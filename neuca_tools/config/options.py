@@ -88,6 +88,7 @@ class Config:
     guest_router: bool = True
     guest_users: bool = True
     guest_login: Optional[str] = None
+    guest_storage: bool = False
     guest_scripts: bool = True
     script_timeout: float = 3600.0
     selftest: Mapping[str, str] = field(default_factory=dict)
@@ -229,6 +230,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("guest", "router"): ("guest_router", _truth),
     ("guest", "users"): ("guest_users", _truth),
     ("guest", "login"): ("guest_login", _login),
+    ("guest", "storage"): ("guest_storage", _truth),
     ("guest", "scripts"): ("guest_scripts", _truth),
     ("guest", "script-timeout"): ("script_timeout", _seconds(1, 86400)),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),

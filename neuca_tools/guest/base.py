@@ -47,5 +47,6 @@ FEATURES: Mapping[str, Feature] = {  # in their order
     "hostname": Feature(lambda config: config.guest_hostname, lambda _, document: document.hostname is not None),
     "users": Feature(lambda config: config.guest_users,
                      lambda config, document: bool(document.users or (config.guest_login and document.platform))),
+    "storage": Feature(lambda config: config.guest_storage, lambda _, document: any(one.attach for one in document.storage)),
     "scripts": Feature(lambda config: config.guest_scripts, lambda _, document: bool(document.scripts)),
 }

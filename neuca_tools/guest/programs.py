@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Optional
 
 from ..errors import ApplyError
@@ -22,10 +22,11 @@ def find(name: str) -> Optional[str]:
     return shutil.which(name, path=PATH)
 
 
-def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"") -> str:
+def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"",
+        well: Collection[int] = (0,)) -> str:
     """Run it to its end and give what it printed. `what` says in an error what was tried. `given` is its standard input.
 
-    Raises ApplyError: it is not installed, takes longer than `seconds` and is killed, or ends with another status than 0.
+    Raises ApplyError: it is not installed, takes longer than `seconds` and is killed, or ends with a status that is not `well`.
     """
     program = find(command[0])
     if program is None:
@@ -38,6 +39,6 @@ def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"") -
     except OSError as error:
         raise ApplyError(f"{what}: run {program}: {os.strerror(error.errno or 0)}", error.errno or 0) from error
     said = " ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[:MOST_SAID]
-    if done.returncode != 0:
+    if done.returncode not in well:
         raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{f': {said}' if said else ''}")
     return done.stdout.decode("utf-8", "replace")

@@ -17,7 +17,7 @@ from ..errors import NeucaError
 from ..fileio import locked
 from ..intake import confirmed
 from ..model import Document
-from . import hostname, outcome, scripts, users
+from . import hostname, outcome, scripts, storage, users
 from .base import FEATURES, Finding, Guest
 from .outcome import Outcome
 
@@ -29,7 +29,7 @@ _LEVELS = {"failed": logging.ERROR, "refused": logging.WARNING, "pending": loggi
 # Each does all that the document asks and is not so yet, and yields what became of it as it goes. A NeucaError that it raises
 # is a finding too, and worth another try.
 Run = Callable[[Guest], Iterator[Finding]]
-RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run, "scripts": scripts.run}
+RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run, "storage": storage.run, "scripts": scripts.run}
 
 
 def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:

@@ -62,6 +62,8 @@ ExecStart=/bin/sh -c 'exec ip -ts monitor link address route > /run/lab-monitor'
 """
 NETWORKD_MANAGEMENT = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
 INTERFACES = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n"
+# The target is of this very guest: it has to be there as long as a disk of it is mounted.
+TARGET_UNIT = "[Unit]\nBefore=open-iscsi.service remote-fs-pre.target\n"
 # No service beside the agent: where instructions are counted, time leaps over every wait, and timers of services with it.
 BARE_INIT = """#!/bin/sh
 mount -t tmpfs tmpfs /tmp
@@ -108,6 +110,9 @@ RECIPES = {recipe.name: recipe for recipe in (
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("H", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client", *_LOGINS),
            (("etc/network/interfaces", f"{INTERFACES}    up echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra\n"),), _SERIAL,
+           "net.ifnames=0"),
+    Recipe("I", "bookworm", ("systemd-sysv", "network-manager", "open-iscsi", "tgt"),
+           (*_SYSTEMD, ("etc/systemd/system/tgt.service.d/lab.conf", TARGET_UNIT)), f"{ENABLE}; systemctl disable tgt.service",
            "net.ifnames=0"),
     Recipe("T", "bookworm", ("systemd-sysv", "iperf3"), (("usr/local/lib/lab/init", BARE_INIT),),
            "chmod +x /usr/local/lib/lab/init", "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),

@@ -1,0 +1,132 @@
+"""A disk: what it carries, who uses it, a new file system on one that is blank, and where it is mounted.
+
+Two programs that know signatures have to agree that there is none, since each knows some that the other does not.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import ApplyError
+from . import programs
+
+SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
+LOOK = 60.0  # seconds that a look at a disk may take
+MAKE = 3600.0  # seconds that a file system may take to be made: a large disk, over a network
+BEGIN = 1 << 20  # bytes at its beginning that have to be readable before anything is concluded
+NOTHING = 2  # blkid(8): no signature, or nothing that can be read
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo (proc(5)): the number of the device, as `8:16`, and where its file system is."""
+
+    device: str
+    place: str
+
+
+def signatures(device: Path) -> dict[str, str]:
+    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing. Raises ApplyError."""
+    what = f"look what {device} carries"
+    _readable(device)
+    said = programs.run(what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, well=(0, NOTHING))
+    found = dict(line.split("=", 1) for line in said.splitlines() if "=" in line and not line.startswith("DEVNAME="))
+    wiped = programs.run(what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK).split()
+    return found if found or not wiped else {"TYPE": wiped[0]}
+
+
+def _readable(device: Path) -> None:
+    """blkid says of a disk that cannot be read what it says of a blank one. Raises ApplyError."""
+    try:
+        with device.open("rb", buffering=0) as stream:
+            stream.read(BEGIN)
+    except OSError as error:
+        raise ApplyError(f"read {device}: {error.strerror}", error.errno or 0) from error
+
+
+def partitioned(name: str) -> str:
+    """Which partitions the kernel knows of the disk with this kernel name; empty for none."""
+    parts = [part for part in _names(SYSFS / name) if (SYSFS / name / part / "partition").exists()]
+    return f"it has partitions ({', '.join(parts)})" if parts else ""
+
+
+def in_use(name: str) -> str:
+    """Who uses the disk with this kernel name, or a part of it; empty for nobody. Raises ApplyError where that is not known."""
+    holders = _names(SYSFS / name / "holders")
+    if holders:
+        return f"{holders[0]} is made of it"
+    places = [mount.place for mount in mounts() if mount.device == number(name)]
+    if places:
+        return f"it is mounted at {places[0]}"
+    if any(line.split()[0] == f"/dev/{name}" for line in SWAPS.read_text().splitlines()[1:]):
+        return "it is swap space"
+    try:  # O_EXCL is refused for a disk that the kernel itself uses (open(2))
+        os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return f"it cannot be had alone: {error.strerror}"
+    return ""
+
+
+def _names(directory: Path) -> list[str]:
+    with suppress(OSError):
+        return sorted(path.name for path in directory.iterdir())
+    return []
+
+
+def number(name: str) -> str:
+    """Of the disk with this kernel name, as in mountinfo. Raises ApplyError where it has gone."""
+    try:
+        return (SYSFS / name / "dev").read_text().strip()
+    except OSError as error:
+        raise ApplyError(f"look at {name}: {error.strerror}", error.errno or 0) from error
+
+
+def mounts() -> list[Mount]:
+    """Every mount of this mount namespace; spaces in a path are written `\\040` there, and so on."""
+    found = []
+    for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        words = line.split(" ")
+        place = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
+        found.append(Mount(words[2], place.decode("utf-8", "surrogateescape")))
+    return found
+
+
+def make(device: Path, kind: str, options: str) -> None:
+    """A file system on a disk that is blank and nobody's: to know that is the caller's part. Raises ApplyError."""
+    what = f"make a file system of type {kind} on {device}"
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise ApplyError(f"{what}: its options: {error}") from error
+    if any(word.startswith("/") for word in words):
+        raise ApplyError(f"{what}: its options name a path, and mkfs might take that for the disk")
+    programs.run(what, [f"mkfs.{kind}", *words, str(device)], MAKE)
+
+
+def mount(found: Mapping[str, str], name: str, place: str) -> None:
+    """Mount it by its UUID, and see that it was this disk and no copy of it. Raises ApplyError."""
+    what = f"mount {name} at {place}"
+    uuid = found.get("UUID")
+    if not uuid:
+        raise ApplyError(f"{what}: what it carries has no UUID")
+    try:
+        Path(place).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
+    same = programs.run(what, ["blkid", "--cache-file", "/dev/null", "--output", "device", "--match-token", f"UUID={uuid}"], LOOK)
+    if same.split() != [f"/dev/{name}"]:
+        raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
+    programs.run(what, ["mount", "-o", "_netdev", f"UUID={uuid}", place], LOOK)
+    if Mount(number(name), os.path.realpath(place)) not in mounts():
+        raise ApplyError(f"{what}: another disk is there now")
+
+
+def unmount(place: str) -> None:
+    """Raises ApplyError, also where it is in use."""
+    programs.run(f"unmount {place}", ["umount", place], LOOK)

@@ -1,0 +1,222 @@
+"""Storage: what may be formatted and what may not, by the real programs on files; secrets; what the kernel's sysfs says."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.config import Config
+from neuca_tools.documents import parse
+from neuca_tools.errors import ApplyError
+from neuca_tools.guest import blockdev, iscsi, storage
+from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.guest.iscsi import Target
+
+MIB = 1 << 20
+TARGET = Target("iqn.2026-11.org.example:a", "192.0.2.1", 3260)
+LINE = "iscsi:192.0.2.1:3260:1:joe:hush-hush:yes:ext4::yes:/mnt/one"
+TEXT = f"[global]\niscsi_initiator_iqn = iqn.2026-11.org.example:me\n[storage]\ndev1 = {LINE}\n"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file of 16 MiB in place of a disk."""
+    path = tmp_path / "disk"
+    path.write_bytes(b"")
+    os.truncate(path, 16 * MIB)
+    return path
+
+
+def test_a_disk_of_zeros_carries_nothing(disk):
+    assert blockdev.signatures(disk) == {}
+
+
+def test_a_file_system_is_made_and_found_with_its_uuid(disk):
+    blockdev.make(disk, "ext4", "-F -b 2048")
+    found = blockdev.signatures(disk)
+    assert (found["TYPE"], len(found["UUID"]), found["BLOCK_SIZE"]) == ("ext4", 36, "2048")
+
+
+@pytest.mark.parametrize("program", ["mkfs.ext4 -q -F", "mkfs.ext2 -q -F", "mkswap"])
+def test_whatever_a_program_has_put_there_is_found(disk, program):
+    blockdev.programs.run("make it", [*program.split(), str(disk)], 60.0)
+    assert blockdev.signatures(disk) != {}
+
+
+def test_a_partition_table_is_found(disk):
+    partition = bytes([0, 0, 2, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (4096).to_bytes(4, "little")
+    with disk.open("r+b") as stream:
+        stream.seek(446)
+        stream.write(partition + bytes(48) + b"\x55\xaa")
+    assert blockdev.signatures(disk)["PTTYPE"] == "dos"
+
+
+@pytest.mark.parametrize(("offset", "magic"), [(4086, b"SWAPSPACE2"), (0, b"LUKS\xba\xbe\x00\x02"), (512, b"EFI PART"),
+                                               (0x10040, b"_BHRfS_M")])  # fmt: skip
+def test_what_only_one_of_two_programs_takes_for_a_signature_is_one(disk, offset, magic):
+    """Damaged, or half overwritten: wipefs looks less closely than blkid."""
+    with disk.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(magic)
+    said = [blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
+            blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, well=(0, 2))]
+    assert bool(blockdev.signatures(disk)) is any(said)
+
+
+def test_a_disk_that_cannot_be_read_is_not_taken_for_a_blank_one(tmp_path):
+    with pytest.raises(ApplyError) as caught:
+        blockdev.signatures(tmp_path / "none")
+    assert caught.value.text == f"read {tmp_path}/none: No such file or directory"
+
+
+@pytest.mark.parametrize("options", ["-F /dev/vda", "'/dev/vda'", '-F "/dev/vda" -b 1024'])
+def test_no_option_is_taken_for_another_disk(disk, options):
+    with pytest.raises(ApplyError) as caught:
+        blockdev.make(disk, "ext4", options)
+    text = f"make a file system of type ext4 on {disk}: its options name a path, and mkfs might take that for the disk"
+    assert caught.value.text == text
+    assert blockdev.signatures(disk) == {}
+
+
+def test_no_shell_reads_the_options(disk, tmp_path):
+    blockdev.make(disk, "ext4", f'-F -L "a$(touch{tmp_path})"')
+    assert blockdev.signatures(disk)["LABEL"].startswith("a\\$(touch")
+
+
+def test_every_mount_has_its_place_and_its_device():
+    number = Path("/proc").stat().st_dev
+    assert blockdev.Mount(f"{os.major(number)}:{os.minor(number)}", "/proc") in blockdev.mounts()
+
+
+# --- what is judged -------------------------------------------------------------------------------------------------
+
+
+def judged(found, at=(), **more):
+    one = parse(TEXT.replace("/mnt/one", more.get("place", "/mnt/one")).replace(":yes:/", f":{more.get('format', 'yes')}:/"))
+    with pytest.raises(ApplyError) as caught:
+        storage._judge(one.storage[0], Path("/dev/sdb"), found, list(at))
+    return caught.value.text
+
+
+def test_what_is_not_for_us_to_mount():
+    assert judged({}, format="no") == "/dev/sdb carries no file system, and it is not to be formatted"
+    assert judged({"TYPE": "xfs"}) == '/dev/sdb carries "xfs", and not "ext4": it is left alone'
+    assert judged({"PTTYPE": "gpt"}) == '/dev/sdb carries "gpt", and not "ext4": it is left alone'
+    assert judged({"TYPE": "ext4"}, ["/srv"]) == "/dev/sdb is mounted at /srv already, and should be at /mnt/one"
+    assert judged({"TYPE": "ext4"}, place="/") == "/ has something mounted on it already"
+    assert judged({"TYPE": "ext4"}, place="/proc") == "/proc has something mounted on it already"
+
+
+# --- open-iscsi -----------------------------------------------------------------------------------------------------
+
+NODE = """# BEGIN RECORD 2.1.8
+node.name = iqn.2026-11.org.example:a
+node.startup = automatic
+node.session.auth.authmethod = None
+node.session.timeo.replacement_timeout = 120
+# END RECORD
+"""
+
+
+def test_the_credentials_go_into_the_record_once():
+    text = iscsi.with_credentials(NODE, "joe", "hush # = hush")
+    assert text.splitlines()[-5:] == [
+        "node.startup = manual", "node.session.auth.authmethod = CHAP", "node.session.auth.username = joe",
+        "node.session.auth.password = hush # = hush", "# END RECORD"]
+    assert iscsi.with_credentials(text, "joe", "hush # = hush") == text
+    assert "hush" not in iscsi.with_credentials(text, "", "")
+    assert iscsi.with_credentials(text, "", "").splitlines()[-2:] == ["node.session.auth.authmethod = None", "# END RECORD"]
+
+
+@pytest.mark.parametrize("layout", ["192.0.2.1,3260,1/default", "192.0.2.1,3260,1"])
+def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
+    monkeypatch.setattr(iscsi, "RECORDS", (tmp_path / "none", tmp_path))
+    path = tmp_path / TARGET.name / layout
+    assert not iscsi.is_known(TARGET)
+    path.parent.mkdir(parents=True)
+    path.write_text(NODE)
+    path.chmod(0o644)
+    iscsi.trust(TARGET, "joe", "hush")
+    assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (0o600, True)
+
+
+def test_no_word_of_a_command_is_the_secret():
+    assert [*TARGET.words, "--login"] == ["iscsiadm", "--mode", "node", "--targetname", TARGET.name, "--portal", "192.0.2.1:3260",
+                                          "--login"]
+
+
+@pytest.mark.parametrize("iqn", ["iqn.2026-11.org.example:me", "eui.02004567A425678D", "naa.52004567BA64678D"])
+def test_iscsi_names(iqn):
+    assert iscsi.IQN.fullmatch(iqn)
+    assert not iscsi.IQN.fullmatch(f"{iqn}\nInitiatorName=x")
+    assert not iscsi.IQN.fullmatch(f"{iqn} x")
+
+
+def sysfs(root, number, target, address, port, luns):
+    connection, session = root / f"iscsi_connection/connection{number}:0", root / f"iscsi_session/session{number}"
+    for path, text in ((session / "targetname", target), (connection / "persistent_address", address),
+                       (connection / "persistent_port", port)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    for lun, disk in luns.items():
+        (session / f"device/target{number}:0:0/{number}:0:0:{lun}/block/{disk}").mkdir(parents=True)
+
+
+def test_a_disk_is_found_by_target_portal_and_lun(tmp_path, monkeypatch):
+    monkeypatch.setattr(iscsi, "SYSFS", tmp_path)
+    assert (iscsi.session(TARGET), iscsi.disks(TARGET)) == (None, {})
+    sysfs(tmp_path, 2, TARGET.name, "192.0.2.9", 3260, {1: "sda"})
+    sysfs(tmp_path, 3, "iqn.2026-11.org.example:b", TARGET.ip, 3260, {1: "sdb"})
+    assert iscsi.disks(TARGET) == {}
+    sysfs(tmp_path, 12, TARGET.name, TARGET.ip, 3260, {1: "sdc", 11: "sdd"})
+    assert iscsi.disks(TARGET) == {1: "sdc", 11: "sdd"}
+    sysfs(tmp_path, 13, TARGET.name, "[fd00::1]", 3260, {1: "sde"})
+    assert iscsi.disks(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+def run(tmp_path, text):
+    return list(storage.run(Guest(Config(state_directory=tmp_path), parse(text))))
+
+
+def test_without_storage_nothing_is_said(tmp_path):
+    assert run(tmp_path, "[global]\nhost_name = a\n") == run(tmp_path, TEXT.replace(":yes:ext4", ":no:ext4")) == []
+
+
+def test_without_open_iscsi_it_is_a_problem_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage.programs, "PATH", str(tmp_path))
+    assert run(tmp_path, TEXT) == [Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("line", "why"), [("", "is absent"), ("iscsi_initiator_iqn = me", "is no iSCSI name")])
+def test_without_a_name_for_the_initiator_nothing_is_attached(tmp_path, monkeypatch, line, why):
+    (tmp_path / "iscsiadm").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "iscsiadm").chmod(0o755)
+    monkeypatch.setattr(storage.programs, "PATH", str(tmp_path))
+    text = TEXT.replace("iscsi_initiator_iqn = iqn.2026-11.org.example:me", line)
+    assert run(tmp_path, text) == [Finding("refused", f'no storage is attached: "iscsi_initiator_iqn" of [global] {why}')]
+
+
+def test_fields_that_a_line_leaves_out_are_absent_and_no_error():  # defect k of 1.7
+    document = parse("[storage]\ndev1 = iscsi:192.0.2.1:3260:1:joe:hush:yes\n")
+    assert document.faults == ()
+    assert (document.storage[0].fs_type, document.storage[0].format, document.storage[0].mount_point) == ("", False, "")
+
+
+def test_the_record_tells_no_secret_and_goes_with_its_last_disk(tmp_path):
+    record = storage._Record(tmp_path / storage.RECORD)
+    record.keep("dev1", storage.Attached(*TARGET, 1, True, "/mnt/one"))
+    text = (tmp_path / storage.RECORD).read_text()
+    assert json.loads(text)["disks"]["dev1"] == {"target": TARGET.name, "ip": TARGET.ip, "port": 3260, "lun": 1, "ours": True,
+                                                 "mounted": "/mnt/one"}
+    assert storage._Record(tmp_path / storage.RECORD).known == record.known
+    record.keep("dev1", None)
+    assert not (tmp_path / storage.RECORD).exists()
