@@ -27,6 +27,7 @@ from .serving import Session
 
 GREETINGS = 8  # at once, of those who have proved nothing yet
 PATIENCE = 10.0  # seconds for a greeting
+IPV6_FREEBIND = 78  # linux/in6.h; Python has no name for it
 AFTER = 10  # seconds after its time at which the kernel ends this process, if it does not end by itself
 
 
@@ -158,6 +159,8 @@ def _listen(address: Address, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)
+        if address.version == 6:  # of an address that is new the kernel still tries whether somebody else has it
+            listener.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
         listener.bind((str(address), port))
         listener.listen(GREETINGS)
     except OSError:
