@@ -45,7 +45,10 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
 
 
 def fresh(record: Record, world: World) -> Record:
-    """The record as it holds for what is there now: after a boot, and for each NIC that was unplugged and has come back."""
+    """The record as it holds for what is there now: after a boot, and for each NIC that was unplugged and has come back.
+
+    Nothing is in force on such a NIC, and what is done to it from now on is kept: a pass looks several times.
+    """
     record = after_boot(record, world.boot_id)
     now = _appearances(world)
     back = {mac for mac, nic in record.nics.items() if nic.incarnation and mac in now
@@ -58,7 +61,9 @@ def fresh(record: Record, world: World) -> Record:
                  for key, original in record.originals.items()}
     declined = {key: one for key, one in record.declined.items() if key.mac not in back}
     written = {name: value for name, value in record.written.items() if name[:LENGTH_OF_MAC] not in back}
-    return replace(record, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
+    nics = {mac: replace(nic, applied="", incarnation=f"{world.boot_id}:{now[mac]}") if mac in back else nic
+            for mac, nic in record.nics.items()}
+    return replace(record, nics=nics, owned=owned, originals={key: one for key, one in originals.items() if one != Original()},
                    declined=declined, written=written, probed={mac: mtu for mac, mtu in record.probed.items() if mac not in back})
 
 

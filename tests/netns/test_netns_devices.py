@@ -132,6 +132,18 @@ def test_what_the_driver_has_not_is_not_applicable_and_no_failure(lab):
             "rings.rx", "pause.rx", "coalesce.rx-usecs", "offloads.lro", "offloads.no-such-thing", "irq-affinity")}
 
 
+def test_what_a_device_that_came_back_does_not_take_is_tried_once(lab):
+    lab.veth("dp1", 1)
+    asked = f"{NIC}qdisc = fq maxrate 1gbit\n"  # which the kernel of a small build machine has not
+    lab.once(asked)
+    lab.run("ip", "link", "delete", "dp1")
+    lab.veth("dp1", 1)
+    assert lab.once().err.count("set qdisc of dp1") == 1
+    assert lab.plan() == []
+
+
+
+
 def test_cpus_of_receive_queues(lab):
     queued(lab)
     assert lab.once(f"{NIC}channels = rx 2\nrps = 0\n").code == 0
