@@ -77,7 +77,7 @@ def dataplane(guest: Guest) -> Mapping[str, set[str]]:
 
 def managers(guest: Guest) -> Mapping[str, str]:
     """Name to what the guest's network manager says of it; empty where it has none."""
-    if guest.run("command -v nmcli").code == 0:
+    if guest.run("systemctl is-active --quiet NetworkManager").code == 0:
         lines = guest.check("nmcli --terse --fields DEVICE,STATE device").splitlines()
         found = dict(line.replace("\\:", ":").rsplit(":", 1) for line in lines)
     elif guest.run("systemctl is-active --quiet systemd-networkd").code == 0:
