@@ -326,7 +326,8 @@ def test_somebody_else_is_being_served(ends):
     ends.start("iperf3", "-c", FAR, "-p", PORT, "-t", "20", "-b", "1M", where=ends.lab.guest)
     ends.until(lambda: " 01 " in ends.lab.run("cat", "/proc/net/tcp").out)
     code, report = ends.report(*TCP)
-    assert (code, report["verdict"], findings(report)) == (9, "peer busy", {"D34"})
+    assert (code, report["verdict"]) == (9, "peer busy")
+    assert "D34" in findings(report)
 
 
 def test_the_helper_is_busy(ends):

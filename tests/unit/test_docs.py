@@ -291,7 +291,7 @@ def test_every_condition_of_the_self_test_is_documented():
 
 def test_every_option_of_the_self_test_is_documented():
     parsers = (selftest_options.run_parser(), selftest.explain_parser())
-    options = [option for parser in parsers for option in re.findall(r"^ +(--\w+)", parser.format_help(), re.MULTILINE)]
+    options = [option for parser in parsers for option in re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE)]
     assert [f"--{name}" for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)] == options
 
 
