@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Optional
 
-from .errors import ApplyError
+from .errors import ApplyError, ObserveError
 
 LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
 NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
@@ -30,6 +30,16 @@ def read_bytes(path: Path) -> Optional[bytes]:
             return stream.read(min(os.fstat(stream.fileno()).st_size, LARGEST))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def names_in(directory: Path) -> list[str]:
+    """What a directory has, in order; nothing where there is none. Raises ObserveError otherwise."""
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ObserveError(f'list "{directory}": {error.strerror}') from error
 
 
 def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> None:
@@ -61,7 +71,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
             _finish(path, wanted is not None)
     for directory in {path.parent for path in files}:
         with _naming("sync", directory), suppress(FileNotFoundError):
-            _sync_directory(directory)
+            sync_directory(directory)
 
 
 @contextmanager
@@ -93,7 +103,8 @@ def _finish(path: Path, wanted: bool) -> None:
             path.unlink()
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Its entries are on the disk then (fsync(2)). Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

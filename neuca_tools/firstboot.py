@@ -18,7 +18,7 @@ from . import machine, record
 from .backends import hostid
 from .config import Config
 from .errors import ObserveError, RecordError
-from .fileio import locked, read_bytes, write_files
+from .fileio import locked, names_in, read_bytes, write_files
 from .intake import Intake
 from .machine import Machine
 
@@ -73,12 +73,12 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     from .memory import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
-    rules = [config.udev_directory / name for name in _names(config.udev_directory)
+    rules = [config.udev_directory / name for name in names_in(config.udev_directory)
              if marks.rule_mac(name, config.udev_substring)]
-    documents = [state / record.DOCUMENT, *(state / record.SCRIPTS / name for name in _names(state / record.SCRIPTS))]
+    documents = [state / record.DOCUMENT, *(state / record.SCRIPTS / name for name in names_in(state / record.SCRIPTS))]
     mine = {path: content for path in (state / record.MACHINE, state / record.RECORD, *documents, *rules)
             for content in [_content(path)] if content is not None}
-    there = _names(place)
+    there = names_in(place)
     if _content(place / record.MACHINE) != mine.get(state / record.MACHINE):  # else it was interrupted: what is there is whole
         write_files({place / name: None for name in there})
         there = []
@@ -96,12 +96,3 @@ def _content(path: Path) -> Optional[bytes]:
         return read_bytes(path)
     except OSError as error:
         raise ObserveError(f'read "{path}": {error.strerror}') from error
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise ObserveError(f'list "{directory}": {error.strerror}') from error

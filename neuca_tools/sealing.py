@@ -23,7 +23,7 @@ from typing import Union
 from . import firstboot, marks, record, report
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
-from .fileio import NEW, lock_holder, locked, read_bytes, write_files
+from .fileio import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from .guest import outcome, users
 from .guest.users import Leaving
 
@@ -95,10 +95,10 @@ def own_files(config: Config) -> list[Path]:
 
     Names alone decide: a directory may be shared, and is never taken whole. Raises ObserveError.
     """
-    rules = [config.udev_directory / name for name in _names(config.udev_directory)
+    rules = [config.udev_directory / name for name in names_in(config.udev_directory)
              if marks.rule_mac(name[:-len(NEW)] if name.endswith(NEW) else name, config.udev_substring)]
     logs = _matching(config.log_directory, "script-*.log")
-    logs += [config.log_path.parent / name for name in _names(config.log_path.parent)
+    logs += [config.log_path.parent / name for name in names_in(config.log_path.parent)
             if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
     lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
              config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
@@ -106,7 +106,7 @@ def own_files(config: Config) -> list[Path]:
     kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE)
     state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
     state += [place / name for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
-              for name in _names(place)]
+              for name in names_in(place)]
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
     files = [*lists, *state, *run, *users.own_files(config)]
     outputs = [config.log_directory / name for name in OUTPUTS]
@@ -131,7 +131,7 @@ def identity(root: Path) -> list[Trace]:
 def host_keys(root: Path) -> list[Trace]:
     """The host keys of the SSH server, with their certificates. Raises ObserveError."""
     directory, pattern = HOST_KEYS
-    return [Trace(root / directory / name) for name in _names(root / directory) if pattern.fullmatch(name)]
+    return [Trace(root / directory / name) for name in names_in(root / directory) if pattern.fullmatch(name)]
 
 
 def makes_host_keys(root: Path) -> bool:
@@ -187,14 +187,5 @@ def _empty(path: Path) -> None:
         raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
 
 
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise ObserveError(f'list "{directory}": {error.strerror}') from error
-
-
 def _matching(directory: Path, pattern: str) -> list[Path]:
-    return [directory / name for name in _names(directory) if fnmatchcase(name, pattern)]
+    return [directory / name for name in names_in(directory) if fnmatchcase(name, pattern)]

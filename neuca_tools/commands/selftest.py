@@ -20,14 +20,13 @@ from ..selftest.diagnosis import diagnose
 from ..selftest.documents import evidence_of
 from ..selftest.evidence import Evidence
 from ..selftest.readers import LARGEST
-from ..selftest.readers.lines import parse_rate
 from ..selftest.report.nagios import nagios
 from ..selftest.report.page import page
 from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
 from ..selftest.report.text import comparison, text
 from .context import configuration, guarded
-from .selftest_options import run_parser
+from .selftest_options import rate, run_parser
 
 PURPOSE = "Says what limits a dataplane, by how much, and what to do."
 EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
@@ -65,7 +64,7 @@ def compare_parser() -> argparse.ArgumentParser:
 def explain_parser() -> argparse.ArgumentParser:
     explain = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
     explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
-    explain.add_argument("--expect", metavar="RATE", type=_rate, help="the rate that the path should have, such as 5G")
+    explain.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
     explain.add_argument("--rtt", metavar="MS", type=_milliseconds, help="the round-trip time of the idle path, in milliseconds")
     form = explain.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="JSON, for scripts")
@@ -74,13 +73,6 @@ def explain_parser() -> argparse.ArgumentParser:
     explain.add_argument("--prometheus", metavar="PATH", type=Path, help="write a text file for Prometheus' node exporter too")
     explain.add_argument("--before", metavar="FILE", help="an earlier run, to show beside this one in the HTML report")
     return explain
-
-
-def _rate(word: str) -> float:
-    found = parse_rate(word)
-    if not found:
-        raise argparse.ArgumentTypeError(f'"{word}" is no rate, such as 5G or 100M')
-    return found
 
 
 def _milliseconds(word: str) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
 from ..config import Config
-from ..config.options import listed
+from ..config.options import TRUTH, listed
 from ..errors import UsageError
 from ..model import Host as Address
 from ..selftest.readers.lines import parse_rate
@@ -40,8 +40,8 @@ def run_parser() -> argparse.ArgumentParser:
     row.add_argument("--parallel", metavar="NUMBERS", type=_numbers, help="numbers of streams, such as 1,8,128")
     row.add_argument("--bidir", action="store_true", help="both ways at once too, in the plan quick")
     row.add_argument("--udp", action="store_true", help="UDP too, in the plan quick")
-    row.add_argument("--rate", metavar="RATE", type=_rate, help="send no faster than this, such as 500M")
-    row.add_argument("--expect", metavar="RATE", type=_rate, help="the rate that the path should have, such as 5G")
+    row.add_argument("--rate", metavar="RATE", type=rate, help="send no faster than this, such as 500M")
+    row.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
     row.add_argument("--skip", metavar="STEPS", type=_steps, default=frozenset(), help=f"leave out: {', '.join(STEPS)}")
     row.add_argument("--only", metavar="STEPS", type=_steps, help="nothing but these steps, and reach")
     row.add_argument("--numa", metavar="NODE", help="run iperf3 on this NUMA node: a number, or auto for the NIC's")
@@ -77,7 +77,7 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     return Options(
         steps - arguments.skip, arguments.time or _one(known, "time", _seconds) or plan.seconds,
         arguments.parallel or plan.parallel, plan.round_trips, arguments.port or _one(known, "port", _port) or PORT,
-        arguments.rate or _one(known, "rate", _rate), arguments.expect or _one(known, "expect", _rate),
+        arguments.rate or _one(known, "rate", rate), arguments.expect or _one(known, "expect", rate),
         arguments.interface or known.get("interface") or None, _node(arguments.numa), arguments.ssh, secret(arguments, config),
         arguments.label or ("boot" if arguments.at_boot else None))
 
@@ -127,7 +127,8 @@ def _one(known: Mapping[str, str], name: str, read: Callable[[str], Value]) -> O
         raise UsageError(f"[selftest] {name}: {reason}") from None
 
 
-def _rate(word: str) -> float:
+def rate(word: str) -> float:
+    """In bit/s."""
     found = parse_rate(word)
     if not found:
         raise argparse.ArgumentTypeError(f'"{word}" is no rate, such as 5G or 100M')
@@ -180,10 +181,9 @@ def _steps(word: str) -> frozenset[str]:
 
 
 def _truth(word: str) -> bool:
-    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-    if word.lower() not in known:
+    if word.lower() not in TRUTH:
         raise argparse.ArgumentTypeError(f'"{word}" is neither true nor false')
-    return known[word.lower()]
+    return TRUTH[word.lower()]
 
 
 def _node(word: Optional[str]) -> Optional[str]:

@@ -120,12 +120,14 @@ class Config:
 
 # --- Readers of single values: each raises UnusableError ------------------------------------------------------------
 
-_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+# What useradd(8) of Debian and of Fedora both take. No name is an option, a path, or more than one word of a sudoers file.
+LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def _truth(text: str) -> bool:
-    return _TRUTH[values.word(text, _TRUTH)]
+    return TRUTH[values.word(text, TRUTH)]
 
 
 def _path(text: str) -> Path:
@@ -176,7 +178,7 @@ def _level(text: str) -> str:
 
 
 def _login(text: str) -> str:
-    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", text):
+    if not LOGIN.fullmatch(text):
         raise UnusableError("it is not a login name")
     return text
 

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import pwd
-import re
 from pathlib import Path
 from typing import Optional
 
 from ..errors import ApplyError
 from . import programs
 
-# What useradd(8) of Debian and of Fedora both take. No name is an option, a path, or more than one word of a sudoers file.
-LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 SHELLS = ("/bin/bash", "/bin/sh")
 
 

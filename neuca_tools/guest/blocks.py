@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from ..errors import ApplyError
-from ..fileio import NEW
+from ..fileio import NEW, sync_directory
 
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
@@ -107,7 +107,7 @@ def _replace(path: Path, content: bytes, there: bool) -> None:
         with suppress(OSError):
             new.unlink()
         raise
-    _sync(path.parent)
+    sync_directory(path.parent)
 
 
 def _copy_attributes(path: Path, new: int) -> None:
@@ -122,11 +122,3 @@ def _copy_attributes(path: Path, new: int) -> None:
         return
     for name in names:
         os.setxattr(new, name, os.getxattr(path, name))
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

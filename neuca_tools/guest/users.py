@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import Config
+from ..config.options import LOGIN
 from ..documents.tables import is_public_key
 from ..errors import ApplyError
 from ..fileio import read_bytes, write_files
@@ -65,7 +66,7 @@ def platform_keys(document: Document) -> Iterator[str]:
 
 def _user(user: User, seconds: float) -> Iterator[Finding]:
     login = user.login
-    if not accounts.LOGIN.fullmatch(login):
+    if not LOGIN.fullmatch(login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
         return
     keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
@@ -96,7 +97,7 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
 
 def withdraw(login: str) -> None:
     """Take back what is ours of this user. An account that is gone has nothing. Raises ApplyError."""
-    if not accounts.LOGIN.fullmatch(login):
+    if not LOGIN.fullmatch(login):
         return
     sudoers.revoke(login)
     account = accounts.find(login)
@@ -111,7 +112,7 @@ def recorded(config: Config) -> set[str]:
     """The logins that have something of ours; none where that cannot be read."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         data = json.loads(read_bytes(config.state_directory / RECORD) or b"null")
-        return {login for login in data["logins"] if isinstance(login, str) and accounts.LOGIN.fullmatch(login)}
+        return {login for login in data["logins"] if isinstance(login, str) and LOGIN.fullmatch(login)}
     return set()
 
 
@@ -142,7 +143,7 @@ def own_files(config: Config) -> list[Path]:
 
 def _remember(config: Config, logins: Iterable[str]) -> None:
     """On disk before anything is done. Raises ApplyError."""
-    logins = sorted(login for login in logins if accounts.LOGIN.fullmatch(login))
+    logins = sorted(login for login in logins if LOGIN.fullmatch(login))
     if set(logins) == recorded(config):
         return
     content = json.dumps({"version": 1, "logins": logins}).encode() if logins else None

@@ -11,12 +11,13 @@ from dataclasses import replace
 import pytest
 
 from neuca_tools.config import Config
+from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
 from neuca_tools.documents.instance import NOCLOUD, OPENSTACK
 from neuca_tools.documents.platform import parse as parse_platform
 from neuca_tools.documents.platform import reduced
 from neuca_tools.errors import ApplyError
-from neuca_tools.guest import accounts, authorized_keys, blocks, sudoers, users
+from neuca_tools.guest import authorized_keys, blocks, sudoers, users
 from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.rows import User
 
@@ -74,7 +75,7 @@ def test_what_is_no_login_gets_nothing(login, tmp_path):
 
 @pytest.mark.parametrize("login", ["alice", "_apt", "a-b_c9", "a" * 32])
 def test_what_is_a_login(login):
-    assert accounts.LOGIN.fullmatch(login)
+    assert LOGIN.fullmatch(login)
 
 
 def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp_path):
