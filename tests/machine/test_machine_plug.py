@@ -23,10 +23,11 @@ def with_more(count):
     return DOCUMENT + "".join(lines), {mac(number): {f"172.20.{number}.1/24"} for number in range(4, 4 + count)}
 
 
-def test_nics_come_and_go_while_the_guest_runs(guests, prepared):
-    before = prepared("A")
+@pytest.mark.parametrize("image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "BC")])
+def test_nics_come_and_go_while_the_guest_runs(guests, prepared, image):
+    before = prepared(image)
     document, more = with_more(4)
-    guest = guests("A", nics(3), after=before)
+    guest = guests(image, nics(3), after=before)
     guest.serve(document)
     guest.boot()
     in_force(guest, document, "degraded")

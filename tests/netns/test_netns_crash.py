@@ -101,7 +101,7 @@ def test_a_daemon_that_is_killed_with_its_pass_again_and_again_gets_everything_i
     lab.wait("everything is in force", lambda: lab.status()[0] == 0 and lab.link(f"data{MANY}")["mtu"] == 8000)
     # Status looks for itself, and may be content while the pass still makes sure: its journal goes last.
     lab.wait("the pass is over", lambda: not (lab.folder / "state" / "journal.json").exists())
-    assert not list(lab.folder.rglob("*.neuca-new"))
+    lab.wait("no file is left half written", lambda: not list(lab.folder.rglob("*.neuca-new")))
     record = json.loads((lab.folder / "state" / "record.json").read_text())
     assert sorted(map(tuple, record["owned"]["addresses"])) == sorted(
         (mac(number), address) for number, texts in addresses.items() for address in texts)
