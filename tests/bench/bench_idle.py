@@ -50,6 +50,7 @@ class Daemon:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._news = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        (directory / "notify").unlink(missing_ok=True)  # the one before it had its own
         self._news.bind(str(directory / "notify"))
         environment = {**host.environment(directory), "NOTIFY_SOCKET": str(directory / "notify")}
         with (directory / "log").open("w") as log:
@@ -75,14 +76,14 @@ class Daemon:
 
         A child that has made a pass stays for half a minute, for what may follow, and its end is a wake-up of its own.
         """
-        self._wait_for_child()
+        self.wait_for_child()
         while select.select([self._news], [], [], MOMENT)[0]:
             self._news.recv(4096)  # what it still says of the start: that a source has confirmed the document
         before = self._switches()
         self._silence(WINDOW)
         return self._switches() - before
 
-    def _wait_for_child(self) -> None:
+    def wait_for_child(self) -> None:
         children = (self._proc / "task" / str(self._process.pid) / "children").read_text().split()
         for child in map(os.pidfd_open, map(int, children)):
             if not select.select([child], [], [], PATIENCE + LIFETIME)[0]:

@@ -45,7 +45,7 @@ def measure(sizes: Sequence[int], rounds: int, directory: Path) -> dict[int, Tim
 
 def bare_interpreter(rounds: int, directory: Path) -> dict[str, float]:
     """Seconds that the interpreter takes for nothing, and for pyroute2: the part that no agent in Python gets below."""
-    return {name: statistics.median(_timed([host.PYTHON, "-c", code], directory) for _ in range(2 * rounds + 1))
+    return {name: statistics.median(timed([host.PYTHON, "-c", code], directory) for _ in range(2 * rounds + 1))
             for name, code in BARE.items()}
 
 
@@ -54,15 +54,15 @@ def _round(taps: int, directory: Path) -> Times:
     (directory / "document").write_text(host.document(taps))
     neucad = [*host.NEUCAD, "--once", "--config", str(host.configure(directory, 10))]
     host.make_taps(taps)
-    first, changes = _timed(neucad, directory), _logged(directory)
+    first, changes = timed(neucad, directory), _logged(directory)
     if changes < 4 * taps or not host.as_asked(taps):
         raise Unmeasured(f"the first pass over {taps} taps did not do all that was asked; it logged {changes} lines")
-    again, changes = _timed(neucad, directory), _logged(directory)
+    again, changes = timed(neucad, directory), _logged(directory)
     if changes:
         raise Unmeasured(f"the second pass over {taps} taps logged {changes} lines instead of none")
     host.make_taps(taps)
     (directory / "batch").write_text(host.ip_batch(taps))
-    bare = _timed(["ip", "-batch", str(directory / "batch")], directory)
+    bare = timed(["ip", "-batch", str(directory / "batch")], directory)
     if not host.as_asked(taps):
         raise Unmeasured(f"ip -batch over {taps} taps did not do all that was asked")
     return Times(first, again, bare)
@@ -72,7 +72,7 @@ def _logged(directory: Path) -> int:
     return len((directory / "log").read_text().splitlines())
 
 
-def _timed(command: Sequence[str], directory: Path) -> float:
+def timed(command: Sequence[str], directory: Path) -> float:
     """Seconds from before the process to after its end. Raises Unmeasured where it fails."""
     with (directory / "log").open("w") as log:
         began = time.perf_counter()
