@@ -38,6 +38,10 @@ def main(words: Sequence[str]) -> int:
     """Run one subcommand, or a test, and return its exit code: see `ExitCode`."""
     if words and words[0] in SUBCOMMANDS:
         return guarded(SUBCOMMANDS[words[0]], _parser().parse_args(words))
+    if words and words[0] == "compare-paths":
+        from .selftest_paths import paths_parser, run_paths
+
+        return guarded(run_paths, paths_parser().parse_args(words[1:]))
     from .selftest_run import run  # a look at a document needs neither a kernel nor a library
 
     return guarded(run, run_parser().parse_args(words))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -26,31 +27,18 @@ LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 MEASURES = ("Measures the way to each PEER: an address, or NAME@ADDRESS. Without any, to those of [selftest] peers. At the other"
             " end runs neuca-selftest --serve with the same secret, or iperf3 -s -p 45678. neuca-selftest explain and compare"
-            " look at runs that were made before.")
+            " look at runs that were made before, neuca-selftest compare-paths at several paths.")
 
 
 def run_parser() -> argparse.ArgumentParser:
     """Everything but the subcommands."""
     row = argparse.ArgumentParser(prog="neuca-selftest", description=MEASURES)
     row.add_argument("peers", metavar="PEER", nargs="*", help="who is at the other end")
-    row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
-    row.add_argument("--plan", choices=sorted(PLANS), help="how much: 15 seconds, 3 minutes (standard, the default), 10 minutes")
-    row.add_argument("--time", metavar="SECONDS", type=_seconds, help="of each throughput test")
-    row.add_argument("--port", metavar="PORT", type=_port, help=f"of iperf3; a helper has the two after it ({PORT})")
-    row.add_argument("--parallel", metavar="NUMBERS", type=_numbers, help="numbers of streams, such as 1,8,128")
-    row.add_argument("--bidir", action="store_true", help="both ways at once too, in the plan quick")
-    row.add_argument("--udp", action="store_true", help="UDP too, in the plan quick")
-    row.add_argument("--rate", metavar="RATE", type=rate, help="send no faster than this, such as 500M")
-    row.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
-    row.add_argument("--skip", metavar="STEPS", type=_steps, default=frozenset(), help=f"leave out: {', '.join(STEPS)}")
-    row.add_argument("--only", metavar="STEPS", type=_steps, help="nothing but these steps, and reach")
-    row.add_argument("--numa", metavar="NODE", help="run iperf3 on this NUMA node: a number, or auto for the NIC's")
+    measuring(row)
     row.add_argument("--interface", metavar="NAME", help="leave through this one, whatever it is")
     row.add_argument("--netns", metavar="NAME", help="from this network namespace of the host")
     row.add_argument("--container", metavar="NAME", help="from the network namespace of this container (docker, podman)")
     row.add_argument("--family", choices=("4", "6"), help="of a PEER that is a host name")
-    row.add_argument("--ssh", metavar="HOST", help="start the helper at the other end by ssh")
-    row.add_argument("--secret-file", metavar="FILE", help="the secret that both ends share")
     row.add_argument("--try-fix", action="store_true", help="set what is advised, measure again, keep it if it is better")
     row.add_argument("--label", metavar="TEXT", help="kept with the report, for neuca-selftest compare")
     row.add_argument("--at-boot", action="store_true", help="quick, and nothing where [selftest] run-at-boot is off")
@@ -67,6 +55,24 @@ def run_parser() -> argparse.ArgumentParser:
     return row
 
 
+def measuring(row: argparse.ArgumentParser) -> None:
+    """What a test is, whatever it is a part of."""
+    row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
+    row.add_argument("--plan", choices=sorted(PLANS), help="how much: 15 seconds, 3 minutes (standard, the default), 10 minutes")
+    row.add_argument("--time", metavar="SECONDS", type=_seconds, help="of each throughput test")
+    row.add_argument("--port", metavar="PORT", type=port_number, help=f"of iperf3; a helper has the two after it ({PORT})")
+    row.add_argument("--parallel", metavar="NUMBERS", type=_numbers, help="numbers of streams, such as 1,8,128")
+    row.add_argument("--bidir", action="store_true", help="both ways at once too, in the plan quick")
+    row.add_argument("--udp", action="store_true", help="UDP too, in the plan quick")
+    row.add_argument("--rate", metavar="RATE", type=rate, help="send no faster than this, such as 500M")
+    row.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
+    row.add_argument("--skip", metavar="STEPS", type=_steps, default=frozenset(), help=f"leave out: {', '.join(STEPS)}")
+    row.add_argument("--only", metavar="STEPS", type=_steps, help="nothing but these steps, and reach")
+    row.add_argument("--numa", metavar="NODE", help="run iperf3 on this NUMA node: a number, or auto for the NIC's")
+    row.add_argument("--ssh", metavar="HOST", help="start the helper at the other end by ssh")
+    row.add_argument("--secret-file", metavar="FILE", help="the secret that both ends share")
+
+
 def options(arguments: argparse.Namespace, config: Config) -> Options:
     """One test, as the command line has it, or else the configuration. Raises UsageError."""
     known = config.selftest
@@ -76,7 +82,7 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     steps |= {"tcp-parallel"} if arguments.parallel else set()
     return Options(
         steps - arguments.skip, arguments.time or _one(known, "time", _seconds) or plan.seconds,
-        arguments.parallel or plan.parallel, plan.round_trips, arguments.port or _one(known, "port", _port) or PORT,
+        arguments.parallel or plan.parallel, plan.round_trips, arguments.port or _one(known, "port", port_number) or PORT,
         arguments.rate or _one(known, "rate", rate), arguments.expect or _one(known, "expect", rate),
         arguments.interface or known.get("interface") or None, _node(arguments.numa), arguments.ssh, secret(arguments, config),
         arguments.label or ("boot" if arguments.at_boot else None))
@@ -91,7 +97,7 @@ def peers(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 
 def port(arguments: argparse.Namespace, config: Config) -> int:
-    found: int = arguments.port or _one(config.selftest, "port", _port) or PORT
+    found: int = arguments.port or _one(config.selftest, "port", port_number) or PORT
     return found
 
 
@@ -159,7 +165,7 @@ def _between(word: str, low: float, high: float) -> float:
     return found
 
 
-def _port(word: str) -> int:
+def port_number(word: str) -> int:
     if not word.isdecimal() or not 1024 <= int(word[:6]) <= 65533:
         raise argparse.ArgumentTypeError(f'"{word}" is no port from 1024 to 65533')
     return int(word)
@@ -198,3 +204,16 @@ def literal(text: str) -> Optional[Address]:
         return ip_address(text.rpartition("@")[2].strip())
     except ValueError:
         return None
+
+
+def address_of(entry: str, family: Optional[str] = None) -> Address:
+    """Of a peer as it is written; a name is looked up. Raises UsageError."""
+    found = literal(entry)
+    if found is not None:
+        return found
+    kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]
+    try:
+        known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f'test "{entry}": it is no address, and no name that can be looked up: {error}') from error
+    return ip_address(str(known[0][4][0]).partition("%")[0])

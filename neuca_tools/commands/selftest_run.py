@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
@@ -38,7 +36,7 @@ from ..selftest.running.plans import NOT_ASKED, Options
 from ..selftest.running.serve import Server, serve_pipes
 from ..selftest.running.session import Session
 from .context import configuration, is_root
-from .selftest_options import SETTINGS, literal, options, peers, port, secret
+from .selftest_options import SETTINGS, address_of, options, peers, port, secret
 
 if TYPE_CHECKING:
     import argparse
@@ -67,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
-    if shutil.which(PROGRAM, path=program.PATH) is None:
-        return _without_iperf3(arguments.at_boot)
+    if not has_iperf3():
+        return without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
-    addresses = [_address(entry, arguments.family) for entry in entries]
+    addresses = [address_of(entry, arguments.family) for entry in entries]
     seen = _outlook(arguments, config)
     done = []
     for entry, address in zip(entries, addresses):
@@ -80,7 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
     return _told(arguments, done)
 
 
-def _without_iperf3(at_boot: bool) -> int:
+def has_iperf3() -> bool:
+    return shutil.which(PROGRAM, path=program.PATH) is not None
+
+
+def without_iperf3(at_boot: bool = False) -> int:
     """A host that has peers for another reason is not broken: at a boot there is just nothing to do."""
     if not at_boot:
         raise SelftestError("run iperf3: it is not installed", hint="install the package iperf3, here and at the other end")
@@ -191,19 +193,6 @@ def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnos
     makers: dict[Optional[Path], Callable[[], str]] = {
         arguments.html: lambda: page(evidence, diagnosis, None), arguments.prometheus: lambda: prometheus(diagnosis)}
     write_files({path: make().encode() for path, make in makers.items() if path is not None})
-
-
-def _address(entry: str, family: Optional[str]) -> Address:
-    """Of a peer as it is written; a name is looked up. Raises UsageError."""
-    found = literal(entry)
-    if found is not None:
-        return found
-    kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]
-    try:
-        known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise UsageError(f'test "{entry}": it is no address, and no name that can be looked up: {error}') from error
-    return ip_address(str(known[0][4][0]).partition("%")[0])
 
 
 # --- The other end --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ documents             somebody's document becomes Evidence
 measure, load         one phase as numbers (a Look): rates, windows, shares of the time, CPUs
 conditions/           the 46 conditions, a small rule each
 diagnosis             Evidence becomes ranked findings; limits and predict say what comes once one is fixed
-compare               a test against earlier ones
+compare, paths        a test against earlier ones; several paths against the first of them
 running/              what measures, and fills the evidence: the one part that is not pure
 report/               text, JSON, HTML with charts, Prometheus, Nagios; codes has the exit codes, amounts the units
 """

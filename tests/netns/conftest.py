@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running", "warm")
+pytest.register_assert_rewrite("lab", "foreign", "monitor", "metadata", "running", "warm", "ends")
 
-from lab import ROOT, Lab  # noqa: E402 - once its assertions are readable
+from ends import Ends  # noqa: E402 - once its assertions are readable
+from lab import ROOT, Lab  # noqa: E402
 from warm import Warm  # noqa: E402
 
 PASSED = pytest.StashKey[bool]()
@@ -35,5 +36,14 @@ def lab(request, tmp_path, warm):
         yield made
         if request.node.stash.get(PASSED, False) and made.applied:
             made.finish()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def ends(lab):
+    made = Ends(lab)
+    try:
+        yield made
     finally:
         made.close()

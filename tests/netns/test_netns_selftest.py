@@ -7,118 +7,14 @@ What a busy machine does to a rate, or to a receive buffer, is no failure here: 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
-from lab import PATIENCE, ROOT, mac
-
-NEAR, FAR = "172.16.0.1", "172.16.0.2"
-NEAR6, FAR6 = "fd00:16::1", "fd00:16::2"
-PORT = 45678
-SECRET = "a secret that both ends share\n"
-DOCUMENT = f"[interface {mac(1)}]\naddresses = {NEAR}/24, {NEAR6}/64\n"
-MAIN = "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
-TCP = ("--only", "tcp", "--time", "1", "--expect", "1M", "--rate", "20M")
-LONG = 60.0  # seconds that a program may take on a busy machine
-
-
-class Ends:
-    """The guest, as the agent has set it up, and the host at the other end of its NIC."""
-
-    def __init__(self, lab):
-        self.lab, self.started = lab, []
-        lab.management()
-        lab.veth("dp1", 1)
-        for words in (f"{FAR}/24 dev dp1", f"{FAR6}/64 dev dp1 nodad"):
-            lab.run("ip", "address", "add", *words.split(), where=lab.outside)
-        lab.document(DOCUMENT)
-        assert lab.once().code == 0
-        self.secret = self.write("secret", SECRET)
-        self.far = self.write("far.conf", f"[runtime]\nstate-directory = {lab.folder}/far\nrun-directory = {lab.folder}/far-run\n"
-                                          "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n")
-
-    def write(self, name, text):
-        path = self.lab.folder / name
-        path.write_text(text)
-        path.chmod(0o600)
-        return path
-
-    def start(self, *command, where=None):
-        process = subprocess.Popen([*(where or self.lab.outside).enter, *map(str, command)], env=self.lab.environment, cwd="/",
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.started.append(process)
-        return process
-
-    def serve(self, *words, secret=None):
-        """A helper at the other end, once it listens."""
-        helper = self.start(sys.executable, "-c", MAIN, "--serve", "--config", self.far, "--secret-file", secret or self.secret,
-                            *(words or ("--for", "60")))
-        assert "serving tests" in helper.stdout.readline()
-        return helper
-
-    def iperf(self, *words, port=PORT):
-        """An iperf3 server at the other end, once it listens."""
-        server = self.start("iperf3", "-s", "-p", port, *words)
-        self.until(lambda: port in self.listening())
-        return server
-
-    def listening(self):
-        """The TCP ports that somebody listens at, at the other end."""
-        out = self.lab.run("cat", "/proc/net/tcp", "/proc/net/tcp6", where=self.lab.outside).out
-        rows = [line.split() for line in out.splitlines()]
-        return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
-
-    def until(self, condition, seconds=LONG):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.started[-1].wait(0.05)
-
-    def test(self, *words, peer=FAR):
-        """A test from the guest, in words."""
-        return self.lab.run(sys.executable, "-c", MAIN, "--config", self.lab.config_file, *words, *([peer] if peer else []),
-                            check=False)
-
-    def report(self, *words, peer=FAR):
-        """A test from the guest, as its exit code and its report."""
-        done = self.test("--json", *words, peer=peer)
-        assert done.out, done
-        return done.code, done.json
-
-    def helped(self, *words, peer=FAR):
-        return self.report("--secret-file", self.secret, *words, peer=peer)
-
-    def close(self):
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.wait(PATIENCE)
-            process.stdout.close()
-
-
-@pytest.fixture
-def ends(lab):
-    made = Ends(lab)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def steps(report):
-    return {one["name"]: one["verdict"] for one in report["evidence"]["steps"] if one["verdict"] != "skipped"}
-
-
-def findings(report):
-    return {one["id"] for one in report["findings"] if one["severity"] != "info"}
-
+from ends import DOCUMENT, FAR, FAR6, LONG, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
+from lab import PATIENCE, ROOT
 
 # --- What a test finds ----------------------------------------------------------------------------------------------------
 

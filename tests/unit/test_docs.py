@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from neuca_tools import errors, link_operations, marking, operations, render
-from neuca_tools.commands import agent, neuca, selftest, selftest_options
+from neuca_tools.commands import agent, neuca, selftest, selftest_options, selftest_paths
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
 from neuca_tools.desired import Settings, resolve
@@ -290,8 +290,10 @@ def test_every_condition_of_the_self_test_is_documented():
 
 
 def test_every_option_of_the_self_test_is_documented():
-    parsers = (selftest_options.run_parser(), selftest.explain_parser())
-    options = [option for parser in parsers for option in re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE)]
+    """What compare-paths shares with a test is documented there."""
+    tested, paths, explained = (re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE) for parser in (
+        selftest_options.run_parser(), selftest_paths.paths_parser(), selftest.explain_parser()))
+    options = [*tested, *(option for option in paths if option not in tested), *explained]
     assert [f"--{name}" for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)] == options
 
 

@@ -15,6 +15,7 @@ WASTED = 400  # bytes of MTU (D06)
 DEAD = 1e6  # bytes in a whole test: only what fitted into small packets (D21)
 THROUGH = 8e6  # bit/s: no flow that hangs carries so much (D21)
 OVERHEADS = {"vxlan": 50, "geneve": 50, "gre": 38, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}  # bytes, over IPv4
+TUNNELS = ("vxlan", "geneve", "gre")
 OFFLOAD = "tx-udp_tnl-segmentation"
 SLOWER = 0.7  # of the underlay's rate (D24)
 ELSEWHERE = 0.1  # of the bytes on another NIC (D29)
@@ -81,7 +82,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 def _packets_limit(session: Session, chain: tuple[Link, ...]) -> bool:
     full = any((load.full or 0) >= 0.5 for one in session.looks for load in (one.sender_load, one.receiver_load))
     off = any(link.offloads.get(name) is False for link in chain for name in (OFFLOAD, "tcp-segmentation-offload"))
-    overlay = any(link.kind in ("vxlan", "geneve", "gre") for link in chain)
+    overlay = any(link.kind in TUNNELS for link in chain)
     return full or off or overlay
 
 
@@ -103,7 +104,7 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     over, under = ([one.rate for one in session.tcp if one.phase.path == name] for name in ("overlay", "underlay"))
     ratio = (over[0] or 0) / under[0] if over and under and under[0] else None
     without = [(end, link) for end, host in session.hosts for link in links_of(host) if link.offloads.get(OFFLOAD) is False]
-    tunnels = any(link.kind in ("vxlan", "geneve") for _, host in session.hosts for link in links_of(host))
+    tunnels = any(link.kind in TUNNELS for _, host in session.hosts for link in links_of(host))
     if ratio is None or ratio >= SLOWER or (not without and tunnels):
         return None
     facts = [Fact("overlay / underlay, bit/s", under[0], over[0])]
@@ -144,6 +145,8 @@ def _wrong_device(host: Host, end: str, counted: dict[str, Optional[Fact]]) -> O
     family = _family(host, host.planned)
     if host.planned is None or not family:
         return None
+    if any(link.kind in TUNNELS and not link.parent for link in host.links if link.name in family):
+        return None  # what carries it is not known, and counts the same bytes
     elsewhere = {name: fact for name, fact in counted.items() if name not in family and name != "lo" and growth(fact) > 1e6}
     planned = growth(counted.get(host.planned))
     worst = max(elsewhere, key=lambda name: growth(elsewhere[name]), default=None)

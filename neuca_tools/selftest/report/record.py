@@ -14,9 +14,12 @@ from ..evidence import Evidence
 VERSION = 1
 
 
-def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
+def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
     """Keys may come and none may go within a version. What is not known is left out."""
-    document = {"version": VERSION, "verdict": WORDS[diagnosis.exit_code], "exit_code": int(diagnosis.exit_code),
-                "unknown": diagnosis.unknown, "expect": diagnosis.expect, "phases": encode(diagnosis.phases),
-                "findings": encode(diagnosis.findings), "evidence": encode(evidence)}
-    return json.dumps(document, indent=1, ensure_ascii=False)
+    return {"version": VERSION, "verdict": WORDS[diagnosis.exit_code], "exit_code": int(diagnosis.exit_code),
+            "unknown": diagnosis.unknown, "expect": diagnosis.expect, "phases": encode(diagnosis.phases),
+            "findings": encode(diagnosis.findings), "evidence": encode(evidence)}
+
+
+def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
+    return json.dumps(document(evidence, diagnosis), indent=1, ensure_ascii=False)

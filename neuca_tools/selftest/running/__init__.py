@@ -10,6 +10,7 @@ reaching, roundtrip, pathsize
 planned           what the agent wants of this host, and which devices no test may use
 peer, channel     the near end of a helper; serve, serving, echo: the far end
 fixing, trial         an advice, set for the time of a test, and kept if it helps
+apart             a test in a process of its own, for another network namespace
 store             the reports of earlier tests
 """
 

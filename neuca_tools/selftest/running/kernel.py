@@ -128,7 +128,11 @@ def _dump(kind: int, payload: bytes) -> list[bytes]:
 def _device(body: bytes) -> Device:
     _, _, _, index, flags, _ = LINK.unpack_from(body)
     parts = dict(wire.attributes(body[LINK.size :]))
-    kind = dict(wire.attributes(parts.get(18, b""))).get(1, b"").rstrip(b"\0").decode(errors="replace")
+    about = dict(wire.attributes(parts.get(18, b"")))
+    kind = about.get(1, b"").rstrip(b"\0").decode(errors="replace")
+    below = parts.get(5, b"")
+    if kind == "vxlan":  # IFLA_VXLAN_LINK: it is not told where every other kind tells it
+        below = dict(wire.attributes(about.get(2, b""))).get(3, b"")
     elsewhere = kind == "veth" or 37 in parts  # IFLA_LINK_NETNSID
     statistics = parts.get(23, b"")  # IFLA_STATS64
     values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
@@ -139,7 +143,7 @@ def _device(body: bytes) -> Device:
         index, os.fsdecode(parts.get(3, b"").rstrip(b"\0")), kind or ("physical" if 56 in parts else ""),
         ":".join(f"{byte:02x}" for byte in parts.get(1, b"")), bool(flags & UP), _number(parts.get(4, b"")),
         _number(parts.get(51, b"")), _number(parts.get(13, b"")), parts.get(6, b"").rstrip(b"\0").decode(errors="replace"),
-        0 if elsewhere else _number(parts.get(5, b"")), _number(parts.get(10, b"")), counters)
+        0 if elsewhere else _number(below), _number(parts.get(10, b"")), counters)
 
 
 def _number(value: bytes) -> int:

@@ -1,0 +1,60 @@
+"""The comparison of several paths: a table for people, and JSON."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from .. import amounts
+from ..codec import encode
+from ..codes import WORDS, ExitCode
+from ..diagnosis import diagnose
+from ..paths import BYTES, CONNECTIONS, LESS_IS_BETTER, RATE, TIME, PathComparison, Row, Tests, Value
+from .record import document
+from .text import conclusion
+
+VERSION = 1
+FORMS: dict[str, Callable[[float], str]] = {
+    RATE: amounts.rate, TIME: amounts.time, BYTES: lambda value: f"{value:.0f} bytes",
+    CONNECTIONS: lambda value: f"{value:.0f} connections/s"}
+NAME, VALUE = 18, 30  # columns
+
+
+def path_table(found: PathComparison) -> str:
+    """Every measurement over each path, with what it costs; then what limits each of them."""
+    width = max(len(one.label) for one in found.verdicts) + 2
+    lines = [line for row in found.rows for line in _row(row, width)]
+    for place, one in enumerate(found.verdicts):
+        lines += [f"— {one.label}{'' if place else ' (the baseline)'}", conclusion(one.diagnosis)]
+    return "\n".join(lines)
+
+
+def _row(row: Row, width: int) -> Iterator[str]:
+    name = f"{row.name}{' ←' if row.direction == 'reverse' else ''}"
+    for place, value in enumerate(row.values):
+        yield f"{'' if place else name:<{NAME}}{value.label:<{width}}{_words(value, row.unit)}"
+
+
+def _words(value: Value, unit: str) -> str:
+    form = FORMS[unit]
+    known = form(value.median)
+    if value.count > 1 and unit != BYTES:
+        known += f" ± {form(value.deviation)}"
+    if value.tax is None:
+        return known
+    if not value.tax:
+        return f"{known:<{VALUE}}the same"
+    more = "more" if (value.tax > 0) is (unit in LESS_IS_BETTER) else "less"
+    return f"{known:<{VALUE}}{amounts.percent(abs(value.tax))} {more}{', no more than they vary' if value.alike else ''}"
+
+
+def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
+    """Everything as JSON, each test's report inside: keys may come and none may go within a version."""
+    verdicts = [{"label": one.label, "verdict": WORDS[one.diagnosis.exit_code], "exit_code": int(one.diagnosis.exit_code),
+                 "unknown": one.diagnosis.unknown, "findings": encode(one.diagnosis.findings),
+                 "reports": [document(evidence, diagnose(evidence)) for evidence in tests.rounds]}
+                for one, tests in zip(found.verdicts, paths)]
+    return json.dumps({"version": VERSION, "verdict": WORDS[code], "exit_code": int(code), "baseline": paths[0].label,
+                       "rows": encode(found.rows), "paths": verdicts}, indent=1, ensure_ascii=False)
