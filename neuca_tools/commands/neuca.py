@@ -48,12 +48,12 @@ COMMANDS = (
     Command("user-script", "data", "the boot script of the user-data"),
     Command("all-user-scripts", "data", "every script of the user-data"),
     Command("run-scripts", "scripts", "run at once every script of the user-data that has not run on this instance yet"),
+    Command("collect-logs", "collect", "one tar with what is needed to find out what happened here, and no secrets", "output"),
     Command("get-public-ip", "data", "the public IPv4 address that the metadata service knows"),
     Command("distro", "data", "the distribution that this host runs"),
     Command("version", "", "the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-LATER = ("collect-logs",)
 STAGES = ("document", "desired", "observed")
 ACTIONS = ("audit", "plan", "apply", "revert")
 _FLAG = "store_true"
@@ -68,6 +68,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {  # what argparse's add_argument takes
     "timeout": {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "for --wait (%(default)g)"},
     "keep-identity": {"action": _FLAG, "help": "only what neucad has written goes"},
     "dry-run": {"action": _FLAG, "help": "print the same, and change nothing"},
+    "output": {"metavar": "FILE", "help": "write it here (neuca-logs-HOST-TIME.tar.gz in the working directory)"},
     "undo": {"action": _FLAG, "help": "take a released NIC back"},
 }
 
@@ -85,9 +86,6 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
         from .selftest import main as selftest
 
         return selftest(words[1:])
-    if words and words[0] in LATER:
-        print(f"neuca: {words[0]} comes with a later version", file=sys.stderr)
-        return 2
     return _run(words)
 
 

@@ -47,9 +47,14 @@ def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
     """
     entries: list[Entry] = []
     faults: list[ConfigFault] = []
-    for file in (path, *_drop_ins(path.parent / "config.d")):
+    for file in files(path):
         entries += _entries(file, _read(file), faults)
     return entries, faults
+
+
+def files(path: Path) -> list[Path]:
+    """The configuration file, and those of `config.d` beside it, in order. Raises ConfigError."""
+    return [path, *_drop_ins(path.parent / "config.d")]
 
 
 def _drop_ins(directory: Path) -> list[Path]:

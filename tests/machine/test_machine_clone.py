@@ -35,6 +35,7 @@ def test_a_copied_disk_is_a_first_boot_before_any_metadata_has_answered(guests, 
     original.shut_down()
     original.permute((0x11, 0x10, 0x12, 0x13))  # a boot without metadata, in another order of the slots
     original.boot()
+    in_force(original, DOCUMENT, "degraded")  # stale
     assert (names(original), original.check(ASIDE)) == (named, "")
     original.shut_down()
 

@@ -1,0 +1,131 @@
+"""`neuca collect-logs`: one tar for whoever is to find out what happened on this host, and nothing secret in it.
+
+What it holds: the stages as `neuca` shows them, what the kernel and the managers say, the journal of our own services, and of the
+configuration and the agent's own files those that everybody may read: secrets are in no such file.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import stat
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from .. import __version__, render, sealing
+from ..config import DEFAULT_PATH, Config
+from ..config.files import files as config_files
+from ..errors import EXIT_OK, NeucaError
+from ..fileio import write_files
+from ..guest import programs
+from ..guest.outcome import with_guest
+from ..intake import confirmed
+from ..reconcile import Survey, host, status_now
+from ..record import load_record
+from .context import configuration
+
+if TYPE_CHECKING:
+    import argparse
+
+LONGEST = 20.0  # seconds for one program
+LINES = 20000  # of the journal, its last
+MOST = 4 << 20  # bytes of one part, its last
+# The scripts of a document run in units of their own: what they say may be anything, and stays out.
+JOURNAL = ("journalctl", "--no-pager", "--quiet", "--output=short-precise", f"--lines={LINES}", "--unit=neuca-names",
+           "--unit=neuca-guest-tools", "--unit=neuca-guest", "--unit=neuca-selftest", "--unit=neuca-drive@*")
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "journal.txt": JOURNAL,
+    "links.txt": ("ip", "-details", "-statistics", "address"),
+    "routes.txt": ("ip", "-4", "-details", "route", "show", "table", "all"),
+    "routes6.txt": ("ip", "-6", "-details", "route", "show", "table", "all"),
+    "rules.txt": ("ip", "rule"),
+    "networkmanager.txt": ("nmcli", "device"),
+    "networkd.txt": ("networkctl", "list", "--no-pager"),
+    "services.txt": ("systemctl", "--no-pager", "--full", "status", "neuca-names", "neuca-guest-tools", "neuca-guest"),
+}
+ENDS_WELL = {"services.txt": (0, 3)}  # 3: one of them does not run, systemctl(1)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    name = f"neuca-logs-{platform.node() or 'host'}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    path = Path(arguments.output or f"{name}.tar.gz").absolute()
+    parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
+    write_files({path: _packed(name, parts)}, mode=0o600)
+    print(path)
+    return EXIT_OK
+
+
+def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
+    """Each part by its name in the tar. One that cannot be had says why, and so does standard error."""
+    yield "version.txt", f"NEuca version {__version__}, Python {platform.python_version()}, {platform.platform()}\n".encode()
+    for name, view in _views(config).items():
+        yield name, _tried(name, view)
+    for name, command in PROGRAMS.items():
+        if programs.find(command[0]):
+            well = ENDS_WELL.get(name, (0,))
+            yield name, _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well))
+    for path in [*config_files(file), *sealing.own_files(config)]:
+        content = _open_to_all(path)
+        if content is not None:
+            yield f"files{path}", content
+
+
+def _tried(name: str, get: Callable[[], str]) -> bytes:
+    try:
+        return get().encode("utf-8", "backslashreplace")[-MOST:]
+    except NeucaError as error:
+        print(f"neuca: {name}: {error.text}", file=sys.stderr)
+        return f"{error.text}\n".encode()
+
+
+def _views(config: Config) -> Mapping[str, Callable[[], str]]:
+    """The stages, of the document in force: no source is asked, so a service that hangs holds up nothing."""
+    intake = confirmed(config.state_directory, config.run_directory)
+
+    def survey() -> Survey:
+        with host(config) as handles:
+            return handles.survey(intake, load_record(config.state_directory))
+
+    return {
+        "status.json": lambda: _text(with_guest(status_now(config, intake), config.run_directory).data),
+        "plan.json": lambda: _text({"version": 1, "operations": [operation.to_json() for operation in survey().plan()]}),
+        "desired.json": lambda: _text(render.desired_json(survey().resolution)),
+        "observed.json": lambda: _text(render.observed_json(survey().world)),
+    }
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, indent=1) + "\n"
+
+
+def _open_to_all(path: Path) -> Optional[bytes]:
+    """What is in a file that everybody may read, at the most its last part; None for any other. No link is followed."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IROTH:
+                file.seek(max(0, found.st_size - MOST))
+                return file.read(MOST)
+    return None
+
+
+def _packed(folder: str, parts: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in parts.items():
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mtime = len(content), int(time.time())
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,86 @@
+"""`neuca collect-logs`: what somebody else needs to find out what happened here, and no secret of the document."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import tarfile
+
+from lab import mac
+
+DOCUMENT = f"""[global]
+host_name = node7
+management_token = Sesame-1
+[interface {mac(1)}]
+addresses = 172.16.1.1/24
+[users]
+alice = no:ssh-ed25519 Sesame-2
+[scripts]
+bootscript = #!/bin/sh
+    echo Sesame-3
+"""
+
+
+def collected(lab, *words, code=0):
+    """The parts of the tar by name, and what was said about those that could not be had."""
+    file = lab.folder / "logs.tar.gz"
+    done = lab.neuca("collect-logs", "--output", file, *words)
+    assert (done.code, done.out) == (code, f"{file}\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(file) as tar:
+        assert {name.partition("/")[0].startswith("neuca-logs-") for name in tar.getnames()} == {True}
+        return {name.partition("/")[2]: tar.extractfile(name).read().decode() for name in tar.getnames()}, done.err
+
+
+def test_it_has_the_stages_the_files_and_what_the_kernel_says_and_no_secret(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(DOCUMENT).code == 0
+    lab.ip("link set dp1 mtu 1400")
+    parts, said = collected(lab)
+    status = json.loads(parts["status.json"])
+    assert [one["name"] for one in status["interfaces"] if one["mac"] == mac(1)] == ["dp1"]
+    assert json.loads(parts["plan.json"]) == {"version": 1, "operations": []}
+    assert json.loads(parts["desired.json"])["hostname"] == "node7"
+    assert "172.16.1.1" in parts["observed.json"]
+    assert "172.16.1.1/24" in parts["links.txt"]
+    assert "proto" in parts["routes.txt"]
+    assert parts["version.txt"].startswith("NEuca version ")
+    assert parts[f"files{lab.config_file}"] == lab.config_file.read_text()
+    for name in ("state/record.json", "run/last-pass.json", "run/document.json"):
+        assert json.loads(parts[f"files{lab.folder / name}"])
+    assert f"files{lab.folder}/state/document.json" not in parts
+    assert [name for name, text in parts.items() if "Sesame" in text] == []
+    assert "Sesame" not in said
+
+
+def test_what_cannot_be_had_says_why_and_costs_only_itself(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(DOCUMENT).code == 0
+    record = lab.folder / "state" / "record.json"
+    before = record.read_text()
+    record.write_text("{")
+    parts, said = collected(lab)
+    assert parts["status.json"].startswith(f'read "{record}": it is no JSON: ')
+    assert f'neuca: status.json: read "{record}": it is no JSON: ' in said
+    assert "172.16.1.1/24" in parts["links.txt"]
+    record.write_text(before)
+
+
+def test_a_place_that_cannot_be_written_to_is_an_error(lab):
+    done = lab.neuca("collect-logs", "--output", lab.config_file / "logs.tar.gz")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[-1].startswith("neuca: write ")
+
+
+def test_a_link_and_a_file_of_roots_own_are_not_collected(lab):
+    drop_in = lab.config_file.parent / "config.d"
+    drop_in.mkdir()
+    (drop_in / "10-secret.conf").write_text("# Sesame\n")
+    (drop_in / "10-secret.conf").chmod(0o600)
+    (lab.folder / "run").mkdir(exist_ok=True)
+    (lab.folder / "run" / "last-pass.json").symlink_to("/etc/hostname")
+    parts, _ = collected(lab)
+    assert f"files{drop_in}/10-secret.conf" not in parts
+    assert f"files{lab.folder}/run/last-pass.json" not in parts
+    assert f"files{lab.config_file}" in parts
