@@ -18,6 +18,7 @@ from ..config.options import TRUTH, listed
 from ..errors import UsageError
 from ..model import Host as Address
 from ..selftest.readers.lines import parse_rate
+from ..selftest.running.broadcast import MOST
 from ..selftest.running.plans import PLANS, PORT, STEPS, Options
 
 Value = TypeVar("Value")
@@ -68,6 +69,7 @@ def measuring(row: argparse.ArgumentParser) -> None:
     row.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
     row.add_argument("--skip", metavar="STEPS", type=_steps, default=frozenset(), help=f"leave out: {', '.join(STEPS)}")
     row.add_argument("--only", metavar="STEPS", type=_steps, help="nothing but these steps, and reach")
+    row.add_argument("--broadcast", metavar="NUMBER", type=_hosts, help="broadcasts too, that so many hosts should answer")
     row.add_argument("--numa", metavar="NODE", help="run iperf3 on this NUMA node: a number, or auto for the NIC's")
     row.add_argument("--ssh", metavar="HOST", help="start the helper at the other end by ssh")
     row.add_argument("--secret-file", metavar="FILE", help="the secret that both ends share")
@@ -80,12 +82,13 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     steps = frozenset({"reach", *arguments.only}) if arguments.only is not None else plan.steps
     steps |= ({"tcp-bidir"} if arguments.bidir else set()) | ({"udp"} if arguments.udp else set())
     steps |= {"tcp-parallel"} if arguments.parallel else set()
+    steps |= {"broadcast"} if arguments.broadcast else set()
     return Options(
         steps - arguments.skip, arguments.time or _one(known, "time", _seconds) or plan.seconds,
         arguments.parallel or plan.parallel, plan.round_trips, arguments.port or _one(known, "port", port_number) or PORT,
         arguments.rate or _one(known, "rate", rate), arguments.expect or _one(known, "expect", rate),
         arguments.interface or known.get("interface") or None, _node(arguments.numa), arguments.ssh, secret(arguments, config),
-        arguments.label or ("boot" if arguments.at_boot else None))
+        arguments.label or ("boot" if arguments.at_boot else None), arguments.broadcast)
 
 
 def peers(arguments: argparse.Namespace, config: Config) -> list[str]:
@@ -176,6 +179,12 @@ def _numbers(word: str) -> tuple[int, ...]:
     if not all(1 <= one <= 128 for one in found):
         raise argparse.ArgumentTypeError(f'"{word}" is no list of numbers of streams, from 1 to 128')
     return tuple(sorted(set(found)))
+
+
+def _hosts(word: str) -> int:
+    if not word.isdecimal() or not 1 <= int(word[:5]) <= MOST:
+        raise argparse.ArgumentTypeError(f'"{word}" is no number of hosts from 1 to {MOST}')
+    return int(word)
 
 
 def _steps(word: str) -> frozenset[str]:

@@ -29,6 +29,7 @@ from ..selftest.report.prometheus import prometheus
 from ..selftest.report.record import record
 from ..selftest.report.text import comparison, conclusion, step_line
 from ..selftest.running import kernel, program, store, where
+from ..selftest.running.broadcast import Place
 from ..selftest.running.fixing import STEP, fix_for
 from ..selftest.running.iperf import PROGRAM
 from ..selftest.running.planned import Outlook, outlook
@@ -211,12 +212,18 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
         known = secret(arguments, config)
         if known is None:
             raise UsageError("neuca-selftest --serve: it needs a secret: --secret-file, or secret-file in [selftest]")
-        server = Server(addresses, number, known, _tell)
+        server = Server(addresses, number, known, _tell, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
     _tell(f"serving tests for {arguments.period:g} s at {', '.join(map(str, addresses))}, ports {number} to {number + 2}")
     server.run(arguments.period)
     return ExitCode.PASS
+
+
+def _places(addresses: Sequence[Address]) -> list[Place]:
+    devices = kernel.devices()
+    held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
+    return [Place(address, held[address].name, held[address].index) for address in addresses if address in held]
 
 
 def _tell(text: str) -> None:

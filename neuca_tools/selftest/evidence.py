@@ -181,6 +181,15 @@ class Connections:
 
 
 @dataclass(frozen=True)
+class Broadcast:
+    """Requests to everybody: how many hosts should answer, how many did at least once, and the round trips of all answers."""
+
+    expected: Optional[int] = None
+    answered: Optional[int] = None
+    times: Latency = Latency()
+
+
+@dataclass(frozen=True)
 class Rdma:
     """The RDMA test: the device whose network device has the route to the peer."""
 
@@ -188,6 +197,7 @@ class Rdma:
     state: Optional[str] = None
     gid: Optional[str] = None
     rate: Optional[float] = None
+    round_trip: Optional[float] = None
     error: Optional[str] = None
 
 
@@ -215,6 +225,7 @@ class Evidence:
     loaded: Latency = Latency()
     path_mtu: PathMtu = PathMtu()
     connections: Connections = Connections()
+    broadcast: Broadcast = Broadcast()
     rdma: Rdma = Rdma()
     steps: tuple[Step, ...] = ()
     address: Optional[str] = None  # of the peer

@@ -97,7 +97,8 @@ def _measured(evidence: Evidence) -> dict[tuple[Key, str], float]:
              if key[:2] not in searched}
     found[("connections", "", 0), CONNECTIONS] = evidence.connections.rate
     found[("path MTU", "", 0), BYTES] = evidence.path_mtu.forward
-    for name, latency in (("latency", evidence.idle), ("latency TCP", evidence.idle_tcp), ("latency loaded", evidence.loaded)):
+    for name, latency in (("latency", evidence.idle), ("latency TCP", evidence.idle_tcp), ("latency loaded", evidence.loaded),
+                          ("broadcast", evidence.broadcast.times)):
         found[(name, "", 0), TIME] = latency.p50
     return {key: float(value) for key, value in found.items() if value is not None}
 

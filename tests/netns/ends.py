@@ -48,10 +48,10 @@ class Ends:
         self.started.append(process)
         return process
 
-    def serve(self, *words, secret=None):
-        """A helper at the other end, once it listens."""
+    def serve(self, *words, secret=None, where=None):
+        """A helper at the other end, or in another host's namespace, once it listens."""
         helper = self.start(sys.executable, "-c", MAIN, "--serve", "--config", self.far, "--secret-file", secret or self.secret,
-                            *(words or ("--for", "60")))
+                            *(words or ("--for", "60")), where=where)
         assert "serving tests" in helper.stdout.readline()
         return helper
 

@@ -12,6 +12,7 @@ from selftest_runs import MIB, flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.evidence import (
+    Broadcast,
     Connections,
     Cpu,
     Evidence,
@@ -110,6 +111,7 @@ CASES = {
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D44": Evidence(phases=(Phase("tcp", Run("iperf3", protocol="tcp", flows=(JUMPING,))),)),
     "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
+    "D47": tcp(HEALTHY, broadcast=Broadcast(3, 2, Latency(150, 50, 0.001, 0.002, 0.003))),
     "D45": Evidence(rdma=Rdma("mlx5_0", state="DOWN")),
 }
 
@@ -122,7 +124,7 @@ def ids(evidence: Evidence) -> list[str]:
 
 
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
-    catalogue = {f"D{number:02}" for number in range(1, 47)}
+    catalogue = {f"D{number:02}" for number in range(1, 48)}
     assert {row.id for row in (*PHASE_RULES, *SESSION_RULES)} == catalogue == set(CASES)
 
 

@@ -1,4 +1,4 @@
-"""The 46 conditions (D01 to D46 of neuca-selftest(1)): a table of small rules, causes before symptoms.
+"""The 47 conditions (D01 to D47 of neuca-selftest(1)): a table of small rules, causes before symptoms.
 
 To add one: a rule in the module that it belongs to, a row in that module's table, a line in the manual page, a test.
 """

@@ -7,9 +7,12 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from .. import amounts
+from ..evidence import Broadcast
 from ..measure import Fact, delta, growth
 from .base import FAULT, LIMIT, MEDIUM, Hit, Session, SessionRule, fact, number
 
+LOST_BROADCASTS = 0.01  # of all answers (D47)
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 OVERFLOW = re.compile(r"neighbou?r table overflow|neighbor: arp_cache: neighbor table overflow", re.IGNORECASE)
 FULL_QUEUES = ("TcpExt.ListenOverflows", "TcpExt.ListenDrops", "TcpExt.TCPReqQFullDrop", "TcpExt.TCPTimeWaitOverflow",
@@ -135,6 +138,27 @@ def duplicate(session: Session) -> Optional[Hit]:
                "net.ipv4.conf.all.arp_announce=2", "receiver")
 
 
+def broadcast_lost(tested: Broadcast) -> bool:
+    """Whether somebody never answered, or not often enough."""
+    lost = tested.times.lost or 0
+    return (tested.answered or 0) < (tested.expected or 0) or lost > LOST_BROADCASTS * (tested.times.count or 0)
+
+
+def broadcasts(session: Session) -> Optional[Hit]:
+    tested = session.evidence.broadcast
+    if not broadcast_lost(tested):
+        return None
+    part = (tested.times.lost or 0) / (tested.times.count or 1)
+    missing = (tested.expected or 0) - (tested.answered or 0)
+    told = f"{missing} of {tested.expected} hosts never answered a broadcast" if missing > 0 else \
+        f"{amounts.percent(part)} of the answers to broadcasts never came"
+    facts = [Fact("hosts that answered", tested.expected, tested.answered)] if missing > 0 else []
+    facts.append(Fact("answers", tested.times.count, (tested.times.count or 0) - (tested.times.lost or 0)))
+    advice = ("neuca-selftest --serve on each of them, with the same secret; sysctl -w net.core.netdev_max_backlog=10000 on the "
+              "host of the bridge; fewer hosts in one network")
+    return Hit(part or 1.0, told, tuple(facts), advice, "path", MEDIUM)
+
+
 def rdma(session: Session) -> Optional[Hit]:
     tested = session.evidence.rdma
     why = (tested.error or (f"port state {tested.state}" if tested.state and "ACTIVE" not in tested.state.upper() else None) or
@@ -155,5 +179,6 @@ REACH_SESSION = (
     SessionRule("D33", "port filtered or closed", FAULT, filtered),
     SessionRule("D16", "neighbour table overflow", FAULT, neighbours),
     SessionRule("D42", "connections turned away", LIMIT, connection_rate),
+    SessionRule("D47", "broadcasts lost", FAULT, broadcasts),
     SessionRule("D45", "RDMA does not work", FAULT, rdma),
 )

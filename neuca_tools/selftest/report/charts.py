@@ -135,7 +135,8 @@ def _udp(evidence: Evidence) -> Optional[Chart]:
 
 def _latency(evidence: Evidence) -> Optional[Chart]:
     names = ("median", "99 of 100", "longest")
-    rows = [Bar(name, values) for name, one in (("idle", evidence.idle), ("loaded", evidence.loaded)) if (values := _times(one))]
+    measured = (("idle", evidence.idle), ("loaded", evidence.loaded), ("broadcast", evidence.broadcast.times))
+    rows = [Bar(name, values) for name, one in measured if (values := _times(one))]
     return Chart("Latency, idle and under load", names, bars(rows, amounts.time, names)) if rows else None
 
 

@@ -7,6 +7,8 @@ counters, tcpinfo, driver, kernel, facts
                   what this host knows of itself
 reaching, roundtrip, pathsize
                   neighbours, pings, connections; latency; the path MTU
+rdma              which RDMA device and GID belong to the way, and the programs that measure them
+broadcast         a request to everybody, and who answers
 planned           what the agent wants of this host, and which devices no test may use
 peer, channel     the near end of a helper; serve, serving, echo: the far end
 fixing, trial         an advice, set for the time of a test, and kept if it helps

@@ -61,6 +61,10 @@ class Helper:
             return str(error)
         return None
 
+    def rdma(self, program: str) -> None:
+        """A server of this program there, for one test. Raises ChannelError."""
+        self._ask({"ask": "rdma", "program": program}, PATIENCE)
+
     def finish(self) -> tuple[Sample, ...]:
         try:
             answer = self._ask({"ask": "finish"}, PATIENCE)

@@ -11,7 +11,8 @@ from typing import NamedTuple, Optional
 from ..conditions.udp import LOSSY
 
 STEPS = ("as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse", "loaded", "tcp-parallel", "tcp-bidir", "udp",
-         "connections")
+         "connections", "rdma", "broadcast")
+OPT_IN = frozenset({"broadcast"})  # never but where it is asked for
 NOT_ASKED = "not asked for"  # why a step is skipped
 PORT = 45678  # as test_bandwidth.sh of the Deep Learning Benchmarking Suite has it
 LADDER = (0.01, 0.1, 0.5, 1.0)  # of the rate that is expected
@@ -32,9 +33,9 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "quick": Plan(frozenset(STEPS) - {"tcp-parallel", "tcp-bidir", "udp", "connections"}, 4.0, (1, 8), 100),
-    "standard": Plan(frozenset(STEPS), 10.0, (1, 8), 200),
-    "full": Plan(frozenset(STEPS), 30.0, (1, 8, 128), 500),
+    "quick": Plan(frozenset(STEPS) - OPT_IN - {"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"}, 4.0, (1, 8), 100),
+    "standard": Plan(frozenset(STEPS) - OPT_IN, 10.0, (1, 8), 200),
+    "full": Plan(frozenset(STEPS) - OPT_IN, 30.0, (1, 8, 128), 500),
 }
 
 
@@ -54,6 +55,7 @@ class Options:
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
+    broadcast: Optional[int] = None  # hosts that should answer
 
     @property
     def duration(self) -> float:

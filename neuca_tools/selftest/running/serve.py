@@ -1,7 +1,8 @@
 """The far end: `Server` serves tests for a bounded time, one after the other, and leaves nothing that listens.
 
 Ports, P being that of the tests: P is iperf3's, for one test at a time; P+1 is where a test is asked for (TCP) and where
-datagrams come back; P+2 is where connections come back. All of them on the one address that the client has spoken to.
+datagrams come back; P+2 is where connections come back. All of them on the one address that the client has spoken to; at P+2
+broadcasts are answered too (UDP), of each device that has such an address.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,13 +22,13 @@ from ipaddress import ip_address
 from typing import Callable, Optional
 
 from ...model import Host as Address
+from .broadcast import IPV6_FREEBIND, Place, Responder
 from .channel import CLIENT, GREETING, PROTOCOL, SERVER, Channel, ChannelError, nonce, proof, small_segments
 from .kernel import FAMILIES
 from .serving import Session
 
 GREETINGS = 8  # at once, of those who have proved nothing yet
 PATIENCE = 10.0  # seconds for a greeting
-IPV6_FREEBIND = 78  # linux/in6.h; Python has no name for it
 AFTER = 10  # seconds after its time at which the kernel ends this process, if it does not end by itself
 
 
@@ -60,15 +61,18 @@ class Greeting:
 class Server:
     """Serves whoever has the secret, at these addresses. Raises OSError where it cannot listen."""
 
-    def __init__(self, addresses: Sequence[Address], port: int, secret: bytes, told: Callable[[str], None]) -> None:
+    def __init__(self, addresses: Sequence[Address], port: int, secret: bytes, told: Callable[[str], None],
+                 places: Sequence[Place] = ()) -> None:
         self._port, self._secret, self._told = port, secret, told
         self._greetings: dict[int, Greeting] = {}
         self._session: Optional[Session] = None
         self._listeners: dict[int, socket.socket] = {}
+        self._responder: Optional[Responder] = None
         try:
             for address in addresses:
                 listener = _listen(address, port + 1)
                 self._listeners[listener.fileno()] = listener
+            self._responder = Responder({(one.number, one.address.version): one for one in reversed(places)}, port + 2, secret)
         except OSError:
             self.close()
             raise
@@ -85,14 +89,19 @@ class Server:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+        if self._responder is not None:
+            self._responder.close()
         for one in (*self._listeners.values(), *(greeting.connection for greeting in self._greetings.values())):
             one.close()
 
     def _turn(self, end: float) -> None:
         session = self._session
         wake = min([end, *(one.deadline for one in self._greetings.values()), *([session.due()] if session else [])])
-        sources = [*self._listeners, *self._greetings, *(session.waiting if session else ())]
+        answering = self._responder.waiting if self._responder else ()
+        sources = [*self._listeners, *self._greetings, *answering, *(session.waiting if session else ())]
         ready = set(select.select(sources, [], [], max(0.0, wake - time.monotonic()))[0])
+        if self._responder:
+            self._responder.turn(ready)
         for descriptor in ready & self._listeners.keys():
             self._accept(self._listeners[descriptor])
         for descriptor in [one for one in self._greetings if one in ready]:
@@ -159,7 +168,7 @@ def _listen(address: Address, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)
-        if address.version == 6:  # of an address that is new the kernel still tries whether somebody else has it
+        if address.version == 6:
             listener.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
         listener.bind((str(address), port))
         listener.listen(GREETINGS)

@@ -16,7 +16,7 @@ from typing import Optional
 from ...errors import ApplyError
 from ...model import Host as Address
 from ..codec import encode
-from . import facts, iperf, kernel, tcpinfo
+from . import facts, iperf, kernel, rdma, tcpinfo
 from .channel import Channel, ChannelError, Message
 from .conduct import Series
 from .echo import TOKEN, Echo
@@ -89,7 +89,7 @@ class Session:
         if asked == "bye":
             return False
         answers = {"hello": self._hello, "begin": self._begin, "finish": self._finish, "host": self._host, "set": self._set,
-                   "keep": self._keep}
+                   "keep": self._keep, "rdma": self._rdma}
         if asked not in answers:
             self._channel.send({"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"})
             return True
@@ -140,6 +140,18 @@ class Session:
         self._series = Series(self._address.version, 0 if message.get("udp") else self._port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port}
+
+    def _rdma(self, message: Message) -> Message:
+        """A server of one of the two programs, for one test. They cannot be told an address: they listen at each."""
+        self._stop()
+        name, devices = message.get("program"), kernel.devices()
+        held = next((index for index, address in kernel.addresses() if address == self._address), 0)
+        chosen = rdma.choose(rdma.ports(), [device.name for device in facts.path(devices, held)] or ["nothing"], self._address)
+        if name not in rdma.PROGRAMS or isinstance(chosen, str) or not chosen.gid:
+            return {"error": f"rdma: {chosen if isinstance(chosen, str) else 'no such program, or no GID for this network'}"}
+        self._program = Program(rdma.command(name, chosen, self._port))
+        self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
+        return {"ready": self._port} if self._listens(self._program) else {"error": f"rdma: {name} does not listen there"}
 
     def _listens(self, program: Program) -> bool:
         deadline = time.monotonic() + READY

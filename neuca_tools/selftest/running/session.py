@@ -8,7 +8,7 @@ Nothing is sent before `permit` has said that the way to the peer is one that a 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -16,8 +16,10 @@ from typing import Optional
 from ...errors import SelftestError
 from ...model import Host as Address
 from .. import amounts
-from ..evidence import Evidence, Latency, Reach, Step
-from . import facts, kernel, pathsize, peer, reaching, roundtrip
+from ..conditions.reach import broadcast_lost
+from ..evidence import Evidence, Latency, Rdma, Reach, Step
+from . import broadcast, facts, kernel, pathsize, peer, rdma, reaching, roundtrip
+from .broadcast import Place
 from .channel import BusyError, ChannelError, ImpostorError
 from .facts import Messages
 from .fixing import Fix
@@ -85,6 +87,8 @@ class Session:
         if self._fix:
             self._done(self._fix.end(self._evidence, self._helper))
         self._if("connections", lambda: self._connections(source))
+        self._if("rdma", lambda: self._rdma(source, devices))
+        self._if("broadcast", lambda: self._broadcast(Place(source, device.name, device.index)))
 
     def _if(self, name: str, step: Callable[[], None]) -> None:
         if name in self._options.steps:
@@ -201,6 +205,38 @@ class Session:
         self._evidence = replace(self._evidence, connections=found)
         text = f"{found.rate:.0f} connections/s, {found.failed} failed"
         return self._done(Step("connections", "fail" if found.failed else "pass", text))
+
+
+    def _rdma(self, source: Address, devices: Sequence[str]) -> None:
+        chosen = rdma.choose(rdma.ports(), devices, source)
+        if isinstance(chosen, str):
+            return self._done(Step("rdma", "skipped", f"not applicable here: {chosen}"))
+        helper, lacking = self._helper, rdma.missing()
+        reasons = ["this needs a helper at the other end"] if helper is None or helper.why else []
+        reasons += [f"this needs the packages {' and '.join(lacking)}"] if lacking else []
+        reasons += ["RDMA cannot be held to a rate (--rate)"] if self._options.rate else []
+        found = Rdma(chosen.device, chosen.state, chosen.gid)
+        if helper is not None and not reasons and chosen.gid and chosen.state == "ACTIVE":
+            found = rdma.measure(chosen, self._options.port, self._address, helper.rdma, helper.finish)
+        self._evidence = replace(self._evidence, rdma=found)
+        where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {chosen.gid or 'none for this network'}"
+        if found.rate is not None:
+            where = f"{amounts.rate(found.rate)}, round trip {amounts.time(found.round_trip or 0)}: {where}"
+        broken = found.error or chosen.state != "ACTIVE" or not chosen.gid
+        return self._done(Step("rdma", "fail" if broken else "skipped" if reasons else "pass",
+                               "; ".join([*filter(None, [found.error]), *reasons, where])))
+
+    def _broadcast(self, place: Place) -> None:
+        if self._options.secret is None:
+            return self._done(Step("broadcast", "skipped", "this needs the secret that all who answer share (--secret-file)"))
+        try:
+            found = broadcast.ask(place, self._options.port + 2, self._options.secret, self._options.broadcast)
+        except OSError as error:
+            return self._done(Step("broadcast", "unknown", f"cannot be measured: {error.strerror}"))
+        self._evidence = replace(self._evidence, broadcast=found)
+        of = f" of {found.expected}" if found.expected else ""
+        text = f"{found.answered}{of} answered: {words_of(found.times)}"
+        return self._done(Step("broadcast", "fail" if broadcast_lost(found) else "pass" if found.answered else "unknown", text))
 
 
 def words_of(found: Latency) -> str:
