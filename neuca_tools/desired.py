@@ -223,7 +223,11 @@ class _Work:
             return self._hands_off(key, link, found) if found else None
         most = self.sizes.of(key.nic, links)
         mtu = self.sizes.vlan(key, request.mtu or self._before(key).mtu, parent, most)
-        link = self._common(request, replace(link, mtu=mtu), mtu or min(found.mtu if found else most, most))
+        room = mtu or min(found.mtu if found else most, most)
+        link = self._common(request, replace(link, mtu=mtu, virtual=request.virtual), room)
+        own = request.virtual.option("mac") if request.virtual else ""
+        if found and own not in ("", found.mac) and key not in self.record.owned.vlans:
+            self.refuse(key, f'the MAC {own} for "{found.name}": somebody else has made it')
         lies_down = parent.state == "down" or (parent.state != "up" and not (below and below.up))
         if link.state == "up" and lies_down:
             self.refuse(key, f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}")

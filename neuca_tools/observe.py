@@ -43,8 +43,10 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int, f
 
 
 def _virtual(key: LinkKey, device: Device, keys: Mapping[int, LinkKey], world: World) -> Optional[Virtual]:
-    """What a bond or its like is made of, as far as that is known."""
-    if not key.made or key.vlan_id is not None:
+    """What a bond or its like is made of, as far as that is known; of a VLAN its MAC."""
+    if key.vlan_id is not None:
+        return Virtual(options=(("mac", device.mac),))
+    if not key.made:
         return None
     members = sorted(keys[one.index] for one in world.devices.values() if one.master == device.index and one.index in keys)
     return Virtual(tuple(members), keys.get(device.lower), device.options)

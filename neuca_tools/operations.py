@@ -89,10 +89,13 @@ class Rename(LinkOperation):
 
 @dataclass(frozen=True)
 class CreateVlan(LinkOperation):
+    """`mac` is empty where the VLAN has that of what it is on."""
+
     kind = "create-vlan"
     phase = Phase.VLAN
     parent: Target
     mtu: Optional[int] = None
+    mac: str = ""
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -101,10 +104,11 @@ class CreateVlan(LinkOperation):
     @property
     def text(self) -> str:
         mtu = f" with MTU {self.mtu}" if self.mtu else ""
-        return f"create VLAN {self.on.key.vlan_id} on {self.parent.name} as {self.on.name}{mtu}"
+        mac = f"{' and' if mtu else ' with'} the MAC {self.mac}" if self.mac else ""
+        return f"create VLAN {self.on.key.vlan_id} on {self.parent.name} as {self.on.name}{mtu}{mac}"
 
     def run(self, writer: Writer) -> None:
-        writer.create_vlan(writer.index(self.parent), self.on.key.vlan_id or 0, self.on.name, self.mtu)
+        writer.create_vlan(writer.index(self.parent), self.on.key.vlan_id or 0, self.on.name, self.mtu, self.mac)
 
 
 @dataclass(frozen=True)

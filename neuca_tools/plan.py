@@ -270,7 +270,8 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
 def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
     """A bridge gets its MTU once it has its ports: the kernel sets it with each that comes, until somebody has said one."""
     if key.vlan_id is not None or wanted.virtual is None:
-        return CreateVlan(sides.target(key), sides.target(key.nic), wanted.mtu)
+        mac = wanted.virtual.option("mac") if wanted.virtual else ""
+        return CreateVlan(sides.target(key), sides.target(key.nic), wanted.mtu, mac)
     parent = sides.target(wanted.virtual.parent) if wanted.virtual.parent else None
     return CreateLink(sides.target(key), wanted.virtual, parent, None if key.kind == "bridge" else wanted.mtu)
 

@@ -61,11 +61,21 @@ class _Judge:
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
         """With what is the default, and a VXLAN with the link that its ends are reached through."""
-        options = {**kinds.DEFAULTS[key.kind], **dict(virtual.options)}
+        options = {**kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
         for end in ("local", "remote") if key.kind == "vxlan" else ():
             parent = parent or (self.networks.link(values.host(options[end])) if end in options else None)
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
+
+    def _mac(self, virtual: Virtual) -> dict[str, str]:
+        """The MAC of its first member: what the kernel gives a bond, unless udev is faster to make one up (systemd.link(5)).
+
+        With `fail-over-mac` it is that of the member in use.
+        """
+        first = next(iter(virtual.members), None)
+        below = self.links.get(first.nic) if first else None
+        mac = below.option("mac") if below else first.mac if first and not first.made else ""
+        return {"mac": mac} if mac and virtual.option("fail-over-mac") in ("", "none") else {}
 
     def _reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
         wrong = kinds.fault(key, virtual)

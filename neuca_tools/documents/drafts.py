@@ -20,7 +20,7 @@ from neuca_tools.model import (
     Virtual,
 )
 
-from . import kinds, values
+from . import kinds, resolvers, values
 from .links import carriers, with_parents
 from .parts import Part
 from .values import UnusableError
@@ -140,4 +140,5 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             hints += [ManagementHint(draft.key.mac, draft.management)] if draft.management else []
     below = [ManagementHint(mac, hint.reason) for hint in hints for mac in sorted(carriers(hint.mac, links))]
     hints += [hint for hint in below if hint.mac not in {one.mac for one in hints}]
-    return PlatformDocument(None, with_parents(links.values()), tuple(routes[:MAX_ROUTES]), tuple(hints), (), tuple(root.faults))
+    return PlatformDocument(None, with_parents(links.values()), tuple(routes[:MAX_ROUTES]), tuple(hints),
+                            resolvers.items(dict(root.tree)), tuple(root.faults))

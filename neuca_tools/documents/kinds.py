@@ -99,6 +99,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "bridge": {"stp": _truth, "forward-delay": _number(2, 30), "mac": values.mac},  # seconds, IEEE 802.1D
     "vxlan": {"id": _number(1, 16777215), "local": _host, "remote": _host, "port": _number(1, 65535), "mac": values.mac},
     "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
+    "vlan": {"mac": values.mac},
 }
 
 

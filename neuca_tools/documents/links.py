@@ -107,20 +107,20 @@ def _take(asked: Asked, line: Line) -> Read:
         value = devices.READERS[line.key](line.value)
         settings = tuple({**dict(asked.request.device), line.key: value}.items())
         return Read(give(asked, line, "device", settings, setting=line.key, shown=value), [])
-    if asked.request.virtual and line.key in ("name", *kinds.names(asked.request.key.kind)):
-        return Read(_take_own(asked, line, asked.request.virtual), [])
+    if line.key in kinds.names(asked.request.key.kind) or (line.key == "name" and asked.request.key.kind in KINDS):
+        return Read(_take_own(asked, line), [])
     if line.key not in _READERS:
         known = sorted({"addresses", *_READERS, *devices.READERS, *kinds.names(asked.request.key.kind)})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
 
 
-def _take_own(asked: Asked, line: Line, virtual: Virtual) -> Asked:
-    """What only a bond or its like can be asked."""
+def _take_own(asked: Asked, line: Line) -> Asked:
+    """What only links that are made can be asked."""
     link = asked.request.key
     if line.key == "name":
         raise UnusableError(f'its name is "{link.given_name}", as the section says')
-    both = kinds.setting(link.kind, line.key, line.value).over(virtual)
+    both = kinds.setting(link.kind, line.key, line.value).over(asked.request.virtual)
     return give(asked, line, "virtual", both, setting=line.key, shown=kinds.shown(both, line.key))
 
 

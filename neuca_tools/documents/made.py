@@ -15,7 +15,7 @@ from . import kinds
 from .drafts import Draft
 from .parts import Part
 
-MAC = {"mac_address": "mac", "macaddress": "mac", "ethernet_mac_address": "mac"}
+MAC = {"mac_address": "mac", "macaddress": "mac", "ethernet_mac_address": "mac", "vlan_mac_address": "mac"}
 
 
 def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -26,6 +26,14 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     found = Draft(key, link.about(key.mac), virtual=Virtual())
     options(found, link, MAC)
     return found
+
+
+def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
+    """The MAC of a VLAN, where it is another one than that of what it is on: as a subport of an OpenStack trunk has it."""
+    options(vlan, link, MAC)
+    below = parent.virtual.option("mac") if parent.virtual else parent.key.mac
+    if vlan.virtual and vlan.virtual.option("mac") == below:
+        vlan.virtual = None
 
 
 def options(found: Draft, part: Part, names: Mapping[str, str]) -> None:

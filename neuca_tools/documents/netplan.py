@@ -86,17 +86,17 @@ def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
-    """A NIC that is matched by its MAC address, or by its name; its driver alone says too little."""
+    """A NIC that is matched by its MAC address, or by its name alone: what driver it has is not known here."""
     match = link.child("match")
     if match.text("macaddress"):
         mac = match.read("macaddress", values.mac)
         if mac is None:
             return None
         key, link = LinkKey(mac), link.about(mac)
-    elif match.text("name") or not match.tree:
+    elif (match.text("name") and "driver" not in match.tree) or not match.tree:
         key = by_name(match.text("name") or name)
     else:
-        link.warn("match", "it matches NICs by neither their MAC address nor their name, ignoring it")
+        link.warn("match", "it matches NICs by more than their MAC address or their name, ignoring it")
         return None
     draft = _common(Draft(key, link), link)
     draft.name = link.read("set-name", values.link_name)
@@ -117,6 +117,7 @@ def _vlan(name: str, link: Part, drafts: Mapping[str, Draft], known: Collection[
     link = link.about(parent.part.mac)
     draft = _common(Draft(LinkKey(parent.key.mac, number), link), link)
     draft.name = link.made("", name, values.link_name)
+    made.own_mac(draft, link, parent)
     return draft
 
 

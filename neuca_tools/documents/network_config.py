@@ -11,7 +11,7 @@ from typing import Optional
 
 from neuca_tools.model import LinkKey, PlatformDocument
 
-from . import made, values
+from . import made, resolvers, values
 from .drafts import Draft, by_name, finish
 from .kinds import MEMBERS, READERS
 from .parts import Part
@@ -19,7 +19,7 @@ from .parts import Part
 _BOND = {f"bond{sign}{name.replace('-', sign)}": name for name in READERS["bond"] for sign in "-_"}
 _BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
 KEYS = frozenset("type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
-                 " bridge_interfaces params".split()) | _BOND.keys() | _BRIDGE.keys()
+                 " bridge_interfaces params".split()) | _BOND.keys() | _BRIDGE.keys() | resolvers.KEYS
 _STATIC = ("static", "static4", "static6")
 _DHCP = ("dhcp", "dhcp4", "dhcp6", "ipv6_dhcpv6-stateful")
 _INFORMATION = ("manual", "ipv6_slaac", "ipv6_dhcpv6-stateless")
@@ -97,7 +97,9 @@ def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Dra
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
     link = link.about(parent.part.mac)
-    return _common(Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name)), link)
+    draft = _common(Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name)), link)
+    made.own_mac(draft, link, parent)
+    return draft
 
 
 def _common(draft: Draft, link: Part) -> Draft:

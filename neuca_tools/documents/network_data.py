@@ -11,7 +11,7 @@ from typing import Literal, Optional
 
 from neuca_tools.model import LinkKey, PlatformDocument
 
-from . import made, values
+from . import made, resolvers, values
 from .drafts import Draft, finish
 from .kinds import READERS
 from .parts import Part
@@ -25,7 +25,7 @@ _DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhc
 _INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}  # the bonding driver's own names
 KEYS = frozenset("id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-                 " network gateway".split()) | _BOND.keys()
+                 " network gateway".split()) | _BOND.keys() | resolvers.KEYS
 
 
 def read(root: Part) -> PlatformDocument:
@@ -85,10 +85,9 @@ def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optio
         if link.text("vlan_id") is None:
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
-    own = link.read("vlan_mac_address", values.mac)
-    if own not in (None, parent.virtual.option("mac") if parent.virtual else parent.key.mac):
-        link.warn("vlan_mac_address", "a MAC address of its own is not set: the VLAN has that of its NIC")
-    return _draft(link, LinkKey(parent.key.mac, number))
+    draft = _draft(link, LinkKey(parent.key.mac, number))
+    made.own_mac(draft, link, parent)
+    return draft
 
 
 def _draft(link: Part, key: LinkKey) -> Draft:

@@ -36,6 +36,15 @@ def test_a_vlan_is_created_with_all_that_is_asked(trunk):
     assert (trunk.addresses("dp1.5"), trunk.link("dp1.5")["txqlen"]) == ({"10.5.0.1/24", "fd00:5::1/64"}, 500)
 
 
+def test_a_vlan_has_a_mac_of_its_own_and_is_made_again_for_another_one(trunk):
+    for own in ("02:00:00:00:05:01", "02:00:00:00:05:02"):
+        assert trunk.once(NIC + vlan(f"mac = {own}\n")).code == 0
+        assert (trunk.link("dp1.5")["address"], trunk.link("dp1")["address"]) == (own, mac(1))
+        assert trunk.addresses("dp1.5") == {"10.5.0.1/24", "fd00:5::1/64"}
+    rows = {row["setting"]: row for row in trunk.neuca("explain", "dp1.5", "--json").json["settings"]}
+    assert (rows["mac"]["asked"], rows["mac"]["found"]) == ("02:00:00:00:05:02", "02:00:00:00:05:02")
+
+
 def test_a_vlan_makes_its_nic_come_up(trunk):
     assert trunk.once(vlan()).code == 0
     assert "UP" in trunk.link("dp1")["flags"]

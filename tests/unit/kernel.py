@@ -170,7 +170,7 @@ class Kernel:
         self.devices[index] = replace(device, name=name, altnames=tuple(one for one in device.altnames if one != name))
         self.sysctls = {path.replace(f"/{device.name}/", f"/{name}/"): value for path, value in self.sysctls.items()}
 
-    def create_vlan(self, parent, vlan_id, name, mtu):
+    def create_vlan(self, parent, vlan_id, name, mtu, mac=""):
         below = self._device(parent)
         if any(one.kind == "vlan" and one.vlan_id == vlan_id for one in self.stacked(parent)):
             refuse(errno.EEXIST, "8021q: VLAN device already exists")
@@ -183,7 +183,7 @@ class Kernel:
             index,
             name,
             "vlan",
-            below.mac,
+            mac or below.mac,
             lower=parent,
             vlan_id=vlan_id,
             mtu=mtu or below.mtu,

@@ -274,6 +274,15 @@ def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
     assert asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "yours"
 
 
+def test_somebody_elses_vlan_keeps_its_mac():
+    text, theirs = VLAN7 + "mac = 02:00:00:00:00:07\n", vlan(9, 2, 7, mac="02:00:00:00:00:08")
+    reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": somebody else has made it'
+    assert problems(text, theirs) == [(f"{mac(2)}.7", "refused", reason)]
+    assert problems(text, theirs, record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+    assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []
+    assert asked(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs).want.links[key(2, 7)].virtual is None
+
+
 def test_a_vlan_of_ours_follows_the_name_of_its_nic():
     record = Record(owned=Owned(vlans=frozenset({key(2, 7)})))
     assert asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record).want.links[key(2, 7)].name == "data.7"

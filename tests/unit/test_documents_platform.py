@@ -168,13 +168,12 @@ def test_an_ipv6_address_goes_before_an_mtu_that_cannot_carry_it():
     assert faults(document)[0].endswith('"1000": an MTU below 1280 cannot carry the IPv6 addresses of this link')
 
 
-def test_a_vlan_needs_its_id_and_its_link_and_cannot_have_a_mac_address_of_its_own():
+def test_a_vlan_needs_its_id_and_its_link_and_may_have_a_mac_address_of_its_own():
     vlan = {"id": "v", "type": "vlan", "vlan_link": "a", "vlan_id": 5, "vlan_mac_address": "fa:16:3e:00:00:05"}
     document = network_data([link(), vlan, {**vlan, "vlan_id": 4095}, {**vlan, "vlan_id": None}, {**vlan, "vlan_link": "x"}])
     assert list(links(document)) == [MAC, f"{MAC}.5"]
+    assert virtual(document, f"{MAC}.5") == Virtual(options=(("mac", "fa:16:3e:00:00:05"),))
     assert faults(document) == [
-        (f'warning: network_data.json {MAC} "links[1].vlan_mac_address" = "fa:16:3e:00:00:05": a MAC address of its own is not'
-         " set: the VLAN has that of its NIC"),
         'error: network_data.json "links[2].vlan_id" = "4095": the VLAN ID "4095" is not a number from 1 to 4094',
         f'error: network_data.json {MAC} "links[3].vlan_id": a VLAN without its ID, ignoring it',
         'error: network_data.json "links[4].vlan_link" = "x": no link has this id, ignoring the VLAN']
@@ -207,7 +206,43 @@ def test_netplan_is_read():
         f'{begin} "network.wifis.wlan0": wifis are left to other programs, with all that is on them',
         (f'{begin} {DP} "network.ethernets.dp.routes[1].to" = "10.21.0.0/16": a route of another table or type is left to other'
          " programs"),
-        f'{begin} "network.ethernets.virtual.match": it matches NICs by neither their MAC address nor their name, ignoring it']
+        f'{begin} "network.ethernets.virtual.match": it matches NICs by more than their MAC address or their name, ignoring it']
+
+
+@pytest.mark.parametrize(("own", "asked"), [("fa:16:3e:00:00:05", "fa:16:3e:00:00:05"), (MAC, None)])
+def test_a_vlan_has_a_mac_of_its_own_only_where_it_is_another_one(own, asked):
+    one = {"type": "physical", "name": "a", "mac_address": MAC}
+    two = {"type": "vlan", "name": "v", "vlan_link": "a", "vlan_id": 5, "mac_address": own}
+    ethernets, vlans = {"a": {"match": {"macaddress": MAC}}}, {"v": {"id": 5, "link": "a", "macaddress": own}}
+    for config in ({"version": 1, "config": [one, two]}, {"version": 2, "ethernets": ethernets, "vlans": vlans}):
+        made_of = virtual(made("network-config", json.dumps(config)), f"{MAC}.5")
+        assert (made_of.option("mac") if made_of else None) == asked
+    wrong = made("network-config", json.dumps({"version": 1, "config": [one, {**two, "mac_address": "zz"}]}))
+    assert faults(wrong) == [f'error: network-config {MAC} "config[1].mac_address" = "zz": "zz" is not a MAC address']
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("openstack.network_data.json", {"nameservers": "10.1.0.53"}),
+    ("netplan.network-config", {"nameservers": "8.8.8.8", "search": "example.net"}),
+    ("version-1.network-config", {"nameservers": "8.8.8.8", "search": "example.net"}),
+    ("aws.EC2 network", {})])
+def test_dns_is_information(name, expected):
+    assert {item.key: item.value for item in read(name).items if item.section == "dns"} == expected
+
+
+def test_dns_of_any_shape_is_no_more_than_words():
+    services = [{"type": "dns", "address": "9.9.9.9"}, {"type": "ntp", "address": "9.9.9.8"}, {"type": "dns", "address": [7, {}]}]
+    network = {"services": services, "dns_nameservers": "1.1.1.1 1.0.0.1", "dns_search": ["a", ["b"]]}
+    document = {"links": [], "networks": [network], "services": [services[0], {"type": "dns", "address": None}]}
+    items = {item.key: item.value for item in made("network_data.json", json.dumps(document)).items}
+    assert items == {"nameservers": "1.1.1.1 1.0.0.1 9.9.9.9 7", "search": "a"}
+
+
+def test_a_nic_that_is_matched_by_its_driver_too_is_not_guessed():
+    document = made("network-config", json.dumps({"version": 2, "ethernets": {"a": {"match": {"name": "en*", "driver": "x"}}}}))
+    assert links(document) == {}
+    reason = "it matches NICs by more than their MAC address or their name, ignoring it"
+    assert faults(document) == [f'warning: network-config "ethernets.a.match": {reason}']
 
 
 def test_bridges_and_vxlans_of_netplan():

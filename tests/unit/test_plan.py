@@ -11,7 +11,7 @@ import pytest
 from worlds import Agent, key, mac, machine, nic, texts, vlan
 
 from neuca_tools.apply import Result
-from neuca_tools.model import Hop, Link, NetworkState, Owned
+from neuca_tools.model import Hop, Link, NetworkState, Owned, Virtual
 from neuca_tools.operation import Phase
 from neuca_tools.plan import in_scope, plan
 
@@ -108,6 +108,16 @@ def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
     have = state(there(2), there(2, 7, addresses=(TEN,)), hops=(Hop(NET, key(2, 7), VIA, 20),))
     owned = Owned(frozenset({(key(2, 7), TEN)}), frozenset({key(2, 7)}), routes=True)
     assert words(have, state(link(2)), owned) == ["delete the VLAN eth2.7"]
+
+
+def test_a_vlan_that_is_to_have_another_mac_is_made_again_if_it_is_ours():
+    own, other = (Virtual(options=(("mac", f"02:00:00:00:00:0{number}"),)) for number in (7, 8))
+    have, want = state(there(2), there(2, 7, virtual=own)), state(link(2), link(2, 7, mtu=1400, virtual=other))
+    assert words(have, want, Owned(vlans=frozenset({key(2, 7)}))) == [
+        "delete the VLAN eth2.7", "create VLAN 7 on eth2 as eth2.7 with MTU 1400 and the MAC 02:00:00:00:00:08"]
+    assert words(have, state(link(2), link(2, 7, virtual=other))) == []
+    assert words(have, state(link(2), link(2, 7, virtual=own)), Owned(vlans=frozenset({key(2, 7)}))) == []
+    assert words(have, state(link(2), link(2, 7)), Owned(vlans=frozenset({key(2, 7)}))) == []
 
 
 def test_a_nic_that_is_not_there_is_not_planned_for():

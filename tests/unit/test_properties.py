@@ -182,7 +182,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel,
     now = agent.survey(before.record)
     owned = Owned(
         frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
-        frozenset(one.on.key for one in done if one.kind == "create-vlan"),
+        frozenset(one.on.key for one in done if one.kind in ("create-vlan", "create-link")),
         True,
     )
     scope = None if all_nics else {one.domain for one in operations}

@@ -43,7 +43,7 @@ def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both()
     one = agent(OWN)
     run(one)
     assert run(one, BOND + "mtu = 9000\n[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n") == [
-        "create the bond bond0 (miimon 100, mode 802.3ad) with MTU 9000",
+        f"create the bond bond0 (mac {ONE}, miimon 100, mode 802.3ad) with MTU 9000",
         "bring eth2 down", "put eth2 into bond0", "bring eth3 down", "put eth3 into bond0",
         "create VLAN 5 on bond0 as bond0.5",
         "bring eth2 up", "bring eth3 up", "bring bond0 up", "bring bond0.5 up",
@@ -62,9 +62,10 @@ def test_what_is_on_a_bond_goes_before_it_and_its_members_have_their_own_again()
 
 
 def test_a_nic_that_leaves_a_bond_has_its_own_mtu_address_and_route():
-    one = agent(BOND + "mtu = 9000\n")
+    own = "mac = 02:00:00:00:00:aa\nmtu = 9000\n"
+    one = agent(BOND + own)
     run(one)
-    left = BOND.replace(f"{ONE}, ", "") + f"mtu = 9000\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
+    left = BOND.replace(f"{ONE}, ", "") + own + f"\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
     assert run(one, left + "[routes]\n10.9.0.0/16 = 10.0.0.254\n") == [
         "take eth2 out of bond0", "bring eth2 up", "add the address 10.0.0.1/24 to eth2",
         "route 10.9.0.0/16 via 10.0.0.254 on eth2"]
@@ -78,8 +79,22 @@ def test_a_bond_that_changes_its_mode_is_made_anew_with_all_that_is_on_it():
     run(one)
     done = run(one, text.replace("802.3ad", "active-backup"))
     assert done[:3] == ["delete the VLAN bond0.5", "delete the bond bond0",
-                        "create the bond bond0 (miimon 100, mode active-backup)"]
+                        f"create the bond bond0 (mac {ONE}, miimon 100, mode active-backup)"]
     assert done[-1] == "route 10.9.0.0/16 via 10.5.0.254 on bond0.5"
+
+
+def test_a_bond_or_bridge_has_the_mac_of_its_first_member_and_not_of_one_that_left():
+    one = agent(BOND + "[vlan bond bond0.5]\n[bridge br0]\nmembers = bond bond0.5\n" + f"[bridge br1]\nmembers = {THREE}\n")
+    run(one)
+    assert [one.kernel.named(name).mac for name in ("bond0", "br0", "br1")] == [ONE, ONE, THREE]
+    done = run(one, BOND.replace(f"{ONE}, ", ""))
+    assert {"delete the bond bond0", f"create the bond bond0 (mac {TWO}, miimon 100, mode 802.3ad)"} <= set(done)
+    assert (one.kernel.named("bond0").mac, one.kernel.named("eth2").mac) == (TWO, ONE)
+
+
+def test_who_passes_on_its_members_mac_has_none_of_its_own():
+    one = agent(BOND.replace("802.3ad", "active-backup") + "fail-over-mac = active\n")
+    assert run(one)[0] == "create the bond bond0 (fail-over-mac active, miimon 100, mode active-backup)"
 
 
 def test_only_what_changed_changes():
@@ -124,7 +139,7 @@ def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one = agent(BOND)
     survey = one.survey()
     one.record = memory.intend(survey.record, survey.plan())
-    one.kernel.create_link("bond", "bond0", 0, {"mode": "802.3ad", "miimon": "100"}, None)
+    one.kernel.create_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
     assert "put eth2 into bond0" in run(one)
 
 
@@ -132,7 +147,7 @@ def test_after_a_reboot_it_is_made_again():
     one = agent(BOND)
     run(one)
     one.reboot()
-    assert "create the bond bond0 (miimon 100, mode 802.3ad)" in run(one)
+    assert f"create the bond bond0 (mac {ONE}, miimon 100, mode 802.3ad)" in run(one)
 
 
 def test_an_incomplete_document_takes_nothing_apart():
@@ -195,7 +210,7 @@ def test_what_is_made_of_absent_nics_alone_is_absent():
 
 def test_somebody_elses_bond_of_our_name_is_never_taken():
     one = agent(BOND)
-    one.kernel.create_link("bond", "bond0", 0, {"mode": "802.3ad", "miimon": "100"}, None)
+    one.kernel.create_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
     one.kernel.written.clear()
     one.run()
     assert one.kernel.named("bond0").index not in one.kernel.written
@@ -254,5 +269,5 @@ def test_each_layer_says_what_it_likes_of_it():
     local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
     resolution = resolve(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
     wanted = resolution.want.links[LinkKey("bond bond0")].virtual
-    assert dict(wanted.options) == {"mode": "active-backup", "miimon": "100", "lacp-rate": "fast"}
+    assert dict(wanted.options) == {"mode": "active-backup", "miimon": "100", "lacp-rate": "fast", "mac": ONE}
     assert wanted.members == (key(2), key(3))

@@ -296,7 +296,8 @@ def document_texts(draw, faulty=True):
     for number in draw(st.lists(st.integers(1, NICS + 2), unique=True, max_size=3)):
         lines += [f"[interface {bare(number)}]", *draw(settings_lines())]
     for number, vlan_id in draw(st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)):
-        lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines())]
+        own = draw(st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), ("mac = 02:00:00:00:aa:02",))))
+        lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines()), *own]
     for kind, name in draw(st.lists(st.sampled_from(MADE), unique=True, max_size=3)):
         lines += [f"[{kind} {name}]", *draw(made_lines(kind)), *draw(settings_lines())]
     lines.append("[routes]")
