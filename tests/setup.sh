@@ -15,7 +15,7 @@ packages_of() {
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux openssh-client sudo ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
-                 dpkg-dev debhelper dh-python fakeroot git ;;
+                 dpkg-dev debhelper dh-python fakeroot git xorriso ;;
         parallel) echo python3-pytest-xdist ;;
         bench) echo "${product[@]}" iproute2 procps ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.

@@ -135,12 +135,23 @@ class Guest:
         self._machine.execute("netdev_del", id=nic.id)
         self.nics.remove(nic)
 
-    def insert(self, folder: Path, label: str) -> None:
-        """A FAT volume of this label that QEMU makes of a folder; it stays over reboots, and goes with the machine."""
-        self._machine.execute("blockdev-add", **{"driver": "vvfat", "node-name": "volume", "dir": str(folder), "label": label,
-                                                 "read-only": True})  # fmt: skip
-        slot = "0x1e"  # behind that of the root disk, which stays /dev/vda then
-        self._machine.execute("device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr=slot)
+    def insert(self, folder: Path, label: str, kind: str = "vfat") -> None:
+        """A volume of this label, of what is in a folder: FAT, that QEMU makes, or `iso9660`: a CD-ROM, as nova has it.
+
+        It stays over reboots, and goes with the machine. Its slots are behind that of the root disk, which stays /dev/vda then.
+        """
+        if kind == "vfat":
+            self._block_device({"driver": "vvfat", "dir": str(folder), "label": label})
+            self._machine.execute("device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr="0x1e")
+            return
+        image = folder.with_suffix(".iso")
+        subprocess.run(["xorrisofs", "-quiet", "-J", "-r", "-V", label, "-o", image, folder], check=True, timeout=60)
+        self._block_device({"driver": "raw", "file": {"driver": "file", "filename": str(image)}})
+        self._machine.execute("device_add", driver="virtio-scsi-pci", id="scsi", addr="0x1d")
+        self._machine.execute("device_add", driver="scsi-cd", id="dev-volume", drive="volume", bus="scsi.0")
+
+    def _block_device(self, words: dict[str, object]) -> None:
+        self._machine.execute("blockdev-add", **{"node-name": "volume", "read-only": True, **words})
 
     def reachable(self, patience: float = 60.0) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""
