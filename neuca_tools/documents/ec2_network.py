@@ -34,7 +34,7 @@ def read(root: Part) -> PlatformDocument:
         if mac is None:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac))
-        if mac == primary or (primary is None and nic.text("device-number") == "0"):
+        if mac == primary or (primary is None and _is_first(nic)):
             draft.manage("it is the primary NIC of the instance")
         else:
             _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
@@ -43,6 +43,11 @@ def read(root: Part) -> PlatformDocument:
         items += [Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0) for leaf in _PREFIXES if _lines(nic, leaf)]
     document = finish(drafts, root)
     return PlatformDocument(None, document.links, (), document.management, tuple(items), document.faults)
+
+
+def _is_first(nic: Part) -> bool:
+    """Each card of an instance with several has a number 0."""
+    return nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
 
 
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:

@@ -74,7 +74,8 @@ class Metadata:
         if self.mode in ("hang", "500"):
             return 500, b"out of order"
         if path in self.tree:
-            return 200, self.tree[path].encode()
+            found = self.tree[path]
+            return 200, found if isinstance(found, bytes) else found.encode()
         if path == TOKEN:
             return (200, b"a-token") if method == "PUT" and self.tokens else (404, b"")
         if self.tokens and token != "a-token":

@@ -222,6 +222,52 @@ def test_a_network_document_that_is_a_bomb_or_rubbish_leaves_the_last_good_one(h
     assert host.once().code == 0
 
 
+PLACE = "/openstack/latest/network_data.json"
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
+
+
+def test_whatever_a_service_makes_of_a_network_document_the_last_good_one_stays(host):
+    """Absent, an error page, not UTF-8, a bomb of either kind: nothing is written, and what is good again is taken."""
+    service = host.service()
+    service.tokens = False
+    good = {"/openstack/latest/meta_data.json": json.dumps(META), PLACE: json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
+    service.tree = good
+    host.configure(sources="openstack")
+    assert host.once().code == 0
+    for code, answer in ((4, None), (78, "<html>404</html>"), (78, b"\xff\xfe{}"), (78, "[" * 100000), (78, "{" * 900000)):
+        service.tree = {**good, PLACE: answer} if answer else {name: text for name, text in good.items() if name != PLACE}
+        with host.monitored() as monitor:
+            assert host.once().code == code, str(answer)[:20]
+            assert monitor.lines() == []
+    service.tree = good
+    assert host.once().code == 0
+    assert dataplane(host) == AS_ASKED
+
+
+def test_whatever_a_seed_away_says_the_last_good_document_stays(host):
+    service = host.service()
+    service.tokens = False
+    ethernets = {f"n{number}": {"match": {"macaddress": mac(number)}, "mtu": 9000, "addresses": [f"10.{number}.0.1/24"]}
+                 for number in (1, 2)}
+    good = {"/seed/user-data": "", "/seed/meta-data": "instance-id: i\n",
+            "/seed/network-config": json.dumps({"version": 2, "ethernets": ethernets})}
+    service.tree = good
+    place = seed(host, "").partition("=")[2]
+    (host.folder / "seed" / "meta-data").write_text(f"seedfrom: http://{SERVICE}/seed/\n")
+    (host.folder / "seed" / "network-config").unlink()
+    host.configure(sources=f"nocloud={place}")
+    assert host.once().code == 0
+    for text in (BOMB, "a: !!python/object/apply:os.system [id]\n", "version: 2\n---\nversion: 2\n", "- " * 1000, "\t"):
+        service.tree = {**good, "/seed/network-config": text}
+        with host.monitored() as monitor:
+            assert host.once().code == 78, text[:20]
+            assert monitor.lines() == []
+    service.tree = good
+    assert host.once().code == 0
+    assert dataplane(host) == AS_ASKED
+
+
 def test_a_host_without_any_metadata_is_configured_from_its_own_configuration(host):
     host.configure(f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\nmtu = 9000\n", sources="none")
     done = host.once()

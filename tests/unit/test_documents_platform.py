@@ -335,6 +335,27 @@ def test_the_primary_nic_of_ec2_is_management_and_the_others_get_all_their_addre
 def test_without_its_mac_the_primary_nic_of_ec2_is_number_0():
     tree = {"macs": {"02:00:00:00:00:01": {"device-number": "0"}, "02:00:00:00:00:02": {"device-number": "1"}}}
     assert list(hints(made("EC2 network", json.dumps(tree)))) == ["02:00:00:00:00:01"]
+    tree["macs"]["02:00:00:00:00:02"] = {"device-number": "0", "network-card": "1", "local-ipv4s": "10.0.1.5"}
+    assert list(hints(made("EC2 network", json.dumps(tree)))) == ["02:00:00:00:00:01"]
+
+
+def test_where_two_nics_of_ec2_have_number_0_neither_is_touched():
+    """As for a moment after one was attached, where nothing says which is the primary one."""
+    tree = {"macs": {f"02:00:00:00:00:0{number}": {"device-number": "0", "local-ipv4s": f"10.0.{number}.5"} for number in (1, 2)}}
+    document = made("EC2 network", json.dumps(tree))
+    assert hints(document) == dict.fromkeys(tree["macs"], "it is the primary NIC of the instance")
+    assert [link[3] for link in links(document).values()] == [[], []]
+
+
+def test_an_ec2_nic_with_ipv6_alone_and_rubbish_beside_it():
+    nic = {"ipv6s": "2001:db8:1::5 x", "subnet-ipv6-cidr-block": "2001:db8:1::/64 y", "ipv6-prefix": "2001:db8:1:0:8000::/80"}
+    document = made("EC2 network", json.dumps({"mac": MAC, "macs": {"02:00:00:00:00:02": nic, "nonsense": {}}}))
+    assert links(document) == {"02:00:00:00:00:02": ("up", None, None, ["2001:db8:1::5/64"])}
+    assert [item.value for item in document.items] == ["2001:db8:1:0:8000::/80"]
+    assert [fault.split('": "')[0] for fault in faults(document)] == [
+        'error: EC2 network 02:00:00:00:00:02 "macs.02:00:00:00:00:02.subnet-ipv6-cidr-block" = "y',
+        'error: EC2 network 02:00:00:00:00:02 "macs.02:00:00:00:00:02.ipv6s" = "x',
+        'error: EC2 network "macs.nonsense" = "nonsense']
 
 
 def test_device_tags_name_nics_that_no_network_has():
