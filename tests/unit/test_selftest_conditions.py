@@ -183,7 +183,7 @@ def test_nothing_is_said_above_information_of_a_healthy_path(name):
     assert (int(diagnosis.exit_code), diagnosis.unknown) == (0, None)
 
 
-# What was measured in guests of Debian 12, with virtual time: the values are of the facts, appendix B.
+# What was measured in guests of Debian 12, with virtual time (the facts, appendix B); small receive buffers: between namespaces.
 SIGNATURES = {
     "a policer of 100 Mbit/s, 20 ms": (tcp(flow_of(51e6, retrans=0.003, rtt=20_200, min_rtt=20_200, snd_cwnd=126, unacked=120,
                                                    snd_wnd=3_000_000), rtt=None), "D17"),
@@ -192,6 +192,13 @@ SIGNATURES = {
         (tcp(flow_of(95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000)), "D14"),
     "a slow reader": (tcp(flow_of(20e6, rwnd=0.997, rtt=5000, min_rtt=40, snd_cwnd=500, unacked=2, snd_wnd=4000),
                           receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)), "D02"),
+    "a receive buffer of 16 KiB, and a reader that keeps up": (
+        tcp(flow_of(782e6, rwnd=0.73, rtt=42, min_rtt=5, snd_cwnd=100, unacked=6, snd_wnd=8576),
+            receiver({"TcpExt.TCPToZeroWindowAdv": (0, 1)}, recv_q=8576, rcvbuf=16_384), expect=10e9), "D01"),
+    "of 64 KiB": (tcp(flow_of(2.64e9, rwnd=0.84, rtt=68, min_rtt=5, snd_cwnd=100, unacked=34, snd_wnd=49_664),
+                      receiver({"TcpExt.TCPToZeroWindowAdv": (1, 2)}, recv_q=47_416, rcvbuf=65_536), expect=10e9), "D01"),
+    "of 256 KiB": (tcp(flow_of(7.1e9, rwnd=0.64, rtt=62, min_rtt=5, snd_cwnd=200, unacked=41, snd_wnd=58_880),
+                       receiver({"TcpExt.TCPToZeroWindowAdv": (2, 6331)}, recv_q=195_480, rcvbuf=262_144), expect=10e9), "D01"),
     "defaults at 100 ms": (tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)), "D01"),
     "only the receiver tuned, 100 ms": (tcp(flow_of(272e6, sndbuf_limited=0.26, sndbuf=4_194_304, snd_cwnd=9000, unacked=2500,
                                                     snd_wnd=30_000_000, **RTT)), "D03"),

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
 from .. import amounts
-from ..measure import Fact, Look
+from ..evidence import Socket
+from ..measure import Fact, Look, data_sockets
 from ..predict import aim, buffer_for, line_of, mathis, round_rate
 from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
 
@@ -16,6 +18,8 @@ RECEIVER_LIMITED = 0.4  # of the busy time: 0.54 to 0.81 measured on flows at th
 SENDER_LIMITED = 0.2  # 0.26 to 0.32 measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 SLOW_READER = 0.5  # of the receive buffer full (D02)
+WAITS = 0.002  # seconds until data is read (D02): 0.1 to 0.2 ms measured with buffers of 16 to 256 KiB, 0.5 s with a slow reader
+EXPLAINED = 0.25  # of what the buffer lets through in a round trip: 0.4 to 0.7 measured with those, 0.02 with a slow reader
 IDLE = 0.5  # of the time nothing on its way (D04)
 LOSSY = 1e-5  # (D05)
 NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
@@ -82,16 +86,25 @@ def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the buffer."""
     if look.protocol != "tcp" or (look.rwnd_limited or 0) < RECEIVER_LIMITED:
         return None
-    sockets = [one for sample in look.phase.receiver[1:] for one in sample.sockets if one.recv_q is not None and one.rcvbuf]
+    sockets = [one for sample in look.phase.receiver[1:] for one in data_sockets(sample, look.phase)
+               if one.recv_q is not None and one.rcvbuf]
     fills = sorted((one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets)
     fill = fills[len(fills) // 2] if fills else 0.0
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    if fill <= SLOW_READER and zero is None:
+    queues = sorted(one.recv_q or 0 for one in sockets)
+    waiting = fill > SLOW_READER and queues[len(queues) // 2] * 8 >= WAITS * (look.rate or 0)
+    if not waiting and (zero is None or _explained(look, sockets)):
         return None
     facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
     text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
     return Hit(look.rwnd_limited or 0.0, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
                "buffers do not help", "receiver")
+
+
+def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
+    """Whether the receive buffer is so small that its reader need not be slow when the window closes: one burst fills it."""
+    room = max((one.rcvbuf or 0 for one in sockets), default=0) / 2  # the other half is the kernel's own (tcp_adv_win_scale)
+    return bool(room and look.rate and look.rtt and look.rate * look.rtt / 8 >= EXPLAINED * room)
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
