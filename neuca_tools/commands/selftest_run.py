@@ -22,7 +22,7 @@ from ..model import Host as Address
 from ..selftest.codes import NAGIOS, ExitCode
 from ..selftest.compare import Comparison, compare
 from ..selftest.diagnosis import Diagnosis, diagnose
-from ..selftest.evidence import Evidence, Step
+from ..selftest.evidence import NOT_ASKED, Evidence, Step
 from ..selftest.report.nagios import nagios
 from ..selftest.report.page import page
 from ..selftest.report.prometheus import prometheus
@@ -33,7 +33,7 @@ from ..selftest.running.broadcast import Place
 from ..selftest.running.fixing import STEP, fix_for
 from ..selftest.running.iperf import PROGRAM
 from ..selftest.running.planned import Outlook, outlook
-from ..selftest.running.plans import NOT_ASKED, Options
+from ..selftest.running.plans import Options
 from ..selftest.running.serve import Server, serve_pipes
 from ..selftest.running.session import Session
 from .context import configuration, is_root

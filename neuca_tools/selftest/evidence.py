@@ -26,6 +26,7 @@ from typing import Optional
 from .run import Run
 
 VERSION = 1
+NOT_ASKED = "not asked for"  # why a step is skipped that nobody wanted
 
 
 @dataclass(frozen=True)

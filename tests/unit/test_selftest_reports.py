@@ -17,12 +17,13 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
-from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Socket, Step
 from neuca_tools.selftest.report import svg
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.style import STYLE
 from neuca_tools.selftest.report.text import text
 from neuca_tools.selftest.running import program
 
@@ -127,21 +128,45 @@ class Page(HTMLParser):
 
 
 def titles(content: str) -> list[str]:
-    return re.findall(r"<figcaption>(.*?)</figcaption>", content)
+    """Of the charts, and of what stands above those of one test."""
+    found = re.findall(r"<figcaption>(.*?)</figcaption>|<section><h2>(.*?)</h2>", content)
+    return [one or other for one, other in found if other != "Tests"]
 
 
 def test_the_page_has_every_chart_that_there_is_something_for():
     content = page(FULL, diagnose(FULL), diagnose(SMALL))
     Page(content)
     assert titles(content) == [
-        "Before and after", "tcp: rate", "tcp: window", "tcp: round-trip time", "tcp: where the time went",
-        "tcp: CPUs of both ends", "udp: rate", "udp: CPUs of both ends", "udp: rate", "udp: CPUs of both ends",
-        "UDP: datagrams lost, against the rate offered", "Latency, idle and under load"]
+        "Before and after", "Latency, idle and under load", "UDP: datagrams lost, against the rate offered",
+        "tcp", "Rate", "Window", "Round-trip time", "Where the time went", "CPUs of both ends",
+        "udp, 10.0 Mbit/s", "Rate", "CPUs of both ends", "udp, 100 Mbit/s", "Rate", "CPUs of both ends"]
+
+
+def test_a_closed_window_is_a_point_of_the_chart():
+    """What is zero is not what is not known: the line goes down to it."""
+    def points(window):
+        samples = tuple(replace(sample, sockets=(Socket(snd_wnd=window if place == 5 else 3000, mss=1448),))
+                        for place, sample in enumerate(SMALL.phases[0].sender))
+        evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=samples),))
+        return page(evidence, diagnose(evidence)).partition("<figcaption>Window")[2].partition("</svg>")[0].count(",")
+
+    assert points(0) == points(2000) > points(None)
+
+
+def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
+    steps = (Step("reach", "pass", "ping answered"), Step("udp", "skipped", NOT_ASKED), Step("connections", "fail", "<b>"))
+    hosts = {"local": Host("a", "6.1"), "peer": Host("b", iperf3="3.12"), "address": "172.16.0.2"}
+    evidence = replace(FULL, steps=steps, taken="now", **hosts)
+    found = Page(page(evidence, diagnose(evidence)))
+    assert "now; a, 6.1 → b, 172.16.0.2, iperf3 3.12" in found.words
+    cells = [word for word in found.words[found.words.index("Tests") + 1:] if word.strip()]
+    assert cells[:6] == ["reach", "pass", "ping answered", "connections", "fail", "<b>"]
+    assert [attributes["class"] for tag, attributes in found.tags if tag == "td" and "class" in attributes] == ["good", "bad"]
 
 
 def test_the_page_of_a_text_has_its_rate_and_window():
     evidence = evidence_of(PUBLISHED["vm-tuned-tcp"])
-    assert titles(page(evidence, diagnose(evidence))) == ["tcp: rate", "tcp: window"]
+    assert titles(page(evidence, diagnose(evidence))) == ["tcp", "Rate", "Window"]
 
 
 def test_the_page_fetches_nothing_and_runs_nothing():
@@ -149,6 +174,7 @@ def test_the_page_fetches_nothing_and_runs_nothing():
     assert {tag for tag, _ in found.tags} & {"script", "link", "img", "iframe", "object", "base", "form"} == set()
     assert [name for _, attributes in found.tags for name in attributes if name in ("src", "href") or name.startswith("on")] == []
     policy = "default-src 'none'; style-src 'unsafe-inline'"
+    assert [word for word in ("url(", "@import", "//", "expression") if word in STYLE] == []
     assert ("meta", {"http-equiv": "Content-Security-Policy", "content": policy}) in found.tags
 
 

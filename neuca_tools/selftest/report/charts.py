@@ -20,32 +20,39 @@ TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send"
 
 
 class Chart(NamedTuple):
-    """One figure of the page."""
+    """One figure of the page; those with one `group` stand together."""
 
     title: str
     legend: tuple[str, ...]
     svg: str
+    group: str = ""
 
 
 def charts(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None) -> list[Chart]:
     """All that the evidence has something for."""
-    found = [*_before_and_after(diagnosis, before), *(chart for phase in evidence.phases for chart in _of_phase(phase)),
-             _udp(evidence), _latency(evidence)]
+    found = [*_before_and_after(diagnosis, before), _latency(evidence), _udp(evidence),
+             *(chart for phase in evidence.phases for chart in _of_phase(phase))]
     return [chart for chart in found if chart is not None and chart.svg]
 
 
 def _of_phase(phase: Phase) -> Iterator[Chart]:
-    name = _named(phase.name, phase.direction)
-    yield _chart(f"{name}: rate", [("rate", _rates(phase))], amounts.rate)
+    streams = phase.run.streams if phase.run else None
+    asked = f", {amounts.rate(phase.target)}" if phase.target else f", {streams} streams" if streams and streams > 1 else ""
+    group = f"{_named(phase.name, phase.direction)}{asked}"
+    yield from (chart._replace(group=group) for chart in _figures(phase))
+
+
+def _figures(phase: Phase) -> Iterator[Chart]:
+    yield _chart("Rate", [("rate", _rates(phase))], amounts.rate)
     windows = [("congestion window", _window(phase, "cwnd")), ("receiver's window", _window(phase, "snd_wnd")),
                ("in flight", _window(phase, "in_flight"))]
     if (phase.run.protocol if phase.run else None) != "udp":  # its sockets are those of iperf3's control connection
-        yield _chart(f"{name}: window", windows, amounts.size)
-        yield _chart(f"{name}: round-trip time", [("round-trip time", _rtt(phase))], amounts.time)
-        yield Chart(f"{name}: where the time went", TIME_PARTS, stacked(_time_parts(phase), TIME_PARTS, _second))
+        yield _chart("Window", windows, amounts.size)
+        yield _chart("Round-trip time", [("round-trip time", _rtt(phase))], amounts.time)
+        yield Chart("Where the time went", TIME_PARTS, stacked(_time_parts(phase), TIME_PARTS, _second))
     rows = [(f"{end} {number}", _thinned(values)) for end, samples in (("send", phase.sender), ("recv", phase.receiver))
             for number, values in enumerate(busy_series(samples))]
-    yield Chart(f"{name}: CPUs of both ends", (), heat(rows, _second))
+    yield Chart("CPUs of both ends", (), heat(rows, _second))
 
 
 def _named(name: str, direction: str) -> str:
@@ -90,14 +97,19 @@ def _sum(sample: Sample, phase: Phase, name: str) -> Optional[float]:
 def _window(phase: Phase, name: str) -> Sequence[tuple[float, float]]:
     found = []
     for sample in phase.sender:
-        each = [{"cwnd": (one.snd_cwnd or 0) * (one.mss or 0), "snd_wnd": one.snd_wnd or 0,
-                 "in_flight": (one.unacked or 0) * (one.mss or 0)}[name] for one in data_sockets(sample, phase)]
-        if any(each):
-            found.append((sample.time - phase.sender[0].time, float(sum(each))))
+        each = [{"cwnd": _product(one.snd_cwnd, one.mss), "snd_wnd": one.snd_wnd,
+                 "in_flight": _product(one.unacked, one.mss)}[name] for one in data_sockets(sample, phase)]
+        known = [value for value in each if value is not None]
+        if known:
+            found.append((sample.time - phase.sender[0].time, float(sum(known))))
     flow = phase.run.flow(phase.direction) if phase.run else None
     if not found and flow is not None and name != "in_flight":
         found = [(one.end, value) for one in flow.intervals if (value := getattr(one, name)) is not None and not one.omitted]
     return _points(found)
+
+
+def _product(segments: Optional[int], size: Optional[int]) -> Optional[int]:
+    return None if segments is None or size is None else segments * size
 
 
 def _rtt(phase: Phase) -> Sequence[tuple[float, float]]:

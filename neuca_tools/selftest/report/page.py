@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from itertools import groupby
 from typing import Optional
 
 from .. import amounts
 from ..codes import WORDS
 from ..diagnosis import Diagnosis, Finding
-from ..evidence import Evidence
+from ..evidence import NOT_ASKED, Evidence
 from .charts import Chart, charts
 from .style import STYLE
-from .text import WHERE, fact_line, phase_line, verdict
+from .text import WHERE, fact_line, phase_words, verdict
 
+PASSED = {True: "pass", False: "fail", None: ""}
+MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -33,25 +36,36 @@ def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] =
 def _body(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str) -> Iterator[str]:
     state = "good" if int(diagnosis.exit_code) == 0 else "bad" if int(diagnosis.exit_code) in (4, 5, 7, 8) else "unknown"
     yield f"<header><h1>{escape(title)}</h1>"
-    if evidence.taken:
-        yield f"<p class=quiet>{escape(evidence.taken)}</p>"
+    yield f"<p class=quiet>{escape(_about(evidence))}</p>"
     yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
-    yield from _numbers(diagnosis)
+    yield from _tests(evidence, diagnosis)
     yield from (text for finding in diagnosis.findings for text in _finding(finding))
-    figures = charts(evidence, diagnosis, before)
-    if figures:
-        yield '<section class="charts">'
+    for group, figures in groupby(charts(evidence, diagnosis, before), key=lambda chart: chart.group):
+        yield f"<section>{f'<h2>{escape(group)}</h2>' if group else ''}<div class=charts>"
         yield from map(_figure, figures)
-        yield "</section>"
+        yield "</div></section>"
 
 
-def _numbers(diagnosis: Diagnosis) -> Iterator[str]:
-    yield "<section><h2>Tests</h2><pre>"
-    yield "\n".join(escape(phase_line(phase)) for phase in diagnosis.phases) or "none"
-    yield "</pre></section>"
+def _about(evidence: Evidence) -> str:
+    """Which hosts, and when; no more than is known."""
+    hosts = [", ".join(filter(None, [host.name, more, host.kernel, host.iperf3 and f"iperf3 {host.iperf3}"]))
+             for host, more in ((evidence.local, None), (evidence.peer, evidence.address))]
+    return "; ".join(filter(None, [evidence.taken, " → ".join(filter(None, hosts))]))
+
+
+def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
+    """The steps of a test of ours; of somebody else's run its phases."""
+    rows = [(one.name, one.verdict, one.text) for one in evidence.steps if one.text != NOT_ASKED]
+    rows = rows or [(f"{one.name}{' ←' if one.direction == 'reverse' else ''}", PASSED[one.passed], phase_words(one))
+                    for one in diagnosis.phases]
+    if rows:
+        yield "<section><h2>Tests</h2><table>"
+        yield from (f'<tr><th scope=row>{escape(name)}</th><td class="{MARKS.get(word, "quiet")}">{escape(word)}</td>'
+                    f"<td>{escape(text)}</td></tr>" for name, word, text in rows)
+        yield "</table></section>"
 
 
 def _finding(one: Finding) -> Iterator[str]:

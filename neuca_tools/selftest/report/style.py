@@ -19,7 +19,10 @@ section{margin:16px 0}.finding,figure{background:var(--card);border:1px solid va
 .meter span{display:block;height:100%;background:var(--s0)}
 pre{background:var(--code);padding:10px 12px;border-radius:6px;margin:6px 0;white-space:pre-wrap;overflow-wrap:anywhere}
 pre,code{font:14px/1.45 ui-monospace,monospace}ul{margin:6px 0;padding-left:20px}code{overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:16px}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:baseline;padding:3px 14px 3px 0;font-weight:400}
+tr{border-bottom:1px solid var(--rule)}th,td:nth-child(2){white-space:nowrap;width:1%}td:nth-child(3){overflow-wrap:anywhere}
+td.good,td.bad,td.unknown{font-weight:600}
+.charts{display:grid;align-items:start;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:16px}
 figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:4px}
 svg{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;font-size:.85rem;color:var(--quiet)}
@@ -29,5 +32,7 @@ svg{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
 .line.s0{stroke:var(--s0)}.line.s1{stroke:var(--s1)}.line.s2{stroke:var(--s2)}.line.s3{stroke:var(--s3)}
 .s0{fill:var(--s0);background:var(--s0)}.s1{fill:var(--s1);background:var(--s1)}.s2{fill:var(--s2);background:var(--s2)}
 .s3{fill:var(--s3);background:var(--s3)}.line.s0,.line.s1,.line.s2,.line.s3{fill:none;background:none}
-@media(max-width:520px){main{padding:16px 12px 32px}.finding,figure{padding:12px}}
+@media(max-width:520px){main{padding:16px 12px 32px}.finding,figure{padding:12px}
+tr{display:grid;grid-template-columns:1fr auto}td:nth-child(2){padding-right:0;width:auto}
+td:nth-child(3){grid-column:1/-1;padding:0 0 6px}}
 """

@@ -12,13 +12,13 @@ from typing import Optional
 from ...model import Host as Address
 from .. import amounts
 from ..diagnosis import phase_results
-from ..evidence import Evidence, Phase, Step
+from ..evidence import NOT_ASKED, Evidence, Phase, Step
 from ..report.text import phase_words
 from . import roundtrip
 from .conduct import conduct
 from .iperf import MOST_STREAMS, Test
 from .peer import Helper
-from .plans import NOT_ASKED, STEP_SECONDS, Options, Rung, loss_free, next_rate
+from .plans import STEP_SECONDS, Options, Rung, loss_free, next_rate
 
 BESIDE = 0.05  # seconds between round trips under load
 

@@ -13,7 +13,6 @@ from ..conditions.udp import LOSSY
 STEPS = ("as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse", "loaded", "tcp-parallel", "tcp-bidir", "udp",
          "connections", "rdma", "broadcast")
 OPT_IN = frozenset({"broadcast"})  # never but where it is asked for
-NOT_ASKED = "not asked for"  # why a step is skipped
 PORT = 45678  # as test_bandwidth.sh of the Deep Learning Benchmarking Suite has it
 LADDER = (0.01, 0.1, 0.5, 1.0)  # of the rate that is expected
 LOWEST = 1e6  # bit/s, of a step of the ladder

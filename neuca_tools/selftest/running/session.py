@@ -17,7 +17,7 @@ from ...errors import SelftestError
 from ...model import Host as Address
 from .. import amounts
 from ..conditions.reach import broadcast_lost
-from ..evidence import Evidence, Latency, Rdma, Reach, Step
+from ..evidence import NOT_ASKED, Evidence, Latency, Rdma, Reach, Step
 from . import broadcast, facts, kernel, pathsize, peer, rdma, reaching, roundtrip
 from .broadcast import Place
 from .channel import BusyError, ChannelError, ImpostorError
@@ -27,7 +27,7 @@ from .kernel import Device, Way
 from .peer import AbsentError, Helper
 from .phases import Throughput
 from .planned import Outlook, permit
-from .plans import NOT_ASKED, Options
+from .plans import Options
 
 ROUND_TRIPS_WITHIN = 5.0  # seconds
 CONNECTING = 1.0  # seconds of the connection-rate test
