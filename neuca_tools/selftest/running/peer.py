@@ -23,6 +23,7 @@ PATIENCE = 20.0  # seconds for an answer
 CONNECT = 3.0  # seconds
 SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+NOT_FOUND = 127  # what a shell ends with that finds no such program
 LAST_WORDS = 3.0  # seconds that ssh gets to end
 
 
@@ -147,7 +148,8 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
         line.close()
         code = process.returncode
         if code:
-            raise ChannelError(f'start neuca-selftest on "{name}" by ssh: it ended with {code}') from error
+            raise ChannelError(f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
+                               hint="install neuca-guest-tools there" if code == NOT_FOUND else "") from error
         raise
     return helper
 
