@@ -48,7 +48,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """What one phase reached."""
+    """What one phase reached.
+
+    `rate` is what iperf3 itself says of all the test; `steady` that of the part after slow start, which is what is judged.
+    """
 
     name: str
     direction: str
@@ -58,6 +61,7 @@ class PhaseResult:
     retransmits: Optional[int]
     passed: Optional[bool]  # None: there is nothing to compare with
     error: Optional[str] = None
+    steady: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,9 @@ def _order(one: Finding) -> tuple[bool, float, str]:
 
 def _result(one: Look) -> PhaseResult:
     error = one.phase.run.error if one.phase.run else None
-    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, one.rate, one.loss, one.retransmits, passed(one), error)
+    whole = (one.flow.received.rate or one.flow.sent.rate) if one.flow else None
+    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, whole or one.rate, one.loss, one.retransmits,
+                       passed(one), error, one.rate)
 
 
 def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:

@@ -64,6 +64,24 @@ def test_every_other_step(ends):
     assert "\nVERDICT     " in done.out
 
 
+def totals(raw):
+    """What iperf3 itself says of each direction, as it was received."""
+    end = json.loads(raw)["end"]
+    return [end[name]["bits_per_second"] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
+
+
+def test_the_rates_are_those_of_iperf3_itself(ends):
+    """Within a hundredth, in the same run: nothing but the machine limits these."""
+    ends.serve()
+    _, report = ends.helped("--only", "tcp,tcp-reverse,tcp-parallel,tcp-bidir", "--parallel", "4", "--time", "3")
+    own = [rate for phase in report["evidence"]["phases"] if "raw" in phase for rate in totals(phase["raw"])]
+    assert [one["name"] for one in report["phases"]] == ["tcp", "tcp", "tcp-parallel", "tcp-bidir", "tcp-bidir"]
+    assert [one["rate"] for one in report["phases"]] == pytest.approx(own, rel=0.01)
+    _, report = ends.helped("--only", "udp", "--time", "2", "--rate", "20M")
+    own = [rate for phase in report["evidence"]["phases"] for rate in totals(phase["raw"])]
+    assert [one["rate"] for one in report["phases"]] == pytest.approx(own, rel=0.01)
+
+
 def test_rdma_is_not_applicable_where_there_is_no_device(ends):
     ends.serve()
     _, report = ends.helped("--only", "rdma")

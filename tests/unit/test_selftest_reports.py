@@ -60,7 +60,7 @@ def test_json_has_the_verdict_the_findings_and_the_evidence():
     assert (document["version"], document["verdict"], document["exit_code"], document["expect"]) == (1, "below threshold", 4, 1e9)
     assert document["findings"][0]["id"] == "D01"
     assert document["phases"][0] == {"name": "tcp", "direction": "forward", "protocol": "tcp", "rate": 250e6, "loss": 0.0,
-                                     "retransmits": None, "passed": False}
+                                     "retransmits": None, "passed": False, "steady": 250e6}
     assert evidence_of(json.dumps(document).encode()) == SMALL
 
 

@@ -11,7 +11,7 @@ from ..diagnosis import Diagnosis
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",
-    "rate_bits_per_second": "What arrived in the steady part of a test.",
+    "rate_bits_per_second": "What arrived in all of a test, as iperf3 says.",
     "expected_bits_per_second": "What the path should carry.",
     "lost_ratio": "Of TCP the bytes that were sent again, of UDP the datagrams that never came, as a share of all.",
     "retransmits": "Segments that were sent again in the steady part of a test.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from textwrap import wrap
+from typing import Optional
 
 from .. import amounts
 from ..codes import WORDS, ExitCode
@@ -16,6 +17,7 @@ from ..evidence import Step
 from ..measure import Fact
 
 WIDTH = 120
+SHOWS = 0.01  # of a rate
 LABEL = 12
 WHERE = {"sender": "on the sender: ", "receiver": "on the receiver: ", "both": "on both ends: ", "local": "on this host: ",
          "peer": "on the peer: "}
@@ -49,7 +51,7 @@ def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def phase_words(phase: PhaseResult) -> str:
-    parts = [amounts.rate(phase.rate)] if phase.rate is not None else []
+    parts = [amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady)] if phase.rate is not None else []
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
@@ -57,6 +59,11 @@ def phase_words(phase: PhaseResult) -> str:
     if phase.error:
         parts.append(phase.error)
     return ", ".join(parts) or "not known"
+
+
+def _once_under_way(rate: float, steady: Optional[float]) -> str:
+    """Told where a slow start made a difference that shows."""
+    return f" ({amounts.rate(steady)} once under way)" if steady is not None and abs(steady - rate) > SHOWS * rate else ""
 
 
 def phase_line(phase: PhaseResult) -> str:

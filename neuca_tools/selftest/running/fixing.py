@@ -37,7 +37,7 @@ class Fix:
 
     def end(self, evidence: Evidence, helper: Optional[Helper]) -> Step:
         """Keep it at both ends, or put it back."""
-        rate = max((one.rate for one in phase_results(evidence) if one.rate and not one.error), default=0.0)
+        rate = max((one.steady for one in phase_results(evidence) if one.steady and not one.error), default=0.0)
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
         if rate < BETTER * self._before:
             self.abandon()
@@ -64,7 +64,7 @@ def fix_for(evidence: Evidence, diagnosis: Diagnosis, options: Options) -> Union
         return "nothing limits"
     sysctls = advised(finding)
     phase = _phase(evidence, finding.phase)
-    rate = next((one.rate for one in phase_results(replace(evidence, phases=(phase,))) if one.rate), None) if phase else None
+    rate = next((one.steady for one in phase_results(replace(evidence, phases=(phase,))) if one.steady), None) if phase else None
     if not sysctls:
         return "the advice is no setting that can be tried"
     if phase is None or rate is None or phase.name == "udp":
