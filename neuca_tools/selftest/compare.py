@@ -15,6 +15,7 @@ from .evidence import Evidence, Host, Link
 
 DROP = 0.10  # of the earlier median (facts, section 6)
 DEVIATIONS = 3  # median absolute deviations (the same)
+Key = tuple[str, str, float]  # name, direction, and which of those that share them
 IDENTITY = ("name", "mac", "addresses", "mtu")  # what a reboot must not change
 
 
@@ -60,7 +61,15 @@ def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
     """`before` is in order of time, at least one: hosts are compared with the last, rates with the median of all."""
     hosts = (("local", before[-1].local, after.local), ("peer", before[-1].peer, after.peer))
     changes = tuple(change for where, old, new in hosts for change in _host(where, old, new))
-    return Comparison(changes, tuple(_rates([diagnose(one).phases for one in before], diagnose(after).phases)))
+    return Comparison(changes, tuple(_rates([comparable(one) for one in before], dict(comparable(after)))))
+
+
+def comparable(evidence: Evidence) -> list[tuple[Key, PhaseResult]]:
+    """What another test has too: datagrams by the rate at which they were sent; no tries of a search, which goes its own way."""
+    both = zip(evidence.phases, diagnose(evidence).phases)
+    tests = [(phase.target if one.protocol == "udp" else None, one) for phase, one in both if not phase.search]
+    places = numbered([one for _, one in tests])
+    return [((*key[:2], key[2] if target is None else target), one) for (key, one), (target, _) in zip(places, tests)]
 
 
 def _host(where: str, old: Host, new: Host) -> Iterator[Change]:
@@ -116,13 +125,12 @@ def _mapping(where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, 
             yield Change(where, f"{prefix}{name}", old[name], new[name])
 
 
-def _rates(before: Sequence[Sequence[PhaseResult]], after: Sequence[PhaseResult]) -> Iterator[RateChange]:
-    earlier: dict[tuple[str, str, int], list[float]] = {}
-    for phases in before:
-        for key, one in numbered(phases):
+def _rates(before: Sequence[Sequence[tuple[Key, PhaseResult]]], now: Mapping[Key, PhaseResult]) -> Iterator[RateChange]:
+    earlier: dict[Key, list[float]] = {}
+    for tests in before:
+        for key, one in tests:
             if one.rate is not None:
                 earlier.setdefault(key, []).append(one.rate)
-    now = dict(numbered(after))
     for key, rates in earlier.items():
         usual = median(rates)
         deviation = median(abs(rate - usual) for rate in rates)

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from ends import DOCUMENT, FAR, FAR6, LONG, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
@@ -272,6 +273,45 @@ def test_a_server_that_dies_in_the_midst(ends):
     out = test.communicate(timeout=LONG)[0]
     assert (test.returncode, json.loads(out)["verdict"]) == (6, "inconclusive"), out
     assert json.loads(out)["unknown"].startswith("iperf did not finish: ")
+
+
+def test_a_client_that_is_killed_in_the_midst(ends):
+    ends.iperf("-1")
+    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--json", "--only", "tcp", "--time", "20",
+                      "--rate", "1M", FAR, where=ends.lab.guest)
+    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    client, = Path(f"/proc/{test.pid}/task/{test.pid}/children").read_text().split()
+    os.kill(int(client), signal.SIGKILL)
+    report = json.loads(test.communicate(timeout=LONG)[0])
+    assert (test.returncode, report["verdict"], report["unknown"]) == (
+        6, "inconclusive", "iperf did not finish: iperf3 was ended by SIGKILL")
+
+
+def test_a_connection_that_gets_no_answer_at_all(ends):
+    """The other end answers ARP, and has no way back for anything else."""
+    ends.iperf("-1")
+    ends.lab.run("ip", "route", "add", "blackhole", f"{NEAR}/32", where=ends.lab.outside)
+    code, report = ends.report(*TCP)
+    assert (code, report["verdict"], findings(report)) == (8, "peer unreachable", {"D33"})
+    assert report["evidence"]["reach"]["ping"] is False
+
+
+BANNER = r"""import socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(b"SSH-2.0-something else\r\n")
+    connection.recv(1)
+    connection.close()
+"""
+
+
+def test_something_else_that_listens_there(ends):
+    ends.start(sys.executable, "-c", BANNER, FAR, PORT)
+    ends.until(lambda: PORT in ends.listening())
+    code, report = ends.report(*TCP)
+    assert (code, report["verdict"]) == (4, "below threshold"), report["unknown"]
+    assert findings(report) == {"D35"}
 
 
 def test_a_server_that_hangs(ends):

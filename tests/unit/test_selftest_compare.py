@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from selftest_runs import PUBLISHED, flow_of, tcp
+from selftest_runs import PUBLISHED, flow_of, tcp, udp_phase
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import ExitCode
@@ -52,6 +52,17 @@ def test_the_steps_of_a_ladder_are_compared_each_with_its_own():
         return Evidence(phases=tuple(replace(measured(rate).phases[0], name="udp") for rate in rates))
 
     assert [one.worse for one in compare([steps(10e6, 100e6)], steps(10e6, 50e6)).rates] == [False, True]
+
+
+def test_the_tries_of_a_search_and_other_rates_are_not_compared():
+    """Where a search goes depends on what it finds; and less arrives of what was sent more slowly."""
+    def ladder(*steps):
+        phases = [replace(udp_phase(asked, asked, got), search=search) for asked, got, search in steps]
+        return Evidence(phases=tuple(phases))
+
+    before = ladder((10e6, 10e6, False), (100e6, 60e6, False), (30e6, 30e6, True), (55e6, 55e6, True))
+    after = ladder((10e6, 9e6, False), (50e6, 30e6, False), (22e6, 22e6, True), (15e6, 15e6, True))
+    assert [(round(one.before / 1e6), round(one.after / 1e6)) for one in compare([before], after).rates] == [(10, 9)]
 
 
 def test_nothing_changed_is_a_pass():

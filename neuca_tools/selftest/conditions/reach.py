@@ -22,7 +22,8 @@ BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
-OTHER_PROGRAM = re.compile(r"make sure other side|protocol|unable to receive (parameters|cookie)|is not iperf3", re.IGNORECASE)
+OTHER_PROGRAM = re.compile(r"make sure other side|protocol|unknown control message|unable to receive (parameters|cookie)"
+                           r"|is not iperf3", re.IGNORECASE)
 
 
 def errors(session: Session) -> str:
