@@ -17,7 +17,7 @@ from ..evidence import Step
 from ..measure import Fact
 
 WIDTH = 120
-SHOWS = 0.01  # of a rate
+SHOWS = 0.05  # of a rate
 LABEL = 12
 WHERE = {"sender": "on the sender: ", "receiver": "on the receiver: ", "both": "on both ends: ", "local": "on this host: ",
          "peer": "on the peer: "}
