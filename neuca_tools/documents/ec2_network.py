@@ -1,4 +1,6 @@
-"""EC2's `network/interfaces/macs/` tree, as `sources.ec2` gathers it: `{"mac": primary, "macs": {MAC: {leaf: text}}}`.
+"""EC2's `network/interfaces/macs/` tree and public keys, as `sources.ec2` gathers them.
+
+It is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`, any of which may be missing.
 
 Reference: AWS, "Instance metadata categories" (EC2 user guide). No MTU, gateway or DNS is in it. The `device-number` may
 read 0 for a while after a NIC was attached, so the primary NIC is known by `mac` alone wherever that is there.
@@ -15,19 +17,20 @@ from neuca_tools.rows import Item
 
 from . import values
 from .drafts import Draft, finish
+from .instance import PUBLIC_KEYS
 from .parts import Part
 
 NAME = "EC2 network"
 LEAVES = ("device-number", "network-card", "local-ipv4s", "subnet-ipv4-cidr-block", "ipv6s", "subnet-ipv6-cidr-block",
           "subnet-ipv6-cidr-blocks", "ipv4-prefix", "ipv6-prefix")
-KEYS = frozenset(("mac", *LEAVES))
+KEYS = frozenset(("mac", PUBLIC_KEYS, *LEAVES))
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
 
 def read(root: Part) -> PlatformDocument:
-    """The instance's primary NIC is its management NIC; the others get all their addresses. Delegated prefixes are items."""
+    """The instance's primary NIC is its management NIC; the others get all their addresses. The rest are items."""
     drafts: list[Draft] = []
-    items: list[Item] = []
+    items = [Item(PUBLIC_KEYS, str(number), text, 0) for number, text in enumerate(root.texts(PUBLIC_KEYS))]
     primary = root.read("mac", values.mac)
     for name, nic in root.named("macs"):
         mac = nic.made("", name, values.mac)

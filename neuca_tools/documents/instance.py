@@ -20,7 +20,8 @@ OPENSTACK, NOCLOUD = "meta_data.json", "meta-data"
 _MANAGEMENT = ("mgmt", "management")
 _DATAPLANE = ("dataplane", "data")
 MAX_ITEMS = 1024
-_SECRET = ("meta", "public-keys")
+PUBLIC_KEYS = "public-keys"  # their section, for `neuca get`
+_SECRET = ("meta", PUBLIC_KEYS)
 
 
 def kept(tree: Tree) -> dict[str, Tree]:
@@ -30,7 +31,7 @@ def kept(tree: Tree) -> dict[str, Tree]:
     nics: list[Tree] = [{name: device.get(name) for name in ("mac", "tags")} for device in devices
                         if isinstance(device, dict) and device.get("type") == "nic"] if isinstance(devices, list) else []
     found = {"hostname": top.get("hostname") or top.get("local-hostname"), "uuid": top.get("uuid") or top.get("instance-id"),
-             "meta": top.get("meta"), "public-keys": top.get("public_keys") or top.get("public-keys"), "devices": nics}
+             "meta": top.get("meta"), PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"), "devices": nics}
     return {name: value for name, value in found.items() if value}
 
 

@@ -76,11 +76,7 @@ def instance_id(text: str) -> str:
 
 def open_text(text: str) -> str:
     """A copy of such a text for everybody: without the guest's own metadata and keys."""
-    trees = _trees(text)
-    for name in (instance.OPENSTACK, instance.NOCLOUD):
-        if name in trees:
-            trees[name] = instance.open_part(trees[name])
-    return json.dumps(trees, sort_keys=True)
+    return json.dumps({name: instance.open_part(tree) for name, tree in _trees(text).items()}, sort_keys=True)
 
 
 def parse(text: str) -> PlatformDocument:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import Config
 from ..config.options import LOGIN
+from ..documents.instance import PUBLIC_KEYS
 from ..documents.tables import is_public_key
 from ..errors import ApplyError
 from ..fileio import read_bytes, write_files
@@ -25,7 +25,6 @@ from . import accounts, authorized_keys, sudoers
 from .base import Finding, Guest
 
 RECORD = "guest-users.json"  # in the state directory: the logins that have something of ours
-PUBLIC_KEYS = "public-keys"  # the section that `documents.instance` keeps the platform's keys in
 
 
 def run(guest: Guest) -> Iterator[Finding]:
@@ -109,11 +108,20 @@ def withdraw(login: str) -> None:
 
 
 def recorded(config: Config) -> set[str]:
-    """The logins that have something of ours; none where that cannot be read."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        data = json.loads(read_bytes(config.state_directory / RECORD) or b"null")
-        return {login for login in data["logins"] if isinstance(login, str) and LOGIN.fullmatch(login)}
-    return set()
+    """The logins that have something of ours. Raises ApplyError where that is not known, which is not "nobody"."""
+    path = config.state_directory / RECORD
+    try:
+        content = read_bytes(path)
+        return set() if content is None else {_login(one) for one in json.loads(content)["logins"]}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not what neucad wrote"
+        raise ApplyError(f'read whose keys and sudo files are ours from "{path}": {why}') from error
+
+
+def _login(value: object) -> str:
+    if isinstance(value, str) and LOGIN.fullmatch(value):
+        return value
+    raise ValueError
 
 
 @dataclass(frozen=True)
@@ -132,12 +140,12 @@ class Leaving:
 
 
 def leaving(config: Config) -> list[Leaving]:
-    """Every user that has something of ours."""
+    """Every user that has something of ours. Raises ApplyError where that is not known."""
     return [Leaving(login) for login in sorted(recorded(config))]
 
 
 def own_files(config: Config) -> list[Path]:
-    """What `grant` has written."""
+    """What `grant` has written. Raises ApplyError where that is not known."""
     return [sudoers.path(login) for login in sorted(recorded(config))]
 
 

@@ -13,9 +13,10 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from neuca_tools.documents.ec2_network import LEAVES, NAME
+from neuca_tools.documents.instance import PUBLIC_KEYS
 from neuca_tools.errors import SourceError
 from neuca_tools.machine import instance
 from neuca_tools.sources.base import INSTANCE_ID, Answer, Deadline, Session, SourceTimeoutError, Token
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
 _IPV6 = Url("fd00:ec2::254")
 _TOKEN_SECONDS = 21600  # the most that the service grants
-_NO_TREE_SECONDS = 600  # until a service is asked again for a tree of NICs that it does not have, or which instance this is
+_NO_TREE_SECONDS = 600  # until a service is asked again for NICs and keys that it does not have, or which instance this is
 _EARLY_SECONDS = 60  # so that no token runs out on its way
 _NO_TOKENS = (400, 404, 405, 501)  # what services that know only GET say to a PUT
 _MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
 _MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
+_KEY = re.compile(r"([0-9]{1,4})=.*")  # the name behind the number is the key pair's
+_MOST_KEYS = 64
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
@@ -48,7 +51,7 @@ class Ec2(Service):
         return f"{self.url}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The user-data decides; a tree that cannot be read beside it says nothing, for not every such service has one."""
+        """The user-data decides; what cannot be read whole beside it says nothing, for not every such service has any."""
         return self._instance(self._documents(deadline, session), deadline)
 
     def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
@@ -68,31 +71,47 @@ class Ec2(Service):
         if session.token(self._tree) is not None:
             return answer
         try:
-            tree = self._network(deadline.share(2), answer.session)
+            tree = self._beside(deadline.share(2), answer.session)
         except SourceError:
             if answer.data is None:
                 raise
             return answer
-        if tree is None:
+        if not tree:
             forgotten = Token("", time.monotonic() + _NO_TREE_SECONDS)
             return replace(answer, session=answer.session.keep(self._tree, forgotten))
-        return replace(answer, parts={NAME: tree})
+        return replace(answer, parts={NAME: json.dumps(tree).encode()})
 
-    def _network(self, deadline: Deadline, session: Session) -> Optional[bytes]:
-        """The tree of the NICs as JSON, None where there is none; only leaves that are listed are asked for."""
+    def _beside(self, deadline: Deadline, session: Session) -> dict[str, object]:
+        """NICs and public keys, in one part: it is there when both could be read, so that no error takes either away."""
+        keys = self._public_keys(deadline, session)
+        return {**self._network(deadline, session), **({PUBLIC_KEYS: keys} if keys else {})}
+
+    def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
+        """The listing has a line for each, such as `0=my-key`."""
+        found = (_KEY.fullmatch(line) for line in self._text("public-keys/", deadline, session).splitlines())
+        numbers = [match[1] for match in found if match][:_MOST_KEYS]
+        keys = (self._text(f"public-keys/{number}/openssh-key", deadline, session).strip() for number in numbers)
+        return [key for key in keys if key]
+
+    def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
+        """The tree of the NICs, empty where there is none; only leaves that are listed are asked for."""
         macs = [mac for mac in self._lines("network/interfaces/macs/", deadline, session) if _MAC_DIRECTORY.fullmatch(mac)]
         if not macs:
-            return None
+            return {}
         tree = {}
         for mac in macs[:_MOST_NICS]:
             path = f"network/interfaces/macs/{mac}"
             listed = {leaf for leaf in self._lines(path, deadline, session) if leaf in LEAVES}
             tree[mac.rstrip("/")] = {leaf: "\n".join(self._lines(path + leaf, deadline, session)) for leaf in sorted(listed)}
-        return json.dumps({"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}).encode()
+        return {"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}
 
     def _lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
+        return self._text(path, deadline, session).split()
+
+    def _text(self, path: str, deadline: Deadline, session: Session) -> str:
+        """Empty where there is none."""
         data = self.metadata(f"/latest/meta-data/{path}", deadline, session).data
-        return (data or b"").decode("ascii", "replace").split()
+        return (data or b"").decode("utf-8", "replace")
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """404 means that there is none. 401 means that the token ran out early, or that version 1 was switched off."""

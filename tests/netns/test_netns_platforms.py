@@ -127,12 +127,14 @@ def test_ec2_s_tree_of_nics_is_applied(host):
     tree = {"/latest/meta-data/mac": MANAGEMENT_MAC, macs: f"{MANAGEMENT_MAC}/\n{mac(1)}/\n",
             f"{macs}{MANAGEMENT_MAC}/": "device-number", f"{macs}{MANAGEMENT_MAC}/device-number": "0",
             f"{macs}{mac(1)}/": "local-ipv4s\nsubnet-ipv4-cidr-block", f"{macs}{mac(1)}/local-ipv4s": "10.1.0.1\n10.1.0.2",
-            f"{macs}{mac(1)}/subnet-ipv4-cidr-block": "10.1.0.0/24"}
+            f"{macs}{mac(1)}/subnet-ipv4-cidr-block": "10.1.0.0/24",
+            "/latest/meta-data/public-keys/": "0=mine", "/latest/meta-data/public-keys/0/openssh-key": "ssh-rsa AAAA mine\n"}
     host.service("#!/bin/sh\n").tree = tree
     host.configure(sources="ec2")
     assert host.once().code == 0
     assert host.addresses("dp1") == {"10.1.0.1/24", "10.1.0.2/24"}
     assert host.role(MANAGEMENT_MAC) == "management"
+    assert host.neuca("get", "public-keys", "0").out == "ssh-rsa AAAA mine\n"
 
 
 def outside(host, address):

@@ -13,6 +13,7 @@ import pytest
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
+from neuca_tools.documents.ec2_network import NAME as EC2
 from neuca_tools.documents.instance import NOCLOUD, OPENSTACK
 from neuca_tools.documents.platform import parse as parse_platform
 from neuca_tools.documents.platform import reduced
@@ -22,6 +23,7 @@ from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.rows import User
 
 KEY, OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 a@b", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d"
+ALICE = f"[users]\nalice = yes:{KEY}\n"
 BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
 
 
@@ -41,7 +43,8 @@ def test_the_users_of_the_document_are_wanted():
     (OPENSTACK, b'{"public_keys": {"one": "%s\\n", "two": "%s"}}' % (KEY.encode(), OTHER.encode())),
     (NOCLOUD, b"public-keys:\n- %s\n- %s\n" % (KEY.encode(), OTHER.encode())),
     (NOCLOUD, b"public-keys: |\n  %s\n  %s\n" % (KEY.encode(), OTHER.encode())),
-], ids=["openstack", "nocloud list", "nocloud text"])
+    (EC2, b'{"public-keys": ["%s", "%s"]}' % (KEY.encode(), OTHER.encode())),
+], ids=["openstack", "nocloud list", "nocloud text", "ec2"])
 def test_the_platforms_keys_are_for_the_login_of_the_configuration_alone(name, content):
     document = with_platform("[users]\n" + f"alice = yes:{KEY}\n", name, content)
     assert users.wanted(Config(), document) == [User("alice", True, (KEY,))]
@@ -196,9 +199,28 @@ def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
 # --- What is remembered ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"logins": 7}', b'{"logins": [7, "../x", null]}', b"\xff"])
-def test_a_record_that_cannot_be_used_names_nobody(tmp_path, content):
-    (tmp_path / users.RECORD).write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"logins": 7}', b'{"logins": ["alice", 7]}', b'{"logins": ["../x"]}',
+                                     b"\xff"])
+def test_a_record_that_cannot_be_used_is_an_error_and_not_nobody(tmp_path, content):
+    """Else those who are in it would keep their keys and their sudo for ever, in the clones of an image too."""
+    path = tmp_path / users.RECORD
+    path.write_bytes(content)
+    config = Config(state_directory=tmp_path)
+    for ask in (users.recorded, users.leaving, users.own_files, lambda config: list(users.run(Guest(config, parse(ALICE))))):
+        with pytest.raises(ApplyError) as caught:
+            ask(config)
+        assert caught.value.text == f'read whose keys and sudo files are ours from "{path}": it is not what neucad wrote'
+    assert path.read_bytes() == content
+
+
+def test_a_record_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
+    (tmp_path / users.RECORD).mkdir()
+    with pytest.raises(ApplyError) as caught:
+        users.recorded(Config(state_directory=tmp_path))
+    assert caught.value.text == f'read whose keys and sudo files are ours from "{tmp_path}/{users.RECORD}": Is a directory'
+
+
+def test_without_a_record_nobody_has_anything_of_ours(tmp_path):
     assert users.recorded(Config(state_directory=tmp_path)) == set()
     assert users.leaving(Config(state_directory=tmp_path)) == []
 

@@ -30,6 +30,8 @@ OURS = (f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf n
         f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
         " run/document.json run/last-look.json run/last-pass.json state/guest-users.json run/guest-due run/guest-ran"
         " run/guest-begun run/guest-hostname.json log/neuca-guest.out").split()
+# What of these is read, and not only removed.
+CONTENTS = {"state/guest-users.json": b'{"logins": []}'}
 OTHERS = ("udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
           " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine").split()
 IDENTITY = ("etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"
@@ -44,7 +46,7 @@ NOT_IDENTITY = ("etc/hostname etc/ssh/sshd_config etc/ssh/ssh_host_notes var/lib
 def fill(folder, names):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(ID)
+        (folder / name).write_bytes(CONTENTS.get(name, ID))
 
 
 def files(folder):

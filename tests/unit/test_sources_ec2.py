@@ -17,6 +17,7 @@ LONG = 30
 PUT = "PUT /latest/api/token"
 GET = "GET /latest/user-data"
 TREE = "GET /latest/meta-data/network/interfaces/macs/"
+KEYS = "GET /latest/meta-data/public-keys/"
 IP = "/latest/meta-data/public-ipv4"
 ID = "GET /latest/meta-data/instance-id"
 
@@ -49,8 +50,8 @@ def serve():
 
 
 def asked(server):
-    """The requests, but for those for a tree of NICs, which these services do not have, and for the id of the instance."""
-    return [request for request in server.asked if request not in (TREE, ID)]
+    """The requests, but for those for NICs and keys, which these services do not have, and for the id of the instance."""
+    return [request for request in server.asked if request not in (TREE, KEYS, ID)]
 
 
 def spec(server):

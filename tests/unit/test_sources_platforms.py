@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-from platforms import links, made
+from platforms import links, made, platform
 from sources_server import Server, http
 from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 
@@ -122,12 +122,42 @@ def test_without_user_data_a_tree_that_fails_is_an_error():
         assert reason(f"ec2={server.url}") == f"GET {server.url}{MACS}: HTTP 500"
 
 
-def test_a_service_without_a_tree_is_asked_for_it_once():
+KEYS = "/latest/meta-data/public-keys/"
+KEY, OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 mine", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d é"
+KEYED = {KEYS: b"0=mine\n1=my other = key\n2=gone\n../x=no\n", f"{KEYS}0/openssh-key": f"{KEY}\n".encode(),
+         f"{KEYS}1/openssh-key": OTHER.encode()}
+
+
+@pytest.mark.parametrize("tree", [TREE, {"/latest/user-data": b"[global]\n"}, {}], ids=["nics", "user-data", "keys alone"])
+def test_ec2_s_public_keys_come_with_whatever_else_there_is(tree):
+    with serving({**tree, **KEYED}) as server:
+        answer = ask(f"ec2={server.url}")
+        assert json.loads(answer.parts["EC2 network"])["public-keys"] == [KEY, OTHER]
+        items = [item[:3] for item in made("EC2 network", answer.parts["EC2 network"]).items]
+        assert items == [("public-keys", "0", KEY), ("public-keys", "1", OTHER)]
+        leaves = [f"GET {KEYS}{number}/openssh-key" for number in range(3)]
+        assert [request for request in server.asked if KEYS in request] == [f"GET {KEYS}", *leaves]
+
+
+def test_keys_are_for_root_alone():
+    kept = platform.reduced({"EC2 network": json.dumps({"mac": ONE, "macs": {}, "public-keys": [KEY]}).encode()})
+    assert KEY in kept
+    assert json.loads(platform.open_text(kept)) == {"EC2 network": {"mac": ONE, "macs": {}}}
+
+
+@pytest.mark.parametrize("path", [KEYS, f"{KEYS}0/openssh-key"])
+def test_keys_that_cannot_be_read_are_not_taken_for_none(path):
+    with serving({**TREE, **KEYED, path: 500}) as server:
+        answer = ask(f"ec2={server.url}")
+        assert (answer.data, answer.parts) == (b"[global]\n", {})
+
+
+def test_a_service_without_nics_and_keys_is_asked_for_them_once():
     with serving({"/latest/user-data": b"[global]\n"}) as server:
         session = ask(f"ec2={server.url}").session
         for _ in range(3):
             session = ask(f"ec2={server.url}", session=session).session
-        assert server.asked.count(f"GET {MACS}") == 1
+        assert (server.asked.count(f"GET {MACS}"), server.asked.count(f"GET {KEYS}")) == (1, 1)
         assert server.asked.count("GET /latest/user-data") == 4
 
 
