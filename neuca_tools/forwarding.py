@@ -1,7 +1,8 @@
 """Whether this host is a router: forwarding of both families, unless that would cost a NIC that is not dataplane its routes.
 
-A NIC that forwards IPv6 takes no routes from router advertisements any more, unless its accept_ra is 2, and forwarding is
-switched for all NICs at once (ip-sysctl.rst, conf/all/forwarding and accept_ra).
+A NIC that forwards IPv6 takes no routes from router advertisements any more, unless its accept_ra is 2, and at the moment at
+which all NICs are switched the kernel drops those that it has. To switch dataplane NICs alone does nothing: without conf/all
+no packet is forwarded (ip-sysctl.rst; ip6_forward in net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
 """
 
 # SPDX-License-Identifier: MIT
@@ -28,6 +29,8 @@ def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str],
     if router != "true" or not listening:
         return wanted, []
     del wanted[IPV6]
-    reason = (f"IPv6 forwarding stays off: {listening[0]} takes its routes from router advertisements (accept_ra = 1), which no"
-              " router does; with accept_ra = 2 there it can be turned on")
+    name = listening[0]
+    reason = (f"IPv6 forwarding stays off, or {name} would lose its default route: it has that from router advertisements"
+              f" (accept_ra = 1), and a host that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then"
+              " neuca apply")
     return wanted, [Problem("contested", reason)]

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from lab import mac
 
@@ -73,17 +75,40 @@ def test_a_faulty_document_puts_nothing_back(host):
     assert forwarding(host) == ("1", "1")
 
 
-def test_a_management_nic_that_lives_by_router_advertisements_keeps_them(host):
+# RFC 4861, 4.2: a router for 1800 s. Hop limit and outgoing interface are those that a receiver wants to see.
+ADVERTISE = """import socket, struct
+with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as sender:
+    sender.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+    place = ("ff02::1", 0, 0, socket.if_nametoindex("mgmt0"))
+    sender.sendto(struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0), place)
+"""
+
+
+def advertised(host):
+    """The default routes of router advertisements."""
+    return [one["dev"] for one in host.look("-6 route show default") if one.get("protocol") == "ra"]
+
+
+def is_advertised(host):
+    """A router outside says that it is one; not yet, while its own address is new."""
+    host.run(sys.executable, "-c", ADVERTISE, where=host.outside, check=False)
+    return bool(advertised(host))
+
+
+def test_a_management_nic_that_lives_by_router_advertisements_keeps_its_default_route(host):
     host.management()
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 1)
+    with host.foreign.changing():
+        host.wait("a router is known", lambda: is_advertised(host))
     assert host.once(asks("true")).code == 4
-    assert forwarding(host) == ("1", "0")
-    reason = ("IPv6 forwarding stays off: mgmt0 takes its routes from router advertisements (accept_ra = 1), which no router"
-              " does; with accept_ra = 2 there it can be turned on")
+    assert (forwarding(host), advertised(host)) == (("1", "0"), ["mgmt0"])
+    reason = ("IPv6 forwarding stays off, or mgmt0 would lose its default route: it has that from router advertisements"
+              " (accept_ra = 1), and a host that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then"
+              " neuca apply")
     assert host.problems() == [("contested", reason)]
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 2)
     assert host.once().code == 0
-    assert forwarding(host) == ("1", "1")
+    assert (forwarding(host), advertised(host)) == (("1", "1"), ["mgmt0"])
 
 
 def test_the_switch_of_the_configuration_leaves_it_to_the_user(host):
