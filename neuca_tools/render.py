@@ -76,6 +76,8 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     lines += [f"{_colored('!!', False, color)} {problem['code']}: {problem['text']}" for problem in data["problems"]]
     if data.get("guest"):
         lines.append("guest: " + ", ".join(f"{one['feature']} {one['state']}" for one in data["guest"]))
+        lines += [f"      {one['feature']}: {finding['text']}" for one in data["guest"] for finding in one["findings"]
+                  if finding["state"] in ("ok", "pending")]  # the others are problems, and stand there
     return "\n".join([*lines, *(f"   note: {note}" for note in data["notes"])])
 
 

@@ -264,12 +264,14 @@ def test_what_failed_or_is_refused_is_among_the_problems_of_the_host(tmp_path):
     json.dumps(merged.data)
 
 
-def test_people_see_one_line_about_the_guest(tmp_path):
-    kept(tmp_path, Finding("failed", "no"))
+def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems(tmp_path):
+    kept(tmp_path, Finding("failed", "no"), Finding("ok", "first: exit status 0 after 0.1 s"), Finding("pending", "second: runs"))
     document = {"source": "", "stale": False, "reason": ""}
     data = {"neuca": "2.0.0", "document": document, "last_pass": None, "interfaces": [], "notes": []}
     merged = outcome.with_guest(Status({**status().data, **data}, 0), tmp_path)
-    assert render.status(merged.data, color=False).splitlines()[-2:] == ["!! failed: hostname: no", "guest: hostname failed"]
+    assert render.status(merged.data, color=False).splitlines()[-4:] == [
+        "!! failed: hostname: no", "guest: hostname failed", "      hostname: first: exit status 0 after 0.1 s",
+        "      hostname: second: runs"]
 
 
 # --- Without systemd ------------------------------------------------------------------------------------------------
