@@ -208,6 +208,19 @@ SIGNATURES = {
 }
 
 
+def test_a_reader_that_has_no_cpu_left_is_a_limit_and_no_fault():
+    """As between two namespaces of a busy machine, at 3.4 Gbit/s."""
+    def found(*cpus):
+        sender = flow_of(3.36e9, rwnd=0.93, rtt=1500, min_rtt=20, snd_cwnd=900, unacked=90, snd_wnd=200_000, cpus=cpus)
+        counters = {"TcpExt.TCPToZeroWindowAdv": (1438, 2647)}
+        told = diagnose(tcp(sender, receiver(counters, cpus, recv_q=6_000_000, rcvbuf=6_291_456)))
+        return told.findings[0].id, told.findings[0].severity, told.findings[0].text.endswith(", and its CPU 0 is full"), \
+            int(told.exit_code)
+
+    assert found(1.0) == ("D02", "limit", True, 0)
+    assert found(0.2) == ("D02", "fault", False, 4)
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_what_was_measured_in_a_guest_is_recognised(name):
     evidence, condition = SIGNATURES[name]

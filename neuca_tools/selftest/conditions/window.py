@@ -96,9 +96,11 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if not waiting and (zero is None or _explained(look, sockets)):
         return None
     facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
+    full = (look.receiver_load.full or 0) >= 0.5
     text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
+    text += f", and its CPU {look.receiver_load.cpu} is full" if full else ""  # as fast as that host can be is no fault
     return Hit(look.rwnd_limited or 0.0, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
-               "buffers do not help", "receiver")
+               "buffers do not help", "receiver", severity=LIMIT if full else None)
 
 
 def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
