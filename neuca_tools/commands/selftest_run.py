@@ -94,10 +94,12 @@ def without_iperf3(at_boot: bool = False) -> int:
 def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config) -> Done:
     """One peer, from the first packet to the last line."""
     tell = _silent if arguments.json or arguments.nagios else _say
-    evidence, diagnosis, found = _test(address, wanted, seen, config, tell)
+    earlier = store.earlier(config.state_directory, str(address))
+    evidence, diagnosis = _test(address, wanted, seen, config, tell)
+    found = _compared(earlier, evidence) if earlier else None
     if arguments.try_fix:
         evidence = _try_fix(address, wanted, seen, evidence, diagnosis, tell)
-    _write(arguments, evidence, diagnosis)
+    _write(arguments, evidence, diagnosis, diagnose(earlier[-1]) if earlier else None)
     code = _exit_code(diagnosis, found)
     if tell is _say:
         print("\n".join(filter(None, [conclusion(diagnosis), _differences(found, code)])))
@@ -126,8 +128,8 @@ def _outlook(arguments: argparse.Namespace, config: Config) -> Outlook:
 
 
 def _test(address: Address, wanted: Options, seen: Outlook, config: Config, tell: Callable[[Step], None]) \
-        -> tuple[Evidence, Diagnosis, Optional[Comparison]]:
-    """One peer: measured, judged, compared with what was before, and kept."""
+        -> tuple[Evidence, Diagnosis]:
+    """One peer: measured, judged, and kept."""
     try:
         evidence = Session(address, wanted, seen, tell).run()
     except OSError as error:
@@ -135,13 +137,12 @@ def _test(address: Address, wanted: Options, seen: Outlook, config: Config, tell
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = replace(evidence, taken=taken, boot=boot_id() or None)
     diagnosis = diagnose(evidence)
-    before = store.earlier(config.state_directory, str(address))
     if is_root():
         try:
             store.keep(config.state_directory, evidence, record(evidence, diagnosis))
         except ApplyError as error:
             print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
-    return evidence, diagnosis, _compared(before, evidence) if before else None
+    return evidence, diagnosis
 
 
 def _compared(before: Sequence[Evidence], evidence: Evidence) -> Comparison:
@@ -175,6 +176,8 @@ def _exit_code(diagnosis: Diagnosis, found: Optional[Comparison]) -> ExitCode:
 
 def _differences(found: Optional[Comparison], code: ExitCode) -> str:
     """Against earlier tests: only what is another way now, or worse. Its verdict is told where it is the one that counts."""
+    if found is not None:  # a test that did not run has been told of as such
+        found = replace(found, rates=tuple(one for one in found.rates if one.after is not None))
     if found is None or not (found.changes or any(one.worse for one in found.rates)):
         return ""
     told, _, verdict = comparison(found).rpartition("\n")
@@ -190,9 +193,9 @@ def _silent(_: Step) -> None:
     """For a form that is for programs."""
 
 
-def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnosis) -> None:
+def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]) -> None:
     makers: dict[Optional[Path], Callable[[], str]] = {
-        arguments.html: lambda: page(evidence, diagnosis, None), arguments.prometheus: lambda: prometheus(diagnosis)}
+        arguments.html: lambda: page(evidence, diagnosis, before), arguments.prometheus: lambda: prometheus(diagnosis)}
     write_files({path: make().encode() for path, make in makers.items() if path is not None})
 
 

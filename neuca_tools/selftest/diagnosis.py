@@ -155,7 +155,7 @@ def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
 
 def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True) -> Finding:
     known = tuple(fact for fact in hit.facts if fact.after is not None)
-    sure = of is not None and severity != INFO and hit.confidence != LOW
+    sure = of is not None and of.rate and severity != INFO and hit.confidence != LOW
     predicted, following = next_after(name, hit, of) if of is not None and sure else (None, None)
     return Finding(name, title, severity, max(0.0, min(1.0, hit.share)), hit.confidence, of.phase.name if of and named else None,
                    hit.end, hit.text, known, hit.advice, predicted, following)

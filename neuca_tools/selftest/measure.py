@@ -97,11 +97,13 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     rates = tuple(one.rate for one in steady if one.rate is not None) or tuple(_rates(samples, phase))
     busy, gone = _growth(late, "busy_time"), samples[-1].time - samples[0].time if samples else 0.0
     streams = max((len(one) for one in late), default=0)
+    rate = _rate(flow, steady, rates)
     cwnds = [one.cwnd for one in steady if one.cwnd] or [sum(map(_cwnd, one)) for one in late if one]
     return Look(
         evidence, phase, flow, evidence.local if forward else evidence.peer, evidence.peer if forward else evidence.local,
         (run.protocol if run else None) or ("udp" if "udp" in phase.name else "tcp"), steady,
-        _rate(flow, steady, rates), rates, _median(_seconds(late, "rtt")) or _interval_rtt(steady) or evidence.rtt,
+        None if run and run.error and not rate else rate, rates,
+        _median(_seconds(late, "rtt")) or _interval_rtt(steady) or evidence.rtt,
         _min_rtt(sockets, flow, evidence), _median(_values(late, "mss")) or (run.mss if run else None),
         _median(cwnds), _median(_sums(late, lambda one: one.snd_wnd)) or _median([one.snd_wnd for one in steady]),
         _median(_sums(late, _unacked)), _part(_growth(late, "rwnd_limited"), busy), _part(_growth(late, "sndbuf_limited"), busy),

@@ -219,10 +219,12 @@ def test_two_that_have_the_peers_address(ends):
 def test_a_rate_that_is_worse_than_before(ends):
     ends.serve()
     assert ends.helped("--only", "tcp", "--time", "1", "--rate", "40M")[0] in (0, 6)
-    done = ends.test("--secret-file", ends.secret, *TCP)
+    page = ends.lab.folder / "report.html"
+    done = ends.test("--secret-file", ends.secret, "--html", page, *TCP)
     assert done.code == 7, done
     assert "WORSE" in done.out
     assert done.out.endswith("VERDICT     worse than before\n")
+    assert "<figcaption>Before and after" in page.read_text()
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from neuca_tools.selftest.codec import decode, encode
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
-from neuca_tools.selftest.evidence import Evidence, Host, Link, Phase, Sample, Socket
+from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Sample, Socket
 from neuca_tools.selftest.report.text import phase_words
 from neuca_tools.selftest.run import Flow, Interval, Run, Total
 
@@ -296,3 +296,15 @@ def test_a_slow_start_is_told_beside_the_rate():
     found = diagnose(Evidence(phases=(Phase("tcp", run),), expect=1e9)).phases[0]
     assert (found.rate, found.steady, found.passed) == (6.6e8, 9e8, True)
     assert phase_words(found) == "660 Mbit/s (900 Mbit/s once under way)"
+
+
+def test_a_test_that_did_not_run_has_no_rate_and_no_prediction():
+    """iperf3 from 3.16 on writes its zeros all the same."""
+    zero = Total(0.0, 0.0, 0.0)
+    said = "the server is busy running a test. try again later"
+    run = Run("iperf3", "3.21", "tcp", (Flow("forward", (), zero, zero),), error=said)
+    buffers = Host(sysctls={"net.ipv4.tcp_wmem": "4096 16384 4194304"})
+    found = diagnose(Evidence(phases=(Phase("tcp", run),), local=buffers, idle=Latency(100, 0, 1e-4)))
+    assert found.phases[0].rate is None
+    assert (found.findings[0].id, found.findings[0].predicted, int(found.exit_code)) == ("D34", None, 9)
+    assert phase_words(found.phases[0]) == said
