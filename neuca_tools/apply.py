@@ -107,8 +107,6 @@ class GuardedWriter:
     def rename(self, index: int, name: str) -> None:
         self._netlink.rename(index, name)
 
-    def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int], mac: str = "") -> None:
-        self._netlink.create_vlan(parent, vlan_id, name, mtu, mac)
         self._allowed.add(self._netlink.index_of(name))
 
     def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:

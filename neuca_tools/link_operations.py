@@ -1,16 +1,16 @@
-"""What makes bonds, bridges, VXLANs and macvlans, puts links into them, and takes them apart again."""
+"""What makes VLANs, bonds, bridges, VXLANs and macvlans, puts links into them, and takes them apart again."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 from .model import Virtual
 from .operation import LinkOperation, Phase, Target, Value, Writer
 
-TITLES = {"bond": "bond", "bridge": "bridge", "vxlan": "VXLAN", "macvlan": "macvlan"}
+TITLES = {"vlan": "VLAN", "bond": "bond", "bridge": "bridge", "vxlan": "VXLAN", "macvlan": "macvlan"}
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class CreateLink(LinkOperation):
 
     kind = "create-link"
     phase = Phase.VLAN
-    virtual: Virtual
+    virtual: Virtual = field(default_factory=Virtual)
     parent: Optional[Target] = None
     mtu: Optional[int] = None
 
@@ -37,14 +37,17 @@ class CreateLink(LinkOperation):
 
     @property
     def text(self) -> str:
-        options = ", ".join(f"{name} {value}" for name, value in self.virtual.options)
-        parent = f" on {self.parent.name}" if self.parent else ""
+        key, options = self.on.key, ", ".join(f"{name} {value}" for name, value in self.virtual.options)
+        own, parent = f" ({options})" if options else "", f" on {self.parent.name}" if self.parent else ""
         mtu = f" with MTU {self.mtu}" if self.mtu else ""
-        return f"create the {TITLES[self.on.key.kind]} {self.on.name}{f' ({options})' if options else ''}{parent}{mtu}"
+        if key.vlan_id is not None:
+            return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
+        return f"create the {TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
 
     def run(self, writer: Writer) -> None:
-        parent = writer.index(self.parent) if self.parent else 0
-        writer.create_link(self.on.key.kind, self.on.name, parent, dict(self.virtual.options), self.mtu)
+        key, parent = self.on.key, writer.index(self.parent) if self.parent else 0
+        number = {"id": str(key.vlan_id)} if key.vlan_id is not None else {}
+        writer.create_link(key.kind, self.on.name, parent, {**dict(self.virtual.options), **number}, self.mtu)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .link_operations import CreateLink
 from .marking import has_rule, marked
 from .model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
-from .operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
+from .operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
 from .roles import base, is_nic
 
 LENGTH_OF_MAC = len("fe:16:3e:00:6d:af")
@@ -122,9 +122,9 @@ def intend(record: Record, operations: Iterable[Operation]) -> Record:
         written.update(_written(operation))
         if isinstance(operation, AddAddress):
             addresses |= {(operation.on.key, operation.address)} if operation.ours else set()
-        elif isinstance(operation, (CreateVlan, CreateLink)):
+        elif isinstance(operation, CreateLink):
             vlans.add(operation.on.key)
-            if isinstance(operation, CreateLink):  # the one of before is another device
+            if operation.on.key.vlan_id is None:  # the one of before is another device
                 nics[operation.on.key.mac] = replace(nics.get(operation.on.key.mac, NicRecord()), incarnation="")
         elif link is None and isinstance(operation, WriteSysctl) and operation.before is not None:
             sysctls.setdefault(operation.path, operation.before)
@@ -138,7 +138,7 @@ def intend(record: Record, operations: Iterable[Operation]) -> Record:
 def _written(operation: Operation) -> dict[str, str]:
     if isinstance(operation, (SetMtu, SetTxQueueLen)):
         return {f"{operation.on.key} {'mtu' if isinstance(operation, SetMtu) else 'txqueuelen'}": str(operation.after)}
-    if isinstance(operation, (CreateVlan, CreateLink)) and operation.mtu:
+    if isinstance(operation, CreateLink) and operation.mtu:
         return {f"{operation.on.key} mtu": str(operation.mtu)}
     return {operation.path: operation.after} if isinstance(operation, WriteSysctl) and operation.on is None else {}
 

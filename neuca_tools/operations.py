@@ -88,47 +88,6 @@ class Rename(LinkOperation):
 
 
 @dataclass(frozen=True)
-class CreateVlan(LinkOperation):
-    """`mac` is empty where the VLAN has that of what it is on."""
-
-    kind = "create-vlan"
-    phase = Phase.VLAN
-    parent: Target
-    mtu: Optional[int] = None
-    mac: str = ""
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.on.name
-
-    @property
-    def text(self) -> str:
-        mtu = f" with MTU {self.mtu}" if self.mtu else ""
-        mac = f"{' and' if mtu else ' with'} the MAC {self.mac}" if self.mac else ""
-        return f"create VLAN {self.on.key.vlan_id} on {self.parent.name} as {self.on.name}{mtu}{mac}"
-
-    def run(self, writer: Writer) -> None:
-        writer.create_vlan(writer.index(self.parent), self.on.key.vlan_id or 0, self.on.name, self.mtu, self.mac)
-
-
-@dataclass(frozen=True)
-class DeleteVlan(LinkOperation):
-    kind = "delete-vlan"
-    phase = Phase.SHRINK
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.on.name, None
-
-    @property
-    def text(self) -> str:
-        return f"delete the VLAN {self.on.name}"
-
-    def run(self, writer: Writer) -> None:
-        writer.delete_link(writer.index(self.on))
-
-
-@dataclass(frozen=True)
 class AddAddress(LinkOperation):
     """`ours`: it may be taken away again; not so the user's own that the kernel drops when this pass takes the link down."""
 

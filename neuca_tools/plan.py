@@ -20,10 +20,8 @@ from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
 from .operations import (
     AddAddress,
-    CreateVlan,
     DeleteAddress,
     DeleteRoute,
-    DeleteVlan,
     Rename,
     ReplaceRoute,
     SetMtu,
@@ -201,7 +199,7 @@ def _shrink(sides: _Sides) -> Iterator[Operation]:
     yield from _taken_out(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         target = Target(key, sides.names.get(key, ""), sides.have.links[key].index)
-        yield DeleteVlan(target) if key.vlan_id is not None else DeleteLink(target)
+        yield DeleteLink(target)
     for key, found, wanted in reversed(list(sides.both())):
         if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
@@ -269,11 +267,10 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
 
 def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
     """A bridge gets its MTU once it has its ports: the kernel sets it with each that comes, until somebody has said one."""
-    if key.vlan_id is not None or wanted.virtual is None:
-        mac = wanted.virtual.option("mac") if wanted.virtual else ""
-        return CreateVlan(sides.target(key), sides.target(key.nic), wanted.mtu, mac)
-    parent = sides.target(wanted.virtual.parent) if wanted.virtual.parent else None
-    return CreateLink(sides.target(key), wanted.virtual, parent, None if key.kind == "bridge" else wanted.mtu)
+    virtual = wanted.virtual or Virtual()
+    below = key.nic if key.vlan_id is not None else virtual.parent
+    mtu = None if key.kind == "bridge" else wanted.mtu
+    return CreateLink(sides.target(key), virtual, sides.target(below) if below else None, mtu)
 
 
 def _sysctls(sides: _Sides) -> Iterator[Operation]:

@@ -1,4 +1,4 @@
-"""The settings of bonds, bridges, VXLANs and macvlans, between our words and the attributes of rtnetlink (linux/if_link.h)."""
+"""The settings of VLANs, bonds and their like, between our words and the attributes of rtnetlink (linux/if_link.h)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,6 +17,7 @@ _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "bridge": {"stp": "BR_STP_STATE", "forward-delay": "BR_FORWARD_DELAY"},
     "vxlan": {"id": "VXLAN_ID", "local": "VXLAN_LOCAL", "remote": "VXLAN_GROUP", "port": "VXLAN_PORT"},
     "macvlan": {"mode": "MACVLAN_MODE"},
+    "vlan": {"id": "VLAN_ID"},
 }
 
 

@@ -142,12 +142,8 @@ class Netlink:
     def drop_altname(self, index: int, name: str) -> None:
         self._run("link", "property_del", index=index, altname=name)
 
-    def create_vlan(self, parent: int, vlan_id: int, name: str, mtu: Optional[int], mac: str = "") -> None:
-        more: dict[str, Any] = {**({"mtu": mtu} if mtu else {}), **({"address": mac} if mac else {})}
-        self._run("link", "add", ifname=name, kind="vlan", link=parent, vlan_id=vlan_id, **more)
-
     def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
-        """A bond, bridge, VXLAN or macvlan. A VXLAN has its parent among its own settings."""
+        """A VLAN, bond, bridge, VXLAN or macvlan. A VXLAN has its parent among its own settings."""
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         if parent:
             more["vxlan_link" if kind == "vxlan" else "link"] = parent

@@ -170,8 +170,8 @@ class Kernel:
         self.devices[index] = replace(device, name=name, altnames=tuple(one for one in device.altnames if one != name))
         self.sysctls = {path.replace(f"/{device.name}/", f"/{name}/"): value for path, value in self.sysctls.items()}
 
-    def create_vlan(self, parent, vlan_id, name, mtu, mac=""):
-        below = self._device(parent)
+    def _create_vlan(self, _, name, parent, options, mtu):
+        below, vlan_id = self._device(parent), int(options["id"])
         if any(one.kind == "vlan" and one.vlan_id == vlan_id for one in self.stacked(parent)):
             refuse(errno.EEXIST, "8021q: VLAN device already exists")
         if any(name in (one.name, *one.altnames) for one in self.devices.values()):
@@ -183,7 +183,7 @@ class Kernel:
             index,
             name,
             "vlan",
-            mac or below.mac,
+            options.get("mac", below.mac),
             lower=parent,
             vlan_id=vlan_id,
             mtu=mtu or below.mtu,
@@ -194,6 +194,10 @@ class Kernel:
             self.allowed.add(index)
 
     def create_link(self, kind, name, parent, options, mtu):
+        make = self._create_vlan if kind == "vlan" else self._create_made
+        make(kind, name, parent, options, mtu)
+
+    def _create_made(self, kind, name, parent, options, mtu):
         if any(name in (one.name, *one.altnames) for one in self.devices.values()):
             refuse(errno.EEXIST, "File exists")
         index = max(self.devices) + 1

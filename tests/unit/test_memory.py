@@ -12,9 +12,10 @@ from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools import memory
 from neuca_tools.apply import Failure, Result
+from neuca_tools.link_operations import CreateLink
 from neuca_tools.model import NicRecord, Original, Owned, Record
 from neuca_tools.operation import Target
-from neuca_tools.operations import AddAddress, CreateVlan, SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.roles import Policy
 
 TEN = ip_interface("10.0.0.1/24")
@@ -40,7 +41,7 @@ def poll(agent):
 def test_what_operations_will_make_ours_is_known_before_they_run():
     target, child = Target(key(2), "eth2", 2), Target(key(2, 7), "eth2.7")
     operations = [
-        CreateVlan(child, target),
+        CreateLink(child, parent=target),
         SetMtu(child, 1500, 1400),
         SetMtu(target, 1500, 9000),
         SetMtu(target, 9000, 8000),

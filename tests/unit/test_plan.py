@@ -114,7 +114,7 @@ def test_a_vlan_that_is_to_have_another_mac_is_made_again_if_it_is_ours():
     own, other = (Virtual(options=(("mac", f"02:00:00:00:00:0{number}"),)) for number in (7, 8))
     have, want = state(there(2), there(2, 7, virtual=own)), state(link(2), link(2, 7, mtu=1400, virtual=other))
     assert words(have, want, Owned(vlans=frozenset({key(2, 7)}))) == [
-        "delete the VLAN eth2.7", "create VLAN 7 on eth2 as eth2.7 with MTU 1400 and the MAC 02:00:00:00:00:08"]
+        "delete the VLAN eth2.7", "create VLAN 7 on eth2 as eth2.7 (mac 02:00:00:00:00:08) with MTU 1400"]
     assert words(have, state(link(2), link(2, 7, virtual=other))) == []
     assert words(have, state(link(2), link(2, 7, virtual=own)), Owned(vlans=frozenset({key(2, 7)}))) == []
     assert words(have, state(link(2), link(2, 7)), Owned(vlans=frozenset({key(2, 7)}))) == []
@@ -363,10 +363,10 @@ def test_each_operation_as_json():
     assert [tuple(one.to_json().values())[:4] for one in plan(have, want, owned)] == [
         ("write-file", "/x", 3, 1),
         ("rename", "eth2", "eth2", "data"),
-        ("delete-vlan", "eth3.8", "eth3.8", None),
+        ("delete-link", "eth3.8", "eth3.8", None),
         ("set-mtu", "data", 1500, 9000),
         ("set-txqueuelen", "data", 1000, 5),
-        ("create-vlan", "eth2.7", None, "eth2.7"),
+        ("create-link", "eth2.7", None, "eth2.7"),
         ("write-sysctl", "net/ipv4/conf/data/rp_filter", None, "1"),
         ("set-state", "data", "down", "up"),
         ("replace-route", "eth3", "on data", "via 10.0.0.254 on eth3"),

@@ -30,6 +30,7 @@ from neuca_tools.device_settings import Declined
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.links import lower_of
 from neuca_tools.errors import DocumentError
+from neuca_tools.link_operations import CreateLink, DeleteLink
 from neuca_tools.model import (
     LinkKey,
     NicRecord,
@@ -38,7 +39,7 @@ from neuca_tools.model import (
     Record,
 )
 from neuca_tools.names import rename_steps
-from neuca_tools.operations import CreateVlan, DeleteVlan, SetMtu
+from neuca_tools.operations import SetMtu
 from neuca_tools.plan import plan
 from neuca_tools.record import load_record, save_record
 
@@ -163,9 +164,9 @@ def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents
         for operation in agent.plan():
             if isinstance(operation, SetMtu):
                 mtus[operation.on.key] = operation.after
-            elif isinstance(operation, CreateVlan):
+            elif isinstance(operation, CreateLink) and operation.on.key.vlan_id:
                 mtus[operation.on.key] = operation.mtu or mtus[operation.on.key.nic]
-            elif isinstance(operation, DeleteVlan):
+            elif isinstance(operation, DeleteLink):
                 del mtus[operation.on.key]
             assert [key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)] == [], operation.text
         agent.run()
@@ -182,7 +183,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel,
     now = agent.survey(before.record)
     owned = Owned(
         frozenset((one.on.key, one.address) for one in done if one.kind == "add-address"),
-        frozenset(one.on.key for one in done if one.kind in ("create-vlan", "create-link")),
+        frozenset(one.on.key for one in done if one.kind == "create-link"),
         True,
     )
     scope = None if all_nics else {one.domain for one in operations}
@@ -234,7 +235,7 @@ def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(k
     named = {link.key.mac for link in agent.document.links}
     for operation in agent.plan():
         assert operation.domain in named | {None} or operation.kind == "delete-route", operation.text
-        taken = operation.kind in ("delete-address", "delete-vlan")
+        taken = operation.kind in ("delete-address", "delete-link")
         assert not (taken and operation.domain == mac(number)), operation.text
 
 

@@ -354,7 +354,8 @@ def meddle(draw, kernel):
     elif what == "vlan":
         vlan_id = draw(st.integers(5, 7))
         _attempt(
-            kernel.create_vlan, index, vlan_id, draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))), None
+            kernel.create_link, "vlan", draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))), index,
+            {"id": str(vlan_id)}, None
         )
     elif what == "mtu":
         _attempt(kernel.set_mtu, index, draw(st.sampled_from(MTUS)))
