@@ -13,7 +13,7 @@ from .codes import ExitCode
 from .conditions import PHASE_RULES, SESSION_RULES
 from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
 from .evidence import Evidence
-from .limits import next_after
+from .limits import CAUSES_OF_LOSS, next_after
 from .measure import Fact, Look, look
 from .thresholds import passed
 
@@ -21,11 +21,13 @@ FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as muc
 TRIFLE = 0.1  # of the lost time, or of what was lost
 SLIGHT = 0.01  # of the datagrams, of a test that reached what it should: a moment at which a host was busy
 SHORTEST = 0.9  # of the time that was asked for
-CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D19 D21 D39".split())
 CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
 CAUSES_OF_PACKETS = frozenset("D06 D24".split())
 BLACK_HOLE = frozenset({"D21"})
-OF_THE_PATH = frozenset("D30 D31 D32 D33 D34 D35 D43".split())  # the test did not run, or not with whom it should
+OTHERWISE_MORE = frozenset("D21 D26 D27".split())  # it is no capacity of the path: more streams, or the other way, carry more
+LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
+    row.id for row in SESSION_RULES if row.severity == LIMIT)
+OF_THE_PATH = frozenset("D21 D30 D31 D32 D33 D34 D35 D43".split())  # why a test did not end, or did not run with whom it should
 
 
 @dataclass(frozen=True)
@@ -169,13 +171,14 @@ def _weighed(found: list[Finding]) -> list[Finding]:
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
     causes = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
-              "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D18": BLACK_HOLE, "D42": BLACK_HOLE}
+              "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE}
     return bool(ids & causes.get(one.id, frozenset()))
 
 
-def _order(one: Finding) -> tuple[bool, float, str]:
+def _order(one: Finding) -> tuple[bool, bool, float, str]:
+    """Of what is told as information the limits come last: everything has one, and these are where they should be."""
     weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0)
-    return (one.severity == INFO, -weight, one.id)
+    return (one.severity == INFO, one.severity == INFO and one.id in LIMITS, -weight, one.id)
 
 
 def _result(one: Look) -> PhaseResult:
@@ -202,7 +205,8 @@ def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Option
 def _unexplained(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], results: tuple[PhaseResult, ...]) \
         -> Optional[str]:
     tcp = next((one for one in looks if one.protocol == "tcp"), None)
-    explained = any(one.severity != INFO or one.id == "D18" for one in found) or (results and all(one.passed for one in results))
+    judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
+    explained = any(one.severity != INFO or one.id == "D18" for one in found) or (judged and all(judged))
     if explained or tcp is None:  # datagrams came as they were sent
         return None
     if tcp.rwnd_limited is None and tcp.cwnd is None and tcp.snd_wnd is None:

@@ -14,6 +14,7 @@ from .predict import Limit, goodput, mathis
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB gave 3.8 MB in flight (facts, 3.1)
 LOSSY = 1e-5
+CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D18 D19 D21 D39".split())
 
 
 def limits(look: Look) -> list[Limit]:
@@ -37,6 +38,8 @@ def limits(look: Look) -> list[Limit]:
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
     """The rate once `condition` is fixed, and what limits then. Nothing is known where no limit has a number."""
     left = [one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)]
+    if condition in CAUSES_OF_LOSS:  # the loss goes with its cause
+        left = [one for one in left if one.condition != "D05"]
     if hit.end == "both":
         left = [one for one in left if one.condition not in ("D01", "D03")]
     own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed > (look.rate or 0) else []

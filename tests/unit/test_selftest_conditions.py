@@ -65,7 +65,7 @@ CASES = {
                receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)),
     "D03": tcp(flow_of(301e6, sndbuf_limited=0.29, sndbuf=4_194_304, snd_cwnd=9000, unacked=2600, snd_wnd=30_000_000, **RTT)),
     "D04": tcp(flow_of(40e6, idle=0.9, **QUIET)),
-    "D05": tcp(flow_of(45e6, retrans=0.001, rtt=80_000, min_rtt=50_000, snd_cwnd=100, unacked=90, snd_wnd=3_000_000)),
+    "D05": tcp(flow_of(45e6, retrans=0.001, rtt=70_000, min_rtt=50_000, snd_cwnd=100, unacked=90, snd_wnd=3_000_000)),
     "D06": tcp(flow_of(3.3e9, cpus=(0.99, 0.2), **QUIET), local=Host(links=VXLAN, path=("vx0", "eth1"))),
     "D07": Evidence(phases=(udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (5, 63000)}),)),
     "D08": Evidence(phases=(udp_phase(100e6, 100e6, 50e6, {"Udp.MemErrors": (0, 43000)}),)),

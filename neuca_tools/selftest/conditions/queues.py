@@ -11,10 +11,10 @@ from typing import Optional
 from .. import amounts
 from ..evidence import Sample
 from ..measure import Fact, Look, delta, growth
-from ..predict import goodput, line_of, round_rate
+from ..predict import goodput, line_of, mathis, round_rate
 from ..thresholds import passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
-from .udp import LOSSY, counted_losses, losing, lost, lowest
+from .udp import counted_losses, losing, lost, lowest
 from .window import NETWORK
 
 NIC_DROPS = re.compile(r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"
@@ -47,6 +47,15 @@ def _explained(look: Look, count: float) -> float:
     if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY_TCP):
         return 0.05  # a full path drops now and then, or it is not full
     return look.left * min(1.0, count / again)
+
+
+def _slowed_by(look: Look, count: float) -> float:
+    """As `_explained`, of the sender's own queue: the kernel tells its TCP at once, which slows down and sends nothing twice."""
+    segments, rtt = growth(look.sender_fact("Tcp.OutSegs")), look.rtt or look.min_rtt
+    if look.protocol != "tcp" or passed(look) is not False or not segments or not rtt or not look.rate:
+        return 0.0
+    ceiling = mathis(look.mss or 1448, rtt, min(1.0, count / segments))
+    return look.left if look.rate >= ceiling / 2 else 0.0  # so few could not hold it back so much (as D05)
 
 
 def nic_ring(look: Look) -> Optional[Hit]:
@@ -88,7 +97,8 @@ def qdisc(look: Look) -> Optional[Hit]:
     if found:
         count = sum(map(growth, found))
         device = found[0].field.partition(".")[0]
-        return Hit(_explained(look, count), f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
+        share = max(_explained(look, count), _slowed_by(look, count))
+        return Hit(share, f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
                    f"tc qdisc replace dev {device} root fq; pace below the path's rate (fq maxrate RATE)", "sender")
     return _bloat(look)
 
@@ -98,6 +108,8 @@ def _bloat(look: Look) -> Optional[Hit]:
     # A host that is busy answers late, and no queue is to blame: the kernel's own round trips do not wait for a process.
     loaded = min((value for value in (look.evidence.loaded.p50, look.rtt) if value), default=None)
     if look.protocol != "tcp" or not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
+        return None
+    if _is_full(look):  # what waits, waits for that processor
         return None
     text = f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: a deep queue on the way"
     advice = ("tc qdisc replace dev DEV root fq_codel where the queue is; a smaller txqueuelen with pfifo; pace below the path's "
@@ -198,7 +210,7 @@ def reordering(look: Look) -> Optional[Hit]:
     if share <= OVERTAKEN:
         return None
     text = f"{amounts.percent(share)} of the packets overtook others"
-    costly = look.protocol == "tcp" and (look.loss or 0) > LOSSY and not passed(look)
+    costly = look.protocol == "tcp" and (look.loss or 0) > LOSSY_TCP and not passed(look)
     weight = 0.9 * look.left if costly else 0.3 if look.protocol == "udp" else 0.05
     return Hit(weight, text, facts, "a link aggregation or several paths that spread packets instead of flows: bonding mode "
                "balance-rr, per-packet ECMP", "path")

@@ -16,6 +16,7 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 HOPELESS = 0.5  # of the datagrams lost: the receiver does not keep up on average, and no buffer makes up for that
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
+EXPECTED = 3  # datagrams lost, if as many are as elsewhere: that none is has a chance of 5% then (exp(-3))
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
@@ -137,10 +138,11 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Also the slowest test loses, so that it is no queue that overflows."""
+    telling = tests_that_tell(session.looks)
     slowest = lowest(session.looks)
     if slowest is None or not losing(slowest) or counted_losses(slowest) >= HALF * lost(slowest):
         return None
-    others = [one for one in session.looks if one.protocol == "udp" and one is not slowest and one.rate]
+    others = [one for one in telling if one is not slowest and one.rate]
     slow = slowest.evidence.expect and (slowest.rate or 0) <= 0.15 * slowest.evidence.expect
     if not others and not slow and (slowest.rate or 0) > DELIBERATE:
         return None  # one fast test says nothing about slow ones
@@ -152,9 +154,20 @@ def random_loss(session: Session) -> Optional[Hit]:
                "change the cable or the optic", "path")
 
 
-def lowest(looks: Sequence[Look]) -> Optional[Look]:
+def tests_that_tell(looks: Sequence[Look]) -> list[Look]:
+    """UDP's tests with datagrams enough: of a slow one that lost nothing chance may be the reason, and it does not count."""
     udp = [one for one in looks if one.protocol == "udp" and one.flow is not None and one.loss is not None]
-    return min(udp, key=lambda one: (one.flow.sent.rate or 0) if one.flow else 0, default=None)
+    lossy = [one for one in udp if losing(one)]
+    share = sum(map(lost, lossy)) / max(1, sum(map(_sent, lossy)))
+    return [one for one in udp if not share or _sent(one) * share >= EXPECTED]
+
+
+def lowest(looks: Sequence[Look]) -> Optional[Look]:
+    return min(tests_that_tell(looks), key=lambda one: (one.flow.sent.rate or 0) if one.flow else 0, default=None)
+
+
+def _sent(look: Look) -> int:
+    return (look.flow.received.datagrams or 0) if look.flow else 0
 
 
 def counted_losses(look: Look) -> float:

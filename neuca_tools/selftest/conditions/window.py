@@ -9,7 +9,7 @@ from typing import Optional
 
 from .. import amounts
 from ..evidence import Socket
-from ..measure import Fact, Look, data_sockets
+from ..measure import Fact, Look, data_sockets, steady_samples
 from ..predict import aim, buffer_for, line_of, mathis, round_rate
 from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
 
@@ -17,6 +17,8 @@ RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 RECEIVER_LIMITED = 0.4  # of the busy time: 0.54 to 0.81 measured on flows at their window (facts, D01)
 SENDER_LIMITED = 0.2  # 0.26 to 0.32 measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
+WRITABLE = 2 / 3  # of the send buffer: when no more is queued a writer that waits is woken (sk_stream_is_writeable)
+MOSTLY = 0.5  # of the looks: a buffer that is full so often is what is waited for (D03)
 SLOW_READER = 0.5  # of the receive buffer full (D02)
 WAITS = 0.002  # seconds until data is read (D02): 0.1 to 0.2 ms measured with buffers of 16 to 256 KiB, 0.5 s with a slow reader
 EXPLAINED = 0.25  # of what the buffer lets through in a round trip: 0.4 to 0.7 measured with those, 0.02 with a slow reader
@@ -110,24 +112,39 @@ def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
 
 
 def sender_buffer(look: Look) -> Optional[Hit]:
-    if look.protocol != "tcp" or look.sndbuf_limited is None or look.sndbuf_limited < SENDER_LIMITED or not look.rate:
+    """The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate in net/ipv4/tcp_output.c): a writer in
+    large pieces may never let it. What is queued at each look tells then."""
+    if look.protocol != "tcp" or look.sndbuf_limited is None or not look.rate:
         return None
+    share = look.sndbuf_limited if look.sndbuf_limited >= SENDER_LIMITED else _queued_full(look)
     limit = sysctl_max(look.sender, WMEM)
-    sizes = [one.sndbuf for sample in look.phase.sender for one in sample.sockets if one.sndbuf]
-    if limit and sizes and max(sizes) < AT_WINDOW * limit:
+    sizes = [one.sndbuf for sample in look.phase.sender for one in data_sockets(sample, look.phase) if one.sndbuf]
+    if not share or (limit and sizes and max(sizes) < AT_WINDOW * limit):
         return None
     rtt = look.rtt or look.min_rtt
     room = buffer_for(max(aim(look.rate, look.evidence.expect), look.rate), rtt) if rtt else None
     facts = [fact("sndbuf_limited / busy_time", look.sndbuf_limited), Fact("tb", after=max(sizes, default=None)),
              Fact(f"{WMEM} maximum", after=limit)]
     text = (f"the sender's buffer{' of ' + amounts.size(max(sizes)) if sizes else ''} is full: it waits for acknowledgements "
-            f"{amounts.percent(look.sndbuf_limited)} of the time")
-    return Hit(look.sndbuf_limited, text, _known(facts), f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "", "sender", HIGH,
+            f"{amounts.percent(share)} of the time")
+    return Hit(share, text, _known(facts), f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "", "sender", HIGH,
                room * 4 / rtt if room and rtt else None)
 
 
+def _queued_full(look: Look) -> float:
+    """The share of the looks at which the send buffer was full, where neither of the windows was."""
+    window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
+    if not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window:
+        return 0.0
+    known = [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
+             if one.sndbuf and one.wmem_queued is not None]
+    full = sum((one.wmem_queued or 0) >= WRITABLE * (one.sndbuf or 0) for one in known)
+    return look.left * full / len(known) if known and full >= MOSTLY * len(known) else 0.0
+
+
 def application(look: Look) -> Optional[Hit]:
-    if look.protocol != "tcp" or look.idle_share is None or look.idle_share < IDLE or (look.sender_load.full or 0) >= 0.5:
+    if look.protocol != "tcp" or look.idle_share is None or look.idle_share < IDLE or (look.sender_load.full or 0) >= 0.5 \
+            or not look.rate:
         return None
     text = f"nothing was on its way {amounts.percent(look.idle_share)} of the time: the sending application had nothing to send"
     severity = INFO if _as_asked(look) else None

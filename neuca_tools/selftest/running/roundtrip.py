@@ -19,6 +19,7 @@ from .kernel import FAMILIES
 
 EVERY = 0.01  # seconds between requests
 LATE = 2.0  # seconds after which an answer is lost
+FIRST = 0.25  # seconds that a round trip may take where none is known yet: four of them are waited for
 WARM = 3  # round trips that are not counted: they resolve addresses and wake what sleeps
 MOST = 100_000  # requests of one probe
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}  # ICMP types (RFC 792, RFC 4443)
@@ -59,7 +60,7 @@ class RoundTrips:
 
     def end(self) -> Latency:
         """Wait for the last answers, and what all of it says. None came: every field but the counts is None."""
-        deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=0.05)))
+        deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=FIRST)))
         while self._sent and time.monotonic() < deadline:
             if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 self._take()

@@ -1,0 +1,106 @@
+"""What was recorded while a cause was injected (tests/machine/faults) gets its verdict again, without a guest."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from selftest_runs import flow_of, receiver, tcp, udp_phase
+
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.diagnosis import diagnose
+from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.readers import read
+
+DATA = Path(__file__).parent / "data" / "faults"
+FOUND = {  # recorded case: what comes first, a part of what is said of it
+    "small-receive-buffer": ("D01", "the receiver's window of "),
+    "small-send-buffer": ("D03", "the sender's buffer of 244 KiB is full"),
+    "policer": ("D17", "loss-free at 12.6 Mbit/s, and never more than 13.3 Mbit/s: a policer drops what is above"),
+    "random-loss": ("D19", "is lost already at 2.11 Mbit/s: not a queue that overflows"),
+    "small-switch": ("D21", "packets above 1504 bytes vanish on the way, and no ICMP message says so"),
+    "asymmetric-path": ("D27", "the way back carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
+    "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_recorded_gets_its_verdict(name):
+    first = diagnose(evidence_of((DATA / f"{name}.json").read_bytes())).findings[0]
+    assert first.id == FOUND[name][0]
+    assert FOUND[name][1] in first.text
+    assert first.severity != "info"
+
+
+def test_every_recording_has_a_verdict():
+    assert {path.stem for path in DATA.iterdir()} == set(FOUND)
+
+
+# --- What the recordings have taught ---------------------------------------------------------------------------------------
+
+
+def test_a_slow_test_without_a_loss_says_nothing_against_loss_at_random():
+    """Of its 860 datagrams four would be lost; of 86 none may be."""
+    lossy = [udp_phase(rate, rate, 0.995 * rate) for rate in (4e6, 8e6)]
+    assert diagnose(Evidence(phases=(udp_phase(1e5, 1e5, 1e5), *lossy), expect=45e6)).findings[0].id == "D19"
+    many = diagnose(Evidence(phases=(udp_phase(2e6, 2e6, 2e6), *lossy), expect=45e6))
+    assert "D19" not in [one.id for one in many.findings]
+
+
+def test_a_queue_of_the_senders_own_slows_it_down_without_anything_being_sent_twice():
+    def dropping(count, rate):
+        flow = flow_of(rate, rtt=15_500, min_rtt=14_000, snd_cwnd=17, unacked=17, snd_wnd=160_000,
+                       counters={"a0.qdisc.drops": (0, count), "Tcp.OutSegs": (0, 15_000)})
+        return diagnose(tcp(flow, receiver(), expect=25e6)).findings[0]
+
+    assert (dropping(70, 18e6).id, dropping(70, 18e6).severity, dropping(70, 18e6).share) == ("D14", "fault", 1.0)
+    assert dropping(1, 2e6).share == 0.05, "one drop does not hold anybody back so much"
+
+
+def test_a_path_that_is_full_loses_because_it_is_full():
+    flow = flow_of(47.8e6, retrans=0.001, rtt=40_000, min_rtt=16_000, snd_cwnd=170, unacked=165, snd_wnd=3_000_000)
+    evidence = tcp(flow, expect=75e6)
+    assert [(one.id, one.severity) for one in diagnose(evidence).findings] == [("D18", "limit"), ("D05", "info")]
+
+
+def test_what_the_other_way_carries_is_not_beyond_the_path():
+    def flow(rate, rtt):
+        return flow_of(rate, rtt=rtt, min_rtt=16_000, snd_cwnd=170, unacked=165, snd_wnd=3_000_000)
+
+    there, back = tcp(flow(48e6, 17_000), expect=50e6), tcp(flow(14e6, 40_000), direction="reverse")
+    evidence = replace(there, phases=(*there.phases, *back.phases))
+    assert [(one.id, one.severity) for one in diagnose(evidence).findings] == [("D27", "limit"), ("D18", "info")]
+
+
+def test_a_round_trip_that_grows_before_a_full_processor_is_no_queue_of_the_path():
+    flow = flow_of(20e6, rtt=40_000, min_rtt=4_500, snd_cwnd=90, unacked=74, snd_wnd=1_000_000)
+    evidence = tcp(flow, receiver(cpus=(1.0,)), expect=100e6)
+    assert [one.id for one in diagnose(evidence).findings] == ["D09"]
+
+
+def test_a_black_hole_is_why_a_test_did_not_end():
+    diagnosis = diagnose(evidence_of((DATA / "small-switch.json").read_bytes()))
+    assert (diagnosis.exit_code, diagnosis.unknown) == (ExitCode.BELOW, None)
+    assert [one.id for one in diagnosis.findings if one.severity != "info"] == ["D21"]
+
+
+def test_searching_for_the_loss_free_rate_leaves_nothing_unexplained():
+    found = replace(udp_phase(95e6, 95e6, 95e6), search=True)
+    evidence = replace(tcp(flow_of(95e6, rtt=2000, min_rtt=1900, snd_cwnd=30, unacked=20, snd_wnd=900_000), expect=100e6))
+    evidence = replace(evidence, phases=(*evidence.phases, found))
+    diagnosis = diagnose(evidence)
+    assert (diagnosis.unknown, diagnosis.exit_code) == (None, ExitCode.PASS)
+
+
+@pytest.mark.parametrize(("came", "lost"), [(205, 482), (680, 0), (0, 687)])
+def test_what_the_receiver_has_heard_nothing_of_is_lost(came, lost):
+    """It counts gaps; the last datagrams leave none. A few may still be on their way."""
+    total = '{{"seconds": 3, "bytes": 1, "bits_per_second": 1e6, "packets": {}, "lost_packets": 0}}'
+    text = (f'{{"start": {{"test_start": {{"protocol": "UDP"}}}}, "intervals": [], "end": {{"sum": {total.format(687)}, '
+            f'"sum_sent": {total.format(687)}, "sum_received": {total.format(came)}}}}}')
+    flow = read(text.encode()).flow("forward")
+    assert (flow.received.lost, flow.received.datagrams) == (lost, 687 if lost else came)
