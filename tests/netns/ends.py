@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,6 +34,9 @@ class Ends:
             lab.run("ip", "address", "add", *words.split(), where=lab.outside)
         lab.document(DOCUMENT)
         assert lab.once().code == 0
+        if program := os.environ.get("NEUCA_IPERF3"):  # another version than the distribution's (tests/lanes)
+            for where in (lab.guest, lab.outside):
+                lab.run("mount", "--bind", program, shutil.which("iperf3"), where=where)
         self.secret = self.write("secret", SECRET)
         self.far = self.write("far.conf", f"[runtime]\nstate-directory = {lab.folder}/far\nrun-directory = {lab.folder}/far-run\n"
                                           "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n")
