@@ -36,7 +36,10 @@ def limits(look: Look) -> list[Limit]:
 
 
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
-    """The rate once `condition` is fixed, and what limits then. Nothing is known where no limit has a number."""
+    """The rate once `condition` is fixed, and what limits then.
+
+    Nothing is known where no limit has a number, and where nothing got through: buffers alone promise what no path keeps.
+    """
     left = [one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)]
     if condition in CAUSES_OF_LOSS:  # the loss goes with its cause
         left = [one for one in left if one.condition != "D05"]
@@ -44,7 +47,7 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         left = [one for one in left if one.condition not in ("D01", "D03")]
     own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed > (look.rate or 0) else []
     lowest = min([*left, *own], key=lambda one: one.rate, default=None)
-    if lowest is None or look.protocol != "tcp":
+    if lowest is None or look.protocol != "tcp" or not look.rate:
         return None, None
     if lowest in own:
         following = left[0] if left else None

@@ -19,7 +19,7 @@ from neuca_tools.selftest.codec import decode, encode
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
-from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Sample, Socket
+from neuca_tools.selftest.evidence import Evidence, Host, Latency, Link, Phase, Reach, Sample, Socket
 from neuca_tools.selftest.report.text import phase_words
 from neuca_tools.selftest.run import Flow, Interval, Run, Total
 
@@ -161,6 +161,14 @@ def test_a_run_that_was_cut_short_is_inconclusive():
     document = json.loads((DATA / "3.12-tcp.json").read_text())
     document["start"]["test_start"]["duration"] = 30
     assert diagnose(evidence_of(json.dumps(document).encode())).inconclusive == "the test ended after 2.00 s of 30.0 s"
+
+
+def test_where_nothing_got_through_no_rate_is_promised():
+    buffers = Host(sysctls={"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304"})
+    nothing = tcp(flow_of(0.0, rtt=150, min_rtt=120, snd_cwnd=1, backoff=5), local=buffers, peer=buffers)
+    found = diagnose(replace(nothing, reach=Reach(neighbour="reachable", ping=True, tcp="timeout"))).findings
+    assert "D33" in [one.id for one in found]
+    assert {(one.predicted, one.next_limit) for one in found} == {(None, None)}
 
 
 @pytest.mark.parametrize(("rate", "code"), [(899e6, ExitCode.BELOW), (901e6, ExitCode.PASS)])
