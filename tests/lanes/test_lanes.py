@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -44,9 +46,10 @@ def test_lane(choose, record_property, tmp_path):
     tiers = ["tests/unit", "tests/dbus", "tests/netns", *(f"--ignore={path}" for path in ONCE)]
     # Into a file: a process that a test forgot would hold a pipe open for ever.
     output = tmp_path / "output"
-    with output.open("w") as stream:
+    # A place of its own, and a short one: a pytest that starts closes the one that all share to other users, whom tests need.
+    with output.open("w") as stream, tempfile.TemporaryDirectory(prefix="lane-") as place:
         done = subprocess.run(
-            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tiers],
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tiers], env={**os.environ, "PYTEST_DEBUG_TEMPROOT": place},
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=LIMIT, check=False,
         )  # fmt: skip
     title = f"lane of {interpreter}, {_libraries(python)}"

@@ -121,7 +121,7 @@ def test_a_dead_service_at_boot_leaves_the_last_good_document(served):
 def test_no_document_and_no_answer_is_not_done_yet(pair, mode):
     pair.management()
     pair.service(GOOD).mode = mode
-    pair.configure(sources="ec2", timeout=0.5)
+    pair.configure(sources="ec2", timeout=0.5 if mode == "hang" else 10)  # one that answers may be slow on a busy machine
     before = state(pair)
     done = pair.once()
     assert done.code == 3
@@ -158,7 +158,8 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
             path.chmod(path.stat().st_mode | 0o011)
     asked = served.metadata.seen()
     status = served.neuca("status", "--json", prefix=nobody)
-    assert (status.code, status.json["state"]) == (0, "ok"), status
+    assert (status.code, status.err) == (0, "")
+    assert status.json["state"] == "ok"
     assert served.neuca("plan", prefix=nobody).out == "nothing to do\n"
     assert served.neuca("show", "desired", "--json", prefix=nobody).json["links"][1]["addresses"] == ["172.16.1.1/24"]
     assert served.neuca("show", "observed", prefix=nobody).code == 0
