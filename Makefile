@@ -7,7 +7,7 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 .PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench bench-boot \
-        bench-tuning lint clean
+        bench-tuning bench-diagnosis lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the sam
 bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emulated guest
 	@tests/setup.sh machine
 	@tests/bench/tuning/run
+
+bench-diagnosis: ## what neuca-selftest says of sixty set-ups with a known cause, or none, in an emulated guest
+	@tests/setup.sh machine
+	@tests/machine/faults/run
 
 lint: ## ruff and mypy --strict alone
 	@tests/setup.sh unit

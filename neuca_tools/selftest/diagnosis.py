@@ -25,6 +25,10 @@ CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
 CAUSES_OF_PACKETS = frozenset("D06 D24".split())
 BLACK_HOLE = frozenset({"D21"})
 OTHERWISE_MORE = frozenset("D21 D26 D27".split())  # it is no capacity of the path: more streams, or the other way, carry more
+SOMEBODY_ELSE = frozenset({"D43"})  # who has the same address answers, or refuses, or has another secret; another NIC takes it
+CAUSES = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
+          "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE,
+          "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D30"}, "D35": SOMEBODY_ELSE}
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT)
 OF_THE_PATH = frozenset("D21 D30 D31 D32 D33 D34 D35 D43".split())  # why a test did not end, or did not run with whom it should
@@ -94,7 +98,7 @@ class Diagnosis:
         ids = {one.id for one in self.findings if one.severity == FAULT}
         if "D34" in ids:
             return ExitCode.BUSY
-        if ids & {"D31", "D32", "D33"} and not any(one.rate for one in self.phases):
+        if ids & {"D30", "D31", "D32", "D33"} and not any(one.rate for one in self.phases):
             return ExitCode.UNREACHABLE
         if "D29" in ids and not self.phases:
             return ExitCode.NOT_AS_PLANNED
@@ -170,9 +174,7 @@ def _weighed(found: list[Finding]) -> list[Finding]:
 
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
-    causes = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
-              "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE}
-    return bool(ids & causes.get(one.id, frozenset()))
+    return bool(ids & CAUSES.get(one.id, frozenset()))
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:

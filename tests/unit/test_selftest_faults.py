@@ -13,8 +13,9 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import Evidence, Phase, Reach, Sample
 from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.run import Run
 
 DATA = Path(__file__).parent / "data" / "faults"
 FOUND = {  # recorded case: what comes first, a part of what is said of it
@@ -86,6 +87,24 @@ def test_a_black_hole_is_why_a_test_did_not_end():
     diagnosis = diagnose(evidence_of((DATA / "small-switch.json").read_bytes()))
     assert (diagnosis.exit_code, diagnosis.unknown) == (ExitCode.BELOW, None)
     assert [one.id for one in diagnosis.findings if one.severity != "info"] == ["D21"]
+
+
+TWO = ("fe:16:3e:00:0b:01", "fe:16:3e:00:0c:01")
+
+
+@pytest.mark.parametrize(("facts", "first"), [
+    ({"macs": TWO, "tcp": "refused"}, "D43"), ({"macs": TWO, "wrong_peer": True}, "D43"), ({"tcp": "refused"}, "D33")])
+def test_whoever_has_the_same_address_is_why_a_connection_fails(facts, first):
+    told = [one.id for one in diagnose(Evidence(reach=Reach(**facts))).findings if one.severity != "info"]
+    assert told == [first]
+
+
+def test_a_reverse_path_filter_that_counts_is_no_firewall():
+    run = Run("iperf3", protocol="tcp", error="unable to connect to server: Connection timed out")
+    samples = tuple(Sample(float(at), counters={"TcpExt.IPReversePathFilter": 3 * at}) for at in range(3))
+    diagnosis = diagnose(Evidence(phases=(Phase("tcp", run, sender=samples),)))
+    assert [(one.id, one.severity) for one in diagnosis.findings] == [("D30", "fault"), ("D33", "info")]
+    assert diagnosis.exit_code is ExitCode.UNREACHABLE
 
 
 def test_searching_for_the_loss_free_rate_leaves_nothing_unexplained():
