@@ -50,7 +50,7 @@ def as_the_volume_says(guest, label):
     def fits(done):
         return done.output.startswith("{") and done.json["document"]["source"] == SOURCE[label] and done.json["state"] == "ok"
 
-    status = guest.eventually(STATUS, fits, 300).json
+    status = guest.eventually(STATUS, fits, 600).json
     assert {nic: found & {"10.1.0.1/24", "10.2.0.1/24"} for nic, found in dataplane(guest).items()} == ADDRESSES
     assert next(one["role"] for one in status["interfaces"] if one["mac"] == MANAGEMENT) == "management"
     assert guest.check("cat /proc/[0-9]*/mounts 2>/dev/null | grep -E 'vfat|iso9660' || true") == ""
