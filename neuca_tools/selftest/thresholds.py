@@ -24,4 +24,6 @@ def passed(one: Look) -> Optional[bool]:
         return False
     if one.phase.search:
         return None
-    return None if wanted is None or one.rate is None else one.rate >= part * wanted
+    if wanted is None or one.rate is None:
+        return True if asked and one.rate and one.rate >= part * asked else None  # as fast as it was allowed to be
+    return one.rate >= part * wanted

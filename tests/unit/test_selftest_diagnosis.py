@@ -316,3 +316,12 @@ def test_a_test_that_did_not_run_has_no_rate_and_no_prediction():
     assert found.phases[0].rate is None
     assert (found.findings[0].id, found.findings[0].predicted, int(found.exit_code)) == ("D34", None, 9)
     assert phase_words(found.phases[0]) == said
+
+
+@pytest.mark.parametrize(("rate", "passed", "severity"), [(19.5e6, True, "info"), (12e6, None, "limit")])
+def test_what_is_as_fast_as_it_was_allowed_to_be_has_no_limit(rate, passed, severity):
+    """A CPU that others keep busy is none, then. What is slower, and of which nothing was expected, does not fail."""
+    evidence = tcp(flow_of(rate, cpus=(1.0,), rtt=900, min_rtt=300, snd_cwnd=400, unacked=300, snd_wnd=3_000_000))
+    found = diagnose(replace(evidence, phases=(replace(evidence.phases[0], target=20e6),)))
+    assert (found.phases[0].passed, [one.severity for one in found.findings if one.id == "D09"], int(found.exit_code)) == (
+        passed, [severity], 0)
