@@ -11,24 +11,31 @@ from steps import assert_nothing_odd, in_force, serve
 KEY = "ssh-keygen -q -t ed25519 -N '' -C a@b -f /root/key; cut -d ' ' -f 1,2 /root/key.pub"
 SSH = "ssh -i /root/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 FORWARDING = "cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding"
+LOGIN = "/etc/neuca/config.d/login.conf"  # who gets the keys that the cloud itself has
+KEYS = "/latest/meta-data/public-keys/"
 PLAIN = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n"
 
 
-def asked(key):
+def asked(guest):
+    """A document with a key that the guest has the other half of; the cloud gives the same for the login of the configuration."""
+    key = guest.check(KEY).strip()
+    guest.cloud.files = {KEYS: "0=mine", f"{KEYS}0/openssh-key": f"{key}\n"}
+    guest.put(LOGIN, "[guest]\nlogin = cay\n")
     return f"[global]\nhost_name = node0.example.org\nrouter = true\n[users]\nann = yes:{key}\nbob = no:{key}\n{PLAIN}"
 
 
-def log_in(guest, login, command="id -un"):
-    """What a command says to who logs in over SSH, with the key that the document has."""
-    return guest.run(f"{SSH} {login}@127.0.0.1 '{command}' 2>&1", 120)
+def log_in(guest, login):
+    """What they are told who log in over SSH, with the key that the document has: their name, and what sudo says."""
+    return guest.run(f"{SSH} {login}@127.0.0.1 'id -un; sudo -n id -u' 2>&1", 120)
 
 
 def assert_as_asked(guest):
     assert guest.check("uname -n; cat /etc/hostname; getent ahostsv4 node0 | cut -d ' ' -f 1 | sort -u").split() == [
         "node0.example.org", "node0.example.org", "127.255.255.1"]
-    assert log_in(guest, "ann", "id -un; sudo -n id -u").output.split() == ["ann", "0"]
-    assert log_in(guest, "bob").output == "bob\n"
-    assert log_in(guest, "bob", "sudo -n id -u").code == 1
+    assert log_in(guest, "ann") == (0, "ann\n0\n")
+    for login in ("bob", "cay"):
+        done = log_in(guest, login)
+        assert (done.code, done.output.split()[0], "password is required" in done.output) == (1, login, True)
     assert guest.check(FORWARDING).split() == ["1", "1"]
 
 
@@ -36,7 +43,7 @@ def become_what_is_asked_and_be_it_no_more(guest):
     guest.serve(PLAIN)
     guest.boot()
     in_force(guest, PLAIN)
-    document = asked(guest.check(KEY).strip())
+    document = asked(guest)
     serve(guest, document)
     assert_as_asked(guest)
     guest.reboot()
@@ -73,7 +80,7 @@ def test_no_boot_waits_for_the_host_itself_and_a_pulled_plug_costs_nothing(guest
     guest.check("mv /usr/sbin/useradd /usr/sbin/useradd.real")
     guest.put("/usr/sbin/useradd", "#!/bin/sh\nexec sleep 600\n")
     guest.check("chmod +x /usr/sbin/useradd")
-    document = asked(guest.check(KEY).strip())
+    document = asked(guest)
     guest.serve(document)
     guest.check("neuca apply || true", 120)
     guest.eventually("pgrep -f 'sleep 600'", lambda done: done.code == 0, 120)

@@ -134,7 +134,8 @@ def test_a_sudo_file_of_somebody_else_is_left_alone(own_root, agent):
         'users: "hal" is no longer asked for: its keys and its sudo file are taken back', "exit 0", "# mine"]
 
 
-def test_sudoers_itself_is_never_written_and_no_rule_that_visudo_refuses_is(own_root, agent):  # defect l of 1.7
+def test_l_sudoers_itself_is_never_written_and_no_rule_that_visudo_refuses_is(own_root, agent):
+    """Defect l of 1.7: see tests/unit/test_defects.py."""
     said = own_root(UNPACK + PREPARE + "stat -c '%i %a %Y' /etc/sudoers > /tmp/before; asks '[users]\nivy = yes\n'\n"
                     "printf '#!/bin/sh\\necho no such rule >&2\\nexit 1\\n' > /usr/sbin/visudo\n"
                     "guest; ls -A /etc/sudoers.d | grep ivy || true\n"
