@@ -24,7 +24,7 @@ from . import firstboot, marks, record, report
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
 from .fileio import NEW, lock_holder, locked, names_in, read_bytes, write_files
-from .guest import outcome, users
+from .guest import iscsi, outcome, storage, users
 from .guest.users import Leaving
 
 LOCKS = ("lock", "neucad.lock", "guest.lock")  # of a pass, of the daemon, of a run for the guest; in the run directory
@@ -44,6 +44,7 @@ IDENTITY = (
     ("var/lib/dhcpcd", "duid"), ("var/lib/dhcpcd", "secret"), ("var/lib/dhcpcd", "*.lease*"),
 )
 MACHINE_ID = "etc/machine-id"
+INITIATOR = "etc/iscsi/initiatorname.iscsi"  # where a document has named this host; two of one name break each other's sessions
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
 HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
 # What makes new host keys at boot, where it is enabled; sshd does not start without any, and then nobody can log in.
@@ -78,7 +79,7 @@ class Findings:
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
-    """What is there; the host's own files are looked for in the file system at `root`. Raises ObserveError."""
+    """What is there; the host's own files are looked for in the file system at `root`. Raises ApplyError, ObserveError."""
     # First whoever may log in, for it is a file of ours that says who.
     ours: list[Union[Trace, Leaving]] = [*users.leaving(config)]
     ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
@@ -93,7 +94,7 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
 def own_files(config: Config) -> list[Path]:
     """Every file that the agent may have written, but for its locks, which are empty and may be held.
 
-    Names alone decide: a directory may be shared, and is never taken whole. Raises ObserveError.
+    Names and records decide: a directory may be shared, and is never taken whole. Raises ApplyError, ObserveError.
     """
     rules = [config.udev_directory / name for name in names_in(config.udev_directory)
              if marks.rule_mac(name[:-len(NEW)] if name.endswith(NEW) else name, config.udev_substring)]
@@ -108,7 +109,8 @@ def own_files(config: Config) -> list[Path]:
     state += [place / name for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
               for name in names_in(place)]
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
-    files = [*lists, *state, *run, *users.own_files(config)]
+    # What a record tells of goes before that record.
+    files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]
     outputs = [config.log_directory / name for name in OUTPUTS]
     begun = [path.with_name(path.name + NEW) for path in files]
     return [*rules, *logs, *outputs, *files, *begun, config.state_directory / LISTED]
@@ -125,6 +127,7 @@ def identity(root: Path) -> list[Trace]:
     except OSError as error:
         raise ObserveError(f'read "{machine_id}": {error.strerror}') from error
     has_one = content is not None and content.strip() not in NO_IDENTITY
+    found += [Trace(root / INITIATOR)] if iscsi.is_ours(root / INITIATOR) else []
     return [Trace(machine_id, emptied=True), *found] if has_one else found
 
 

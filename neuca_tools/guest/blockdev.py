@@ -20,7 +20,7 @@ from . import programs
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
 LOOK = 60.0  # seconds that a look at a disk may take
 MAKE = 3600.0  # seconds that a file system may take to be made: a large disk, over a network
-BEGIN = 1 << 20  # bytes at its beginning that have to be readable before anything is concluded
+EDGE = 1 << 20  # bytes at its beginning, and at its end, that have to be readable before anything is concluded
 NOTHING = 2  # blkid(8): no signature, or nothing that can be read
 
 
@@ -44,8 +44,11 @@ def signatures(device: Path) -> dict[str, str]:
 def _readable(device: Path) -> None:
     """blkid says of a disk that cannot be read what it says of a blank one. Raises ApplyError."""
     try:
-        with device.open("rb", buffering=0) as stream:
-            stream.read(BEGIN)
+        with device.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            for place in (0, max(0, size - EDGE)):
+                stream.seek(place)
+                stream.read(EDGE)
     except OSError as error:
         raise ApplyError(f"read {device}: {error.strerror}", error.errno or 0) from error
 

@@ -21,10 +21,13 @@ from ..errors import ApplyError
 from ..fileio import read_bytes, write_files
 from . import programs
 
+MARK = b"# Written by neucad, as the user-data asks.\n"
 IQN = re.compile(r"(?:iqn\.[0-9]{4}-[0-9]{2}\.|eui\.|naa\.)[A-Za-z0-9.:_-]{1,200}")  # RFC 7143, 4.2.7
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
+SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
 SYSFS = Path("/sys/class")
+BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 ASKING = 150.0  # seconds: iscsid itself gives up a login after 120 (node.conn[0].timeo.login_timeout, initial_login_retry_max)
 APPEARS = 20.0  # seconds from a login to its disk
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
@@ -62,37 +65,56 @@ def introduce(iqn: str) -> None:
     before = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines() if not line.lstrip().startswith(b"#")]
     if [line for line in before if line] == [content.strip()]:
         return
-    write_files({INITIATOR: b"# Written by neucad, as the user-data asks.\n" + content}, 0o600)
-    if programs.find("systemctl"):
+    write_files({INITIATOR: MARK + content}, 0o600)
+    if BOOTED.is_dir():
         programs.run("restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ASKING)
     elif Path("/etc/init.d/iscsid").exists():
         programs.run("restart iscsid", ["/etc/init.d/iscsid", "restart"], ASKING)
 
 
-def discover(ip: str, port: int) -> list[Target]:
-    """The targets that this portal offers behind itself. Raises ApplyError, also for a portal that does not answer."""
-    words = ["iscsiadm", "--mode", "discovery", "--type", "sendtargets", "--portal", portal(ip, port)]
+def is_ours(path: Path) -> bool:
+    """Whether this file with a name of an initiator is one that `introduce` has written. Raises ApplyError."""
+    try:
+        return (read_bytes(path) or b"").startswith(MARK)
+    except OSError as error:
+        raise ApplyError(f'read "{path}": {error.strerror}', error.errno or 0) from error
+
+
+def discover(ip: str, port: int) -> dict[Target, str]:
+    """The targets that this portal offers behind itself, each with the tag of its portal group.
+
+    open-iscsi keeps no record of them: some hosts log in at boot to whatever has one. Raises ApplyError, also for a portal that
+    does not answer.
+    """
+    words = ["iscsiadm", "--mode", "discovery", "--type", "sendtargets", "--op", "nonpersistent", "--portal", portal(ip, port)]
     said = programs.run(f"ask {portal(ip, port)} for its targets", words, ASKING)
     return targets(said, ip, port)
 
 
-def targets(said: str, ip: str, port: int) -> list[Target]:
+def targets(said: str, ip: str, port: int) -> dict[Target, str]:
     """Out of what iscsiadm prints.
 
     >>> targets("192.0.2.1:3260,1 iqn.2026-11.org.example:a\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
-    [Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260)]
+    {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
-    lines = [line.split() for line in said.splitlines()]
-    names = {words[1] for words in lines if len(words) == 2 and words[0].rpartition(",")[0] == portal(ip, port)}
-    return [Target(name, ip, port) for name in sorted(names) if IQN.fullmatch(name)]
+    found = {}
+    for words in sorted(line.split() for line in said.splitlines()):
+        place, _, tag = words[0].rpartition(",") if len(words) == 2 else ("", "", "")
+        if place == portal(ip, port) and IQN.fullmatch(words[1]):
+            found[Target(words[1], ip, port)] = tag
+    return found
+
+
+def remember(target: Target, tag: str) -> None:
+    """Have a record of it, which a login needs. Raises ApplyError."""
+    if not records(target):
+        words = ["iscsiadm", "--mode", "node", "--targetname", target.name, "--portal", f"{target.portal},{tag}", "--op", "new"]
+        programs.run(f"make a record of {target.name}", words, ASKING)
 
 
 def trust(target: Target, user: str, secret: str) -> None:
-    """Put the credentials into the target's record, which has to be there. Raises ApplyError."""
-    files = _records(target)
-    if not files:
-        raise ApplyError(f"find the record of {target.name}: open-iscsi has none")
-    for path in files:
+    """Put the credentials into the target's record, if there is one. Raises ApplyError."""
+    for path in records(target):
         text = (read_bytes(path) or b"").decode("utf-8", "replace")
         write_files({path: with_credentials(text, user, secret).encode()}, 0o600)
 
@@ -107,8 +129,8 @@ def with_credentials(text: str, user: str, secret: str) -> str:
     return "\n".join([*lines[:end], *(f"{key} = {value}" for key, value in ours.items()), *lines[end:]]) + "\n"
 
 
-def _records(target: Target) -> list[Path]:
-    """`TARGET/IP,PORT,TAG/INTERFACE`; with old versions the second of these is a file itself."""
+def records(target: Target) -> list[Path]:
+    """What open-iscsi knows of it: `TARGET/IP,PORT,TAG/INTERFACE`; with old versions the second of these is a file itself."""
     found = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
@@ -116,14 +138,17 @@ def _records(target: Target) -> list[Path]:
     return found
 
 
-def is_known(target: Target) -> bool:
-    """Whether open-iscsi has a record of it."""
-    return bool(_records(target))
-
-
 def log_in(target: Target) -> None:
     """Raises ApplyError."""
     programs.run(f"log in to {target.name} at {target.portal}", [*target.words, "--login"], ASKING)
+    # At boot it had nothing to log in to, and was not started; at a shutdown it logs out, once nothing is mounted any more.
+    if BOOTED.is_dir():
+        programs.run("start open-iscsi", ["systemctl", "start", "--no-block", *SERVICES], ASKING, well=range(256))
+
+
+def look_again(target: Target) -> None:
+    """For disks that the target has got since the login. Raises ApplyError."""
+    programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
 
 
 def log_out(target: Target) -> None:
@@ -133,7 +158,7 @@ def log_out(target: Target) -> None:
 
 def forget(target: Target) -> None:
     """Its record goes, and the secret with it. Raises ApplyError."""
-    if is_known(target):
+    if records(target):
         programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)
 
 

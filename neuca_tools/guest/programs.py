@@ -38,7 +38,8 @@ def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"",
         raise ApplyError(f"{what}: {command[0]} took longer than {seconds:g} s, and was killed") from None
     except OSError as error:
         raise ApplyError(f"{what}: run {program}: {os.strerror(error.errno or 0)}", error.errno or 0) from error
-    said = " ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[:MOST_SAID]
+    lines = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
+    said = " ".join(" ".join(dict.fromkeys(lines)).split())[:MOST_SAID]  # who tries several times says the same again
     if done.returncode not in well:
         raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{f': {said}' if said else ''}")
     return done.stdout.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
 
+from ..config import Config
 from ..documents import get
 from ..errors import ApplyError
 from ..fileio import read_bytes, write_files
@@ -71,8 +72,14 @@ def run(guest: Guest) -> Iterator[Finding]:
 def _guarded(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from findings
+    except _RefusedError as error:
+        yield Finding("refused", f"{device}: {error.text}", device)
     except ApplyError as error:
         yield Finding("failed", f"{device}: {error.text}", device, again=True)
+
+
+class _RefusedError(ApplyError):
+    """It is not for us to do, and not better for trying again."""
 
 
 class _Record:
@@ -81,8 +88,9 @@ class _Record:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            data = json.loads(read_bytes(path) or b'{"disks": {}}')
-            self.known: Known = {device: Attached(**one) for device, one in data["disks"].items()}
+            content = read_bytes(path)
+            disks = {} if content is None else json.loads(content)["disks"]
+            self.known: Known = {device: Attached(**one) for device, one in disks.items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 
@@ -95,6 +103,12 @@ class _Record:
         write_files({self.path: content}, 0o600)
 
 
+def own_files(config: Config) -> list[Path]:
+    """The records of open-iscsi that have a secret of the document. Raises ApplyError where that is not known."""
+    known = _Record(config.state_directory / RECORD).known.values()
+    return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
+
+
 def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
     device, before = storage.device, record.known.get(storage.device)
     if before and (before.ip, before.port, before.lun) != (str(storage.ip), storage.port, storage.lun):
@@ -102,25 +116,35 @@ def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
         before = None
     if before and before.mounted not in ("", storage.mount_point):
         _unmount(before)
-    target = before.where if before and iscsi.is_known(before.where) else _discovered(storage)
+    target, tag = (before.where, "") if before and iscsi.session(before.where) else _discovered(storage, before)
+    if before and before.where != target:
+        yield from _take_away(device, record)
+        before = None
     begun = iscsi.session(target) is not None
     ours = not begun or bool(before and before.ours)
     record.keep(device, Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point))
+    if not begun:
+        iscsi.remember(target, tag)
     if ours or any(one.ours and one.where == target for one in record.known.values()):
         iscsi.trust(target, storage.chap_user, storage.chap_secret)
     if not begun:
         iscsi.log_in(target)
+    elif storage.lun not in iscsi.disks(target):
+        iscsi.look_again(target)
     name = iscsi.wait_for_disk(target, storage.lun)
     yield Finding("ok", f"{device}: {_provide(storage, name)}", device)
 
 
-def _discovered(storage: Storage) -> Target:
+def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
+    """The target that was attached before, or the only one, and the tag of its portal group. Raises ApplyError."""
     found = iscsi.discover(str(storage.ip), storage.port)
+    if before and before.where in found:
+        return before.where, found[before.where]
     if len(found) != 1:
         names = ", ".join(target.name for target in found)
         raise ApplyError(f"{iscsi.portal(storage.ip, storage.port)} offers {len(found)} targets"
                          f"{f' ({names}), and the document does not say which one is meant' if found else ' to this host'}")
-    return found[0]
+    return next(iter(found.items()))
 
 
 def _provide(storage: Storage, name: str) -> str:
@@ -134,7 +158,7 @@ def _provide(storage: Storage, name: str) -> str:
     if not found and storage.format and storage.fs_type:
         user = blockdev.partitioned(name) or blockdev.in_use(name)
         if user:
-            raise ApplyError(f"no file system is made on {node}: {user}")
+            raise _RefusedError(f"no file system is made on {node}: {user}")
         blockdev.make(node, storage.fs_type, storage.fs_options)
         found = blockdev.signatures(node)
     if not place:
@@ -145,18 +169,18 @@ def _provide(storage: Storage, name: str) -> str:
 
 
 def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
-    """Raises ApplyError where it is not for us to mount."""
+    """Raises _RefusedError where it is not for us to mount."""
     place, kind = storage.mount_point, found.get("TYPE", "")
     if not found:
         why = "and it is not to be formatted" if not storage.format else "and no type for one is given"
-        raise ApplyError(f"{node} carries no file system, {why}")
+        raise _RefusedError(f"{node} carries no file system, {why}")
     if at:
-        raise ApplyError(f"{node} is mounted at {at[0]} already, and should be at {place}")
+        raise _RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or found.get("PTTYPE", "something else")
-        raise ApplyError(f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone')
+        raise _RefusedError(f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone')
     if os.path.realpath(place) == "/" or any(mount.place == os.path.realpath(place) for mount in blockdev.mounts()):
-        raise ApplyError(f"{place} has something mounted on it already")
+        raise _RefusedError(f"{place} has something mounted on it already")
 
 
 def _take_away(device: str, record: _Record) -> Iterator[Finding]:

@@ -37,6 +37,8 @@ def test_it_is_never_taken_from_the_directory_that_somebody_is_in(tmp_path, monk
 
 def test_an_error_has_the_words_of_the_program():
     assert failure("sh", "-c", "echo why not >&2; exit 3") == "try it: sh ended with status 3: why not"
+    assert failure("sh", "-c", "printf 'no answer\\nno answer\\ngiven up\\n' >&2; false") == (
+        "try it: sh ended with status 1: no answer given up")
     assert failure("false") == "try it: false ended with status 1"
 
 

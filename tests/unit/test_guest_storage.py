@@ -112,6 +112,15 @@ def test_what_is_not_for_us_to_mount():
     assert judged({"TYPE": "ext4"}, place="/proc") == "/proc has something mounted on it already"
 
 
+def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot():
+    def refusing():
+        storage._judge(parse(TEXT).storage[0], Path("/dev/sdb"), {"TYPE": "xfs"}, [])
+        yield Finding("ok", "never")
+
+    text = 'dev1: /dev/sdb carries "xfs", and not "ext4": it is left alone'
+    assert list(storage._guarded("dev1", refusing())) == [Finding("refused", text, "dev1", again=False)]
+
+
 # --- open-iscsi -----------------------------------------------------------------------------------------------------
 
 NODE = """# BEGIN RECORD 2.1.8
@@ -137,7 +146,7 @@ def test_the_credentials_go_into_the_record_once():
 def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     monkeypatch.setattr(iscsi, "RECORDS", (tmp_path / "none", tmp_path))
     path = tmp_path / TARGET.name / layout
-    assert not iscsi.is_known(TARGET)
+    assert iscsi.records(TARGET) == []
     path.parent.mkdir(parents=True)
     path.write_text(NODE)
     path.chmod(0o644)
@@ -179,6 +188,47 @@ def test_a_disk_is_found_by_target_portal_and_lun(tmp_path, monkeypatch):
     assert iscsi.disks(Target(TARGET.name, "fd00::1", 3260)) == {1: "sde"}
 
 
+OTHER = Target("iqn.2026-11.org.example:b", "192.0.2.1", 3260)
+
+
+@pytest.fixture
+def offers(tmp_path, monkeypatch):
+    """In the place of iscsiadm, for no unit test has a portal: it offers what the test says."""
+    monkeypatch.setattr(storage.programs, "PATH", f"{tmp_path}:{storage.programs.PATH}")
+
+    def put(*targets):
+        lines = "".join(f"{target.portal},1 {target.name}\n" for target in targets)
+        (tmp_path / "iscsiadm").write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+        (tmp_path / "iscsiadm").chmod(0o755)
+
+    return put
+
+
+def found(before=None):
+    return storage._discovered(parse(TEXT).storage[0], before and storage.Attached(*before, 1))
+
+
+def test_the_only_target_of_a_portal_is_meant_under_whatever_name(offers):
+    offers(TARGET)
+    assert (found(), found(OTHER)) == ((TARGET, "1"), (TARGET, "1"))
+
+
+def test_of_several_targets_that_which_was_attached_before_is_meant_and_else_none(offers):
+    offers(TARGET, OTHER)
+    assert found(OTHER) == (OTHER, "1")
+    with pytest.raises(ApplyError) as caught:
+        found()
+    assert caught.value.text == (f"192.0.2.1:3260 offers 2 targets ({TARGET.name}, {OTHER.name}), and the document does not say"
+                                 " which one is meant")
+
+
+def test_a_portal_without_a_target_for_us_is_an_error(offers):
+    offers()
+    with pytest.raises(ApplyError) as caught:
+        found()
+    assert caught.value.text == "192.0.2.1:3260 offers 0 targets to this host"
+
+
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +259,31 @@ def test_fields_that_a_line_leaves_out_are_absent_and_no_error():  # defect k of
     document = parse("[storage]\ndev1 = iscsi:192.0.2.1:3260:1:joe:hush:yes\n")
     assert document.faults == ()
     assert (document.storage[0].fs_type, document.storage[0].format, document.storage[0].mount_point) == ("", False, "")
+
+
+def test_what_an_image_must_not_have_is_the_records_of_targets_that_are_ours(tmp_path, monkeypatch):
+    monkeypatch.setattr(iscsi, "RECORDS", (tmp_path / "nodes",))
+    config = Config(state_directory=tmp_path)
+    assert storage.own_files(config) == []
+    kept = [tmp_path / "nodes" / target.name / "192.0.2.1,3260,1/default" for target in (TARGET, OTHER)]
+    for path in kept:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    record = storage._Record(tmp_path / storage.RECORD)
+    for device, target, ours in (("dev1", TARGET, True), ("dev2", TARGET, True), ("dev3", OTHER, False)):
+        record.keep(device, storage.Attached(*target, 1, ours))
+    assert storage.own_files(config) == kept[:1]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"disks": {"dev1": {"lun": 1}}}', "\x00"])
+def test_a_record_that_cannot_be_used_is_an_error_and_not_empty(tmp_path, content):
+    """Else nobody would know which sessions are ours to end, and whose secrets are where."""
+    (tmp_path / storage.RECORD).write_text(content)
+    for ask in (storage.own_files, lambda config: list(storage.run(Guest(config, parse(TEXT))))):
+        with pytest.raises(ApplyError) as caught:
+            ask(Config(state_directory=tmp_path))
+        assert caught.value.text.startswith(f'read "{tmp_path}/{storage.RECORD}": it is not what neucad wrote: ')
+    assert (tmp_path / storage.RECORD).read_text() == content
 
 
 def test_the_record_tells_no_secret_and_goes_with_its_last_disk(tmp_path):

@@ -19,6 +19,7 @@ from neuca_tools.commands.clean import clean
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.fileio import locked
+from neuca_tools.guest import iscsi
 
 ROOT = Path(__file__).parents[2]
 ID = b"0123456789abcdef0123456789abcdef\n"
@@ -29,9 +30,9 @@ OURS = (f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf n
         " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
         f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
         " run/document.json run/last-look.json run/last-pass.json state/guest-users.json run/guest-due run/guest-ran"
-        " run/guest-begun run/guest-hostname.json log/neuca-guest.out").split()
+        " run/guest-begun run/guest-hostname.json log/neuca-guest.out state/guest-storage.json").split()
 # What of these is read, and not only removed.
-CONTENTS = {"state/guest-users.json": b'{"logins": []}'}
+CONTENTS = {"state/guest-users.json": b'{"logins": []}', "state/guest-storage.json": b'{"disks": {}}'}
 OTHERS = ("udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
           " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine").split()
 IDENTITY = ("etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"
@@ -113,6 +114,17 @@ def test_a_dry_run_prints_the_same_and_changes_nothing(host, capsys):
     assert (host.left, (host.root / "etc/machine-id").read_bytes()) == (before, ID)
     host.clean()
     assert capsys.readouterr().out == would
+
+
+def test_the_name_that_a_document_has_given_to_the_initiator_goes_and_no_other(host, capsys):
+    name = host.root / "etc/iscsi/initiatorname.iscsi"
+    name.parent.mkdir()
+    name.write_text("# mine\nInitiatorName=iqn.2026-11.org.example:me\n")
+    assert (host.clean(), name.exists()) == (0, True)
+    name.write_bytes(iscsi.MARK + b"InitiatorName=iqn.2026-11.org.example:me\n")
+    assert (host.clean(with_identity=False), name.exists()) == (0, True)
+    capsys.readouterr()
+    assert (host.clean(), name.exists(), capsys.readouterr().out) == (0, False, f'remove "{name}"\n')
 
 
 def test_the_identity_is_kept_if_it_is_to_be(host, capsys):
