@@ -110,11 +110,12 @@ def test_a_nic_that_netplan_renames_gets_its_name(host):
 def test_openstack_s_service_is_applied(host):
     service = host.service()
     service.tokens = False
-    service.tree = {"/openstack/latest/meta_data.json": json.dumps(META),
+    service.tree = {"/openstack/latest/meta_data.json": json.dumps({**META, "public_keys": {"mine": "ssh-rsa AAAA mine\n"}}),
                     "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
     host.configure(sources="openstack")
     assert host.once().code == 0
     assert dataplane(host) == AS_ASKED
+    assert host.neuca("get", "public-keys", "mine").out.strip() == "ssh-rsa AAAA mine"
     service.mode = "500"
     assert host.once().code == 4
     assert dataplane(host) == AS_ASKED
