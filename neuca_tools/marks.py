@@ -103,12 +103,15 @@ def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Ite
     """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs, and links of these other kinds.
 
     None for an empty list: a [Match] section without a condition takes in every interface (systemd.network(5)). A VLAN
-    has no permanent MAC. `Type=` is a list of DEVTYPEs, which every networkd knows; `Kind=` is newer (version 251).
+    has no permanent MAC. `Type=` is a list of DEVTYPEs, which every networkd knows; `Kind=` is newer (version 251). A macvlan
+    has no DEVTYPE (drivers/net/macvlan.c): it is of the type of a NIC, and an older networkd goes by its name alone.
     """
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
-    types = " ".join(["Type=vlan", *sorted({*kinds} - {"vlan"})])
-    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [types, *vlans] if vlans else []}
+    known = ["vlan", *sorted({*kinds} - {"vlan"})]
+    types = [f"Type={' '.join('ether' if kind == 'macvlan' else kind for kind in known)}"]
+    types += [f"Kind={' '.join(known)}"] if "macvlan" in known else []
+    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [*types, *vlans] if vlans else []}
     head, tail = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"], ["", "[Link]", "Unmanaged=yes"]
     return {name: _text([*head, *match, *tail]) for name, match in files.items() if match}
 

@@ -92,6 +92,12 @@ managed=0
 """
 
 
+def test_a_macvlan_which_has_no_type_of_its_own_is_known_by_its_kind():
+    text = marks.networkd_files([], ["mv0", "br0"], ["macvlan", "bridge"])["05-neuca-vlans.network"].decode()
+    assert text.splitlines()[2:6] == ["Type=vlan bridge ether", "Kind=vlan bridge macvlan", "Name=br0", "Name=mv0"]
+    assert "Kind=" not in marks.networkd_files([], ["br0"], ["bridge"])["05-neuca-vlans.network"].decode()
+
+
 def test_networkd_is_told_of_nics_and_vlans_in_two_files():
     files = marks.networkd_files([OTHER, MAC], ["eth1.*", "data"])
     assert {name: text.decode() for name, text in files.items()} == {
