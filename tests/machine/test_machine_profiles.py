@@ -84,7 +84,7 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
 def test_an_acknowledged_probe_raises_the_mtu_of_two_virtual_machines_one_by_ipv4_and_one_by_ipv6(guests):
     made = []
     for host, (image, end) in enumerate(zip("AC", link()), 1):
-        document = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.{host}/24, fd00:16::{host}/64\n"
+        document = f"[interface {mac(1)}]\naddresses = 172.16.0.{host}/24, fd00:16::{host}/64\n"
         guest = guests(image, [Nic(MANAGEMENT, 0x10, management=True), Nic(mac(1), 0x11, link=end)])
         guest.serve(document)
         guest.power_on()
