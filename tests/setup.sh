@@ -20,7 +20,7 @@ packages_of() {
         bench) echo "${product[@]}" iproute2 procps ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns
-               echo gcc make pkg-config python3-dev libdbus-1-dev libglib2.0-dev libsystemd-dev ;;
+               echo gcc make pkg-config python-apt-common python3-dev libdbus-1-dev libglib2.0-dev libsystemd-dev ;;
         *) echo "tests/setup.sh: no tier is called \"$1\"" >&2; return 2 ;;
     esac
 }
