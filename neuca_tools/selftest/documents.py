@@ -41,9 +41,9 @@ def _own(content: bytes) -> Optional[Evidence]:
         data = json.loads(content)
     except (RecursionError, ValueError):
         return None
-    if isinstance(data, dict) and isinstance(data.get("evidence"), dict):  # a whole report
-        data = data["evidence"]
-    if not isinstance(data, dict) or OURS not in data:
+    whole = isinstance(data, dict) and isinstance(data.get("evidence"), dict)
+    data = data["evidence"] if whole else data
+    if not isinstance(data, dict) or not (whole or OURS in data):  # a report has no phases where nobody was reached
         return None
     try:
         return decode(Evidence, data, VERSION)

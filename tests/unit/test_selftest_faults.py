@@ -15,6 +15,7 @@ from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
 from neuca_tools.selftest.evidence import Evidence, Phase, Reach, Sample
 from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.run import Run
 
 DATA = Path(__file__).parent / "data" / "faults"
@@ -105,6 +106,13 @@ def test_a_reverse_path_filter_that_counts_is_no_firewall():
     diagnosis = diagnose(Evidence(phases=(Phase("tcp", run, sender=samples),)))
     assert [(one.id, one.severity) for one in diagnosis.findings] == [("D30", "fault"), ("D33", "info")]
     assert diagnosis.exit_code is ExitCode.UNREACHABLE
+
+
+def test_a_report_of_a_peer_that_was_not_reached_can_be_read_again():
+    evidence = Evidence(reach=Reach(wrong_peer=True), address="172.16.0.2")
+    again = evidence_of(record(evidence, diagnose(evidence)).encode())
+    assert again == evidence
+    assert [one.id for one in diagnose(again).findings] == ["D35"]
 
 
 def test_searching_for_the_loss_free_rate_leaves_nothing_unexplained():

@@ -44,7 +44,7 @@ def ocean(random: Random) -> Case:
 
 @healthy
 def slow_line(random: Random) -> Case:
-    path = Path(random.choice((5, 8, 10)), random.choice((10, 20)), 30)
+    path = Path(random.choice((5, 8, 10)), random.choice((10, 20)))
     return case("slow-line", path, switched(path), near(*QUICK, expect=path.expect))
 
 
