@@ -24,6 +24,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "small-send-buffer": ("D03", "the sender's buffer of 244 KiB is full"),
     "policer": ("D17", "loss-free at 12.6 Mbit/s, and never more than 13.3 Mbit/s: a policer drops what is above"),
     "random-loss": ("D19", "is lost already at 2.11 Mbit/s: not a queue that overflows"),
+    "slow-source": ("D04", "and nothing waited: the sending application had nothing to send"),
     "small-switch": ("D21", "packets above 1504 bytes vanish on the way, and no ICMP message says so"),
     "asymmetric-path": ("D27", "the way back carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),

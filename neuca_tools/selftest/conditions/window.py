@@ -143,13 +143,29 @@ def _queued_full(look: Look) -> float:
 
 
 def application(look: Look) -> Optional[Hit]:
-    if look.protocol != "tcp" or look.idle_share is None or look.idle_share < IDLE or (look.sender_load.full or 0) >= 0.5 \
-            or not look.rate:
+    if look.protocol != "tcp" or look.idle_share is None or (look.sender_load.full or 0) >= 0.5 or not look.rate:
         return None
+    if look.idle_share < IDLE:
+        return _starved(look)
     text = f"nothing was on its way {amounts.percent(look.idle_share)} of the time: the sending application had nothing to send"
     severity = INFO if _as_asked(look) else None
     return Hit(look.idle_share, text, (fact("1 - busy_time / time", look.idle_share),),
                "look at what the sender reads from, and whether a rate was asked for (-b)", "sender", severity=severity)
+
+
+def _starved(look: Look) -> Optional[Hit]:
+    """Something is always on its way, and it is little: whoever sends small pieces waits for more of them, not for an answer."""
+    known = [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
+             if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None]
+    window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
+    if not known or look.in_flight is None or look.in_flight > IDLE * window or look.left < NETWORK:
+        return None
+    if not all(one.app_limited and (one.wmem_queued or 0) < WRITABLE * (one.sndbuf or 0) for one in known):
+        return None
+    text = f"{amounts.size(look.in_flight)} of a window of {amounts.size(window)} were on their way, and nothing waited"
+    return Hit(look.left, f"{text}: the sending application had nothing to send", (fact("app_limited", "at every look"),),
+               "look at what the sender reads from, and whether a rate was asked for (-b)", "sender", MEDIUM,
+               severity=INFO if _as_asked(look) else None)
 
 
 def _as_asked(look: Look) -> bool:
