@@ -13,7 +13,7 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.documents import evidence_of
-from neuca_tools.selftest.evidence import Evidence, Phase, Reach, Sample
+from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Reach, Sample
 from neuca_tools.selftest.readers import read
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.run import Run
@@ -68,6 +68,14 @@ def test_a_path_that_is_full_loses_because_it_is_full():
     flow = flow_of(47.8e6, retrans=0.001, rtt=40_000, min_rtt=16_000, snd_cwnd=170, unacked=165, snd_wnd=3_000_000)
     evidence = tcp(flow, expect=75e6)
     assert [(one.id, one.severity) for one in diagnose(evidence).findings] == [("D18", "limit"), ("D05", "info")]
+
+
+@pytest.mark.parametrize(("beside", "found"), [(0.006, []), (0.024, ["D18"])])
+def test_only_a_queue_that_others_wait_in_too_is_one_of_the_path(beside, found):
+    """A receiver that reads late acknowledges late; its echo does not."""
+    flow = flow_of(8.6e6, rtt=28_000, min_rtt=6_000, snd_cwnd=26, unacked=29, snd_wnd=390_000)
+    evidence = tcp(flow, expect=28e6, idle=Latency(100, 0, 0.006), loaded=Latency(100, 0, beside))
+    assert [one.id for one in diagnose(evidence).findings] == found
 
 
 def test_what_the_other_way_carries_is_not_beyond_the_path():

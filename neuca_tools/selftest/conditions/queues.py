@@ -176,12 +176,18 @@ def path_capacity(look: Look) -> Optional[Hit]:
                    severity=None if look.evidence.expect else INFO)
     if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
         return None
-    if look.spread is None or look.spread >= STEADY or not look.queueing or look.queueing <= QUEUED:
+    if look.spread is None or look.spread >= STEADY or not look.queueing or look.queueing <= QUEUED or _alone_late(look):
         return None
     text = (f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.rate)}, and a queue stands before it: "
             "this is the path's capacity")
     return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)), Fact("rtt / min_rtt", after=look.queueing)),
                "compare it with what was ordered; nothing at the ends makes it faster", "path", HIGH, look.rate)
+
+
+def _alone_late(look: Look) -> bool:
+    """Whether requests beside the test came back as if nothing stood before them: then it is its receiver that answers late."""
+    idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
+    return bool(look.phase.name == "tcp" and look.phase.direction == "forward" and idle and loaded and loaded <= FLAT_RTT * idle)
 
 
 def _line(look: Look) -> Optional[float]:
