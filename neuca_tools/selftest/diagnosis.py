@@ -29,6 +29,7 @@ SOMEBODY_ELSE = frozenset({"D43"})  # who has the same address answers, or refus
 CAUSES = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
           "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE,
           "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D30"}, "D35": SOMEBODY_ELSE}
+IN_EACH_OTHERS_WAY = frozenset("D04 D05 D14 D18".split())  # of both ways at once: that they share what each had alone is why
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT)
 OF_THE_PATH = frozenset("D21 D30 D31 D32 D33 D34 D35 D43".split())  # why a test did not end, or did not run with whom it should
@@ -174,7 +175,8 @@ def _weighed(found: list[Finding]) -> list[Finding]:
 
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
-    return bool(ids & CAUSES.get(one.id, frozenset()))
+    shared = "D28" in ids and not ids & CAUSES["D28"]
+    return bool(ids & CAUSES.get(one.id, frozenset())) or (shared and one.phase == "tcp-bidir" and one.id in IN_EACH_OTHERS_WAY)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:

@@ -27,6 +27,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "slow-source": ("D04", "and nothing waited: the sending application had nothing to send"),
     "small-switch": ("D21", "packets above 1504 bytes vanish on the way, and no ICMP message says so"),
     "asymmetric-path": ("D27", "the way back carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
+    "half-duplex": ("D28", "both ways at once carry 26.2 Mbit/s, each alone 55.0 Mbit/s in all"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
 }
 
