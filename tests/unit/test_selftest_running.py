@@ -10,17 +10,21 @@ import pytest
 
 from neuca_tools.commands.selftest_options import literal, options, peers, run_parser
 from neuca_tools.config import Config
+from neuca_tools.desired import Resolution
 from neuca_tools.errors import ApplyError, UsageError
+from neuca_tools.model import NetworkState, Owned
+from neuca_tools.roles import Roles
 from neuca_tools.selftest.diagnosis import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.running import iperf, store
 from neuca_tools.selftest.running.iperf import Test as Asked
 from neuca_tools.selftest.running.kernel import Device, Way
 from neuca_tools.selftest.running.pathsize import largest
-from neuca_tools.selftest.running.planned import Outlook, permit
+from neuca_tools.selftest.running.planned import Outlook, permit, wanted
 from neuca_tools.selftest.running.plans import LADDER, TRIES, Rung, loss_free, next_rate
 from neuca_tools.selftest.running.program import Ended
 from neuca_tools.selftest.running.trial import Trial, advised, ends
+from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
 PEER = ip_address("172.16.0.2")
 ASKED = Asked(PEER, 45678, 10)
@@ -271,3 +275,11 @@ def test_nothing_else_is_tried_for_anybody():
     with pytest.raises(ApplyError) as raised:
         Trial().set({"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"})
     assert raised.value.text == "set net.ipv4.ip_forward: it is nothing that a self-test tries"
+
+
+@pytest.mark.parametrize(("effect", "more"), [("unsupported", {"net.ipv4.tcp_congestion_control": "htcp"}), ("overridden", {})])
+def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(effect, more):
+    values = (Value(name, asked, "profile own", effect=effect) for name, asked in ((CONGESTION, "htcp"), ("net/core/x", "1")))
+    tuning = Layer(values=tuple(values))
+    want = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
+    assert wanted(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {"net.ipv4.conf.eth1/7.rp_filter": "2", **more}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ...config import Config
+from ...desired import Resolution
 from ...errors import UsageError
 from ...intake import confirmed
 from ...model import Address as Interface
@@ -17,6 +18,7 @@ from ...operations import WriteSysctl
 from ...reconcile import Survey, host
 from ...record import load_record
 from ...report import read_report
+from ...tuning.layer import CONGESTION
 from .facts import SWAP
 from .kernel import Device, Way
 
@@ -51,8 +53,14 @@ def outlook(config: Config) -> Outlook:
     left = [one for one in survey.plan() if not (isinstance(one, WriteSysctl) and one.link is None)] if passed else []
     problems = [one.text for one in survey.resolution.problems if one.code in ("absent", "contested", "name", "mtu")]
     drift = tuple(dict.fromkeys([*problems, *(one.text for one in left)]))[:MOST] if passed else None
-    return Outlook(_reserved(survey), _meant(survey),
-                   {key.translate(SWAP): value for key, value in survey.want.sysctls.items()} if passed else {}, drift)
+    return Outlook(_reserved(survey), _meant(survey), wanted(survey.resolution) if passed else {}, drift)
+
+
+def wanted(resolution: Resolution) -> dict[str, str]:
+    """The sysctls that are to be, by name; a congestion control that this kernel has not is wanted all the same."""
+    missing = {one.setting: one.asked for one in resolution.tuning.values
+               if one.setting == CONGESTION and one.effect == "unsupported"}
+    return {key.translate(SWAP): value for key, value in {**resolution.want.sysctls, **missing}.items()}
 
 
 def _reserved(survey: Survey) -> dict[int, str]:
