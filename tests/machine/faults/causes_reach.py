@@ -144,13 +144,3 @@ def tuning_undone(random: Random) -> Case:
     setup = switched(path) + ASKED + tuned("exogeni") + APPLY + sysctl("A", tcp_rmem="4096 131072 4000000")
     return Case("tuning-undone", f"{path}", "D37", setup, near(*only("as-planned", "tcp"), expect=path.expect, netns=False),
                 inside="A")
-
-
-@cause
-def missing_congestion_control(random: Random) -> Case:
-    path = short_path(random)
-    setup = switched(path) + ASKED + tuned("exogeni") + """mkdir -p /run/modprobe.d; rmmod tcp_htcp 2>/dev/null || true
-echo 'install tcp_htcp /bin/false' > /run/modprobe.d/lab.conf
-""" + APPLY
-    words = near(*only("as-planned", "tcp"), expect=path.expect, netns=False)
-    return Case("missing-congestion-control", f"{path}", "D38", setup, words, inside="A", after="rm /run/modprobe.d/lab.conf")
