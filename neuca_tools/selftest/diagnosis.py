@@ -15,7 +15,7 @@ from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
 from .evidence import Evidence
 from .limits import CAUSES_OF_LOSS, next_after
 from .measure import Fact, Look, look
-from .thresholds import passed
+from .thresholds import TOGETHER, passed
 
 FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
 TRIFLE = 0.1  # of the lost time, or of what was lost
@@ -176,7 +176,7 @@ def _weighed(found: list[Finding]) -> list[Finding]:
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
     shared = "D28" in ids and not ids & CAUSES["D28"]
-    return bool(ids & CAUSES.get(one.id, frozenset())) or (shared and one.phase == "tcp-bidir" and one.id in IN_EACH_OTHERS_WAY)
+    return bool(ids & CAUSES.get(one.id, frozenset())) or (shared and one.phase == TOGETHER and one.id in IN_EACH_OTHERS_WAY)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:

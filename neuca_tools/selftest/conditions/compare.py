@@ -12,7 +12,7 @@ from .base import LIMIT, MEDIUM, Hit, Session, SessionRule
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # (D27)
-TOGETHER = 0.8  # of the sum of both directions alone (D28)
+TOGETHER = 0.7  # of the sum of both directions alone (D28); less than what is left where acknowledgements wait: BOTH_WAYS
 
 
 def per_flow(session: Session) -> Optional[Hit]:
