@@ -279,9 +279,12 @@ class Lab:
         self.wait("all NICs have settled", self._settled)
 
     def _settled(self):
-        """The kernel notes a carrier, and makes link-local addresses, a moment after a NIC has come up."""
-        return all(one["operstate"] == "UP" for one in self.look("link") if {"UP", "LOWER_UP"} <= set(one["flags"])
-                   and one.get("linkinfo", {}).get("info_kind") in ("veth", "bridge", "macvlan"))
+        """A moment after a NIC has come up the kernel notes its carrier, makes link-local addresses, and routes to its own."""
+        up = all(one["operstate"] == "UP" for one in self.look("link") if {"UP", "LOWER_UP"} <= set(one["flags"])
+                 and one.get("linkinfo", {}).get("info_kind") in ("veth", "bridge", "macvlan"))
+        there = {each["local"] for one in self.look("-6 address") if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
+                 for each in one["addr_info"]}
+        return up and there <= {one["dst"] for one in self.look("-6 route show table local")}
 
     # --- the laws ---
 

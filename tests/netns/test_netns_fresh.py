@@ -98,7 +98,8 @@ def test_a_document_comes_from_the_link_local_metadata_service(lab, tokens):
     assert lab.once().code == 0
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     assert lab.metadata.requests == ["PUT /latest/api/token", "GET /latest/user-data",
-                                     "GET /latest/meta-data/network/interfaces/macs/", "GET /latest/meta-data/instance-id"]
+                                     "GET /latest/meta-data/public-keys/", "GET /latest/meta-data/network/interfaces/macs/",
+                                     "GET /latest/meta-data/instance-id"]
 
 
 def test_a_metadata_service_on_the_loopback_makes_no_nic_a_management_nic(lab):
