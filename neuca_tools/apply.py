@@ -107,8 +107,6 @@ class GuardedWriter:
     def rename(self, index: int, name: str) -> None:
         self._netlink.rename(index, name)
 
-        self._allowed.add(self._netlink.index_of(name))
-
     def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
         self._netlink.create_link(kind, name, parent, options, mtu)
         self._allowed.add(self._netlink.index_of(name))
