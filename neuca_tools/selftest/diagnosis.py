@@ -119,10 +119,11 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     session = Session(evidence, looks)
     results = tuple(_result(one) for one in looks)
     judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
-    found = [*_of_phases(looks, results), *_of_the_session(session, bool(judged) and all(judged))]
+    all_passed = bool(judged) and all(judged)
+    found = [*_of_phases(looks, results), *_of_the_session(session, all_passed)]
     ranked = tuple(sorted(_weighed(found), key=_order))
     why_not = _inconclusive(looks, ranked)
-    unexplained = None if why_not else _unexplained(evidence, looks, ranked, results)
+    unexplained = None if why_not else _unexplained(evidence, looks, ranked, all_passed)
     return Diagnosis(ranked, results, why_not, evidence.expect, unexplained)
 
 
@@ -162,7 +163,7 @@ def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
 
 def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True) -> Finding:
     known = tuple(fact for fact in hit.facts if fact.after is not None)
-    sure = of is not None and of.rate and severity != INFO and hit.confidence != LOW
+    sure = of is not None and severity != INFO and hit.confidence != LOW
     predicted, following = next_after(name, hit, of) if of is not None and sure else (None, None)
     return Finding(name, title, severity, max(0.0, min(1.0, hit.share)), hit.confidence, of.phase.name if of and named else None,
                    hit.end, hit.text, known, hit.advice, predicted, following)
@@ -206,11 +207,9 @@ def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Option
     return next((one.text for one in found if one.id == "D10"), None)
 
 
-def _unexplained(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], results: tuple[PhaseResult, ...]) \
-        -> Optional[str]:
+def _unexplained(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], all_passed: bool) -> Optional[str]:
     tcp = next((one for one in looks if one.protocol == "tcp"), None)
-    judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
-    explained = any(one.severity != INFO or one.id == "D18" for one in found) or (judged and all(judged))
+    explained = all_passed or any(one.severity != INFO or one.id == "D18" for one in found)
     if explained or tcp is None:  # datagrams came as they were sent
         return None
     if tcp.rwnd_limited is None and tcp.cwnd is None and tcp.snd_wnd is None:

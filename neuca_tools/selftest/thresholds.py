@@ -10,8 +10,9 @@ from .measure import Look
 
 TOGETHER = "tcp-bidir"  # the phase in which both ways carry at once
 SINGLE, PARALLEL, DATAGRAMS = 0.90, 0.95, 0.80  # of what is expected: one stream, many, UDP (facts, section 6)
-# Of each way, where both carry at once: acknowledgements wait behind the other way's data, and with buffers of a round trip
-# two-way TCP leaves a good part unused (Zhang, Shenker and Clark, SIGCOMM 1991; 0.72 in a healthy case of tests/machine/faults).
+# Of each way, where both carry at once, and of what the two carry alone (D28): acknowledgements wait behind the other way's
+# data, and with buffers of a round trip two-way TCP leaves a good part unused (Zhang, Shenker and Clark, SIGCOMM 1991; 0.72 in a
+# healthy case of tests/machine/faults).
 BOTH_WAYS = 0.70
 
 

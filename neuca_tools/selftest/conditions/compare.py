@@ -8,11 +8,11 @@ from typing import Optional
 
 from .. import amounts
 from ..measure import Fact, Look
+from ..thresholds import BOTH_WAYS, TOGETHER
 from .base import LIMIT, MEDIUM, Hit, Session, SessionRule
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # (D27)
-TOGETHER = 0.7  # of the sum of both directions alone (D28); less than what is left where acknowledgements wait: BOTH_WAYS
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -42,13 +42,13 @@ def asymmetric(session: Session) -> Optional[Hit]:
 
 
 def collapse(session: Session) -> Optional[Hit]:
-    there, back, both = session.named("tcp"), session.named("tcp", "reverse"), session.named("tcp-bidir")
+    there, back, both = session.named("tcp"), session.named("tcp", "reverse"), session.named(TOGETHER)
     if there is None or both is None or not there.rate or both.phase.run is None:
         return None
     rates = [flow.received.rate or flow.sent.rate for flow in both.phase.run.flows]
     alone = there.rate + ((back.rate if back else None) or there.rate)
     together = sum(rate for rate in rates if rate)
-    if len(rates) < 2 or not together or together >= TOGETHER * alone or _full(both):
+    if len(rates) < 2 or not together or together >= BOTH_WAYS * alone or _full(both):
         return None
     text = (f"both ways at once carry {amounts.rate(together)}, each alone {amounts.rate(alone)} in all: half duplex, one shaper "
             "for both, or acknowledgements that starve")

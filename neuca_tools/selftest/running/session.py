@@ -206,7 +206,6 @@ class Session:
         text = f"{found.rate:.0f} connections/s, {found.failed} failed"
         return self._done(Step("connections", "fail" if found.failed else "pass", text))
 
-
     def _rdma(self, source: Address, devices: Sequence[str]) -> None:
         chosen = rdma.choose(rdma.ports(), devices, source)
         if isinstance(chosen, str):
