@@ -107,6 +107,10 @@ def plan(operations: Iterable[Operation], problems: Iterable[Problem], names: Ma
     return "\n".join(lines)
 
 
+def plan_json(operations: Iterable[Operation]) -> dict[str, Any]:
+    return {"version": 1, "operations": [operation.to_json() for operation in operations]}
+
+
 def tuning(data: Mapping[str, Any]) -> str:
     """`neuca tune audit`: a line for each setting, then the arithmetic in sentences."""
     rows = [["INTERFACE", "SETTING", "CURRENT", "WANTED", "SOURCE", "EFFECT"]]

@@ -44,7 +44,6 @@ IDENTITY = (
     ("var/lib/dhcpcd", "duid"), ("var/lib/dhcpcd", "secret"), ("var/lib/dhcpcd", "*.lease*"),
 )
 MACHINE_ID = "etc/machine-id"
-INITIATOR = "etc/iscsi/initiatorname.iscsi"  # where a document has named this host; two of one name break each other's sessions
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
 HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
 # What makes new host keys at boot, where it is enabled; sshd does not start without any, and then nobody can log in.
@@ -127,7 +126,8 @@ def identity(root: Path) -> list[Trace]:
     except OSError as error:
         raise ObserveError(f'read "{machine_id}": {error.strerror}') from error
     has_one = content is not None and content.strip() not in NO_IDENTITY
-    found += [Trace(root / INITIATOR)] if iscsi.is_ours(root / INITIATOR) else []
+    initiator = root / iscsi.INITIATOR.relative_to("/")  # two hosts of one name break each other's sessions
+    found += [Trace(initiator)] if iscsi.is_ours(initiator) else []
     return [Trace(machine_id, emptied=True), *found] if has_one else found
 
 

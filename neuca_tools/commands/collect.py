@@ -18,7 +18,7 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -93,13 +93,14 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
     """The stages, of the document in force: no source is asked, so a service that hangs holds up nothing."""
     intake = confirmed(config.state_directory, config.run_directory)
 
+    @cache
     def survey() -> Survey:
         with host(config) as handles:
             return handles.survey(intake, load_record(config.state_directory))
 
     return {
         "status.json": lambda: _text(with_guest(status_now(config, intake), config.run_directory).data),
-        "plan.json": lambda: _text({"version": 1, "operations": [operation.to_json() for operation in survey().plan()]}),
+        "plan.json": lambda: _text(render.plan_json(survey().plan())),
         "desired.json": lambda: _text(render.desired_json(survey().resolution)),
         "observed.json": lambda: _text(render.observed_json(survey().world)),
     }

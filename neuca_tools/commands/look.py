@@ -61,7 +61,7 @@ def _plan(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
     operations = survey.plan()
     if arguments.json:
-        print(json.dumps({"version": 1, "operations": [operation.to_json() for operation in operations]}, indent=1))
+        print(json.dumps(render.plan_json(operations), indent=1))
     else:
         print(render.plan(operations, survey.resolution.problems, survey.resolution.names))
     return report_faults(intake, config)

@@ -168,10 +168,16 @@ def _between(word: str, low: float, high: float) -> float:
     return found
 
 
+def whole(word: str, what: str, low: int, high: int) -> int:
+    """`low` is 1 or more."""
+    found = int(word) if word.isdecimal() and len(word) < 10 else 0
+    if not low <= found <= high:
+        raise argparse.ArgumentTypeError(f'"{word}" is no {what} from {low} to {high}')
+    return found
+
+
 def port_number(word: str) -> int:
-    if not word.isdecimal() or not 1024 <= int(word[:6]) <= 65533:
-        raise argparse.ArgumentTypeError(f'"{word}" is no port from 1024 to 65533')
-    return int(word)
+    return whole(word, "port", 1024, 65533)
 
 
 def _numbers(word: str) -> tuple[int, ...]:
@@ -182,9 +188,7 @@ def _numbers(word: str) -> tuple[int, ...]:
 
 
 def _hosts(word: str) -> int:
-    if not word.isdecimal() or not 1 <= int(word[:5]) <= MOST:
-        raise argparse.ArgumentTypeError(f'"{word}" is no number of hosts from 1 to {MOST}')
-    return int(word)
+    return whole(word, "number of hosts", 1, MOST)
 
 
 def _steps(word: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from ..backends.namespace import enter
 from ..errors import UsageError
 from ..model import Host as Address
 from ..selftest.diagnosis import phase_results
-from ..selftest.evidence import Evidence, Step
+from ..selftest.evidence import Evidence
 from ..selftest.paths import Tests, compare_paths
 from ..selftest.report.paths import path_record, path_table
 from ..selftest.report.text import phase_words
@@ -25,8 +25,8 @@ from ..selftest.running.planned import Outlook, outlook
 from ..selftest.running.plans import Options
 from ..selftest.running.session import Session
 from .context import configuration
-from .selftest_options import address_of, measuring, options, port_number
-from .selftest_run import SEVEREST, has_iperf3, without_iperf3
+from .selftest_options import address_of, measuring, options, port_number, whole
+from .selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 
 COMPARES_PATHS = ("Makes the same test over each PATH in turn, several rounds of it, and says what each costs against the first,"
                   " the baseline. A PATH is LABEL=PEER; where it begins elsewhere than on the host, leaves through a NIC that has"
@@ -89,11 +89,7 @@ def _test(path: Path, peer: Address, wanted: Options, seen: Outlook) -> Evidence
         enter(where.named(path.netns) if path.netns else where.of_container(path.container or ""))
         seen = Outlook()
     mine = replace(wanted, port=path.port or wanted.port, interface=path.interface or wanted.interface, label=path.label)
-    return Session(peer, mine, seen, _silent).run()
-
-
-def _silent(_: Step) -> None:
-    """A line for each round is enough."""
+    return Session(peer, mine, seen, silent).run()  # a line for each round is enough
 
 
 def _summary(evidence: Evidence) -> str:
@@ -127,6 +123,4 @@ def _path(text: str) -> Path:
 
 
 def _rounds(word: str) -> int:
-    if not word.isdecimal() or not 1 <= int(word[:3]) <= MOST_ROUNDS:
-        raise argparse.ArgumentTypeError(f'"{word}" is no number of rounds from 1 to {MOST_ROUNDS}')
-    return int(word)
+    return whole(word, "number of rounds", 1, MOST_ROUNDS)

@@ -93,7 +93,7 @@ def without_iperf3(at_boot: bool = False) -> int:
 
 def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config) -> Done:
     """One peer, from the first packet to the last line."""
-    tell = _silent if arguments.json or arguments.nagios else _say
+    tell = silent if arguments.json or arguments.nagios else _say
     earlier = store.earlier(config.state_directory, str(address))
     evidence, diagnosis = _test(address, wanted, seen, config, tell)
     found = _compared(earlier, evidence) if earlier else None
@@ -189,7 +189,7 @@ def _say(step: Step) -> None:
         print(step_line(step), flush=True)
 
 
-def _silent(_: Step) -> None:
+def silent(_: Step) -> None:
     """For a form that is for programs."""
 
 
