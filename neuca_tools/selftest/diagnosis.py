@@ -12,6 +12,7 @@ from . import amounts
 from .codes import ExitCode
 from .conditions import PHASE_RULES, SESSION_RULES
 from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
+from .conditions.queues import BLOAT, DROPS
 from .evidence import Evidence
 from .limits import CAUSES_OF_LOSS, next_after
 from .measure import Fact, Look, look
@@ -21,14 +22,15 @@ FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as muc
 TRIFLE = 0.1  # of the lost time, or of what was lost
 SLIGHT = 0.01  # of the datagrams, of a test that reached what it should: a moment at which a host was busy
 SHORTEST = 0.9  # of the time that was asked for
-CAUSES_OF_A_GAP = frozenset("D01 D02 D03 D09 D11 D13 D14 D17 D21 D29".split())
+CAUSES_OF_A_GAP = frozenset(["D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"])
 CAUSES_OF_PACKETS = frozenset("D06 D24".split())
 BLACK_HOLE = frozenset({"D21"})
 OTHERWISE_MORE = frozenset("D21 D26 D27".split())  # it is no capacity of the path: more streams, or the other way, carry more
+ITS_OWN = frozenset({"D26"})  # a queue that stands before one stream, and many streams carry more: it is not in their way
 SOMEBODY_ELSE = frozenset({"D43"})  # who has the same address answers, or refuses, or has another secret; another NIC takes it
 CAUSES = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
           "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE,
-          "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D30"}, "D35": SOMEBODY_ELSE}
+          BLOAT: ITS_OWN, "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D30"}, "D35": SOMEBODY_ELSE}
 IN_EACH_OTHERS_WAY = frozenset("D04 D05 D14 D18".split())  # of both ways at once: that they share what each had alone is why
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT)
@@ -171,13 +173,15 @@ def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look],
 
 def _weighed(found: list[Finding]) -> list[Finding]:
     """Symptoms step back behind their causes: they are told, as information."""
-    ids = {one.id for one in found if one.severity != INFO and one.confidence != LOW and one.share >= 0.1}
+    ids = {name for one in found if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
+           for name in (one.id, one.title)}
     return [replace(one, severity=INFO) if _is_symptom(one, ids) else one for one in found]
 
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
     shared = "D28" in ids and not ids & CAUSES["D28"]
-    return bool(ids & CAUSES.get(one.id, frozenset())) or (shared and one.phase == TOGETHER and one.id in IN_EACH_OTHERS_WAY)
+    causes = CAUSES.get(one.id, frozenset()) | CAUSES.get(one.title, frozenset())
+    return bool(ids & causes) or (shared and one.phase == TOGETHER and one.id in IN_EACH_OTHERS_WAY)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:

@@ -70,7 +70,7 @@ class Look:
     @property
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate."""
-        return pstdev(self.rates) / mean(self.rates) if len(self.rates) > 2 and mean(self.rates) > 0 else None
+        return pstdev(self.rates) / mean(self.rates) if len(self.rates) > 1 and mean(self.rates) > 0 else None
 
     @property
     def queueing(self) -> Optional[float]:

@@ -31,4 +31,11 @@ def passed(one: Look) -> Optional[bool]:
         return None
     if wanted is None or one.rate is None:
         return True if asked and one.rate and one.rate >= part * asked else None  # as fast as it was allowed to be
-    return one.rate >= part * wanted
+    return (_of_each_way(one) or one.rate) >= part * wanted
+
+
+def _of_each_way(one: Look) -> Optional[float]:
+    """Where both carry at once they are judged together, as D28 does: which of the two gets more is chance."""
+    flows = one.phase.run.flows if one.phase.run and one.phase.name == TOGETHER else ()
+    rates = [rate for flow in flows if (rate := flow.received.rate or flow.sent.rate)]
+    return sum(rates) / len(rates) if len(rates) > 1 else None

@@ -16,7 +16,7 @@ from neuca_tools.selftest.documents import evidence_of
 from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Reach, Sample
 from neuca_tools.selftest.readers import read
 from neuca_tools.selftest.report.record import record
-from neuca_tools.selftest.run import Run
+from neuca_tools.selftest.run import Flow, Run, Total
 
 DATA = Path(__file__).parent / "data" / "faults"
 FOUND = {  # recorded case: what comes first, a part of what is said of it
@@ -28,6 +28,12 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "small-switch": ("D21", "packets above 1504 bytes vanish on the way, and no ICMP message says so"),
     "asymmetric-path": ("D27", "the way back carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
     "half-duplex": ("D28", "both ways at once carry 26.2 Mbit/s, each alone 55.0 Mbit/s in all"),
+    "asymmetric-path-two-looks": ("D27", "the way back carries 6.31 Mbit/s, the other 21.1 Mbit/s"),
+    "limit-of-each-flow": ("D26", "many streams carry 8.0 times as much as one"),
+    "policer-seen-by-tcp-alone": ("D17", "loss without a queue before it, near 5.00 Mbit/s"),
+    "flapping-link": ("D40", "a0.carrier_changes 10, not 2"),
+    "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
+    "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
 }
 
@@ -98,6 +104,22 @@ def test_a_black_hole_is_why_a_test_did_not_end():
     diagnosis = diagnose(evidence_of((DATA / "small-switch.json").read_bytes()))
     assert (diagnosis.exit_code, diagnosis.unknown) == (ExitCode.BELOW, None)
     assert [one.id for one in diagnosis.findings if one.severity != "info"] == ["D21"]
+
+
+def test_both_ways_at_once_are_judged_together():
+    """Which of the two gets more is chance, and so is how much each loses; that the path holds up is the sum."""
+    def together(there, back):
+        flows = tuple(Flow(way, received=Total(10.0, rate=rate)) for way, rate in (("forward", there), ("reverse", back)))
+        alone = [tcp(flow_of(9.5e6, rtt=19_000, min_rtt=10_000, snd_cwnd=20, unacked=18, snd_wnd=900_000), expect=10e6,
+                     direction=way) for way in ("forward", "reverse")]
+        lossy = tcp(flow_of(there, retrans=0.017, rtt=13_400, min_rtt=10_200, snd_cwnd=9, unacked=9, snd_wnd=650_000))
+        both = replace(lossy.phases[0], name="tcp-bidir", run=Run("iperf3", protocol="tcp", flows=flows))
+        evidence = replace(alone[0], phases=(alone[0].phases[0], alone[1].phases[0], both))
+        diagnosis = diagnose(evidence)
+        return [one.id for one in diagnosis.findings if one.severity != "info"], int(diagnosis.exit_code)
+
+    assert together(6.9e6, 7.5e6) == ([], 0)
+    assert together(6.0e6, 3.5e6) == (["D28"], 4)
 
 
 TWO = ("fe:16:3e:00:0b:01", "fe:16:3e:00:0c:01")

@@ -12,7 +12,7 @@ from .. import amounts
 from ..evidence import Sample
 from ..measure import Fact, Look, delta, growth
 from ..predict import goodput, line_of, mathis, round_rate
-from ..thresholds import passed
+from ..thresholds import TOGETHER, passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 from .udp import counted_losses, losing, lost, lowest
 from .window import NETWORK
@@ -21,6 +21,7 @@ NIC_DROPS = re.compile(r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out
                        r"rx_\w*discards\w*|rx_queue_\d+_drops))$")
 SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
 BUSY = 0.8  # of a CPU's time (D12)
+DROPS, BLOAT = "queue drops", "bufferbloat"
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds more (D14)
 STEADY = 0.03  # coefficient of variation (D18)
 QUEUED = 1.5  # times the idle round trip (D18)
@@ -91,7 +92,6 @@ def backlog(look: Look) -> Optional[Hit]:
 
 
 def qdisc(look: Look) -> Optional[Hit]:
-    """A queue of the sender's own drops, or makes the path slow for everybody."""
     names = [name for name in _names(look.phase.sender) if name.endswith(".qdisc.drops")]
     found = _grown(look.phase.sender, names)
     if found:
@@ -100,10 +100,11 @@ def qdisc(look: Look) -> Optional[Hit]:
         share = max(_explained(look, count), _slowed_by(look, count))
         return Hit(share, f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
                    f"tc qdisc replace dev {device} root fq; pace below the path's rate (fq maxrate RATE)", "sender")
-    return _bloat(look)
+    return None
 
 
-def _bloat(look: Look) -> Optional[Hit]:
+def bloat(look: Look) -> Optional[Hit]:
+    """A queue makes the path slow for everybody."""
     idle = look.evidence.idle.p50 or look.min_rtt
     # A host that is busy answers late, and no queue is to blame: the kernel's own round trips do not wait for a process.
     loaded = min((value for value in (look.evidence.loaded.p50, look.rtt) if value), default=None)
@@ -125,7 +126,7 @@ def policed(session: Session) -> Optional[Hit]:
     if clean and over:
         return _plateau(clean, over, ladder)
     slowest = lowest(ladder)
-    tcp = next((one for one in session.tcp if _flat_with_loss(one) and not passed(one)), None)
+    tcp = next((one for one in session.tcp if _flat_with_loss(one) and not passed(one) and one.phase.name != TOGETHER), None)
     if tcp is None or (slowest is not None and (not over or losing(slowest))):
         return None  # it loses at any rate (D19), or UDP gets through at every rate
     seen = bool(tcp.phase.sender)  # the kernel's round trips, not only retransmits
@@ -162,7 +163,9 @@ def _offered(look: Look) -> float:
 def _flat_with_loss(look: Look) -> bool:
     if look.left < NETWORK or not look.loss or look.loss <= 1e-5:
         return False
-    return look.queueing <= FLAT_RTT if look.queueing and look.phase.sender else not look.flat and bool(look.retransmits)
+    if not look.queueing or not look.phase.sender:
+        return not look.flat and bool(look.retransmits)
+    return look.queueing <= FLAT_RTT or _alone_late(look)  # what waits is its own bursts, behind what let them through
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
@@ -226,7 +229,8 @@ QUEUES = (
     PhaseRule("D11", "NIC ring overflow", FAULT, nic_ring),
     PhaseRule("D12", "softirq budget exhausted", LIMIT, softirq_budget),
     PhaseRule("D13", "backlog drops", FAULT, backlog),
-    PhaseRule("D14", "queue drops or bufferbloat", FAULT, qdisc),
+    PhaseRule("D14", DROPS, FAULT, qdisc),
+    PhaseRule("D14", BLOAT, FAULT, bloat),
     PhaseRule("D39", "reordering", FAULT, reordering),
     PhaseRule("D18", "path capacity reached", LIMIT, path_capacity),
 )

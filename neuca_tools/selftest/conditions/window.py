@@ -21,6 +21,7 @@ WRITABLE = 2 / 3  # of the send buffer: when no more is queued a writer that wai
 MOSTLY = 0.5  # of the looks: a buffer that is full so often is what is waited for (D03)
 SLOW_READER = 0.5  # of the receive buffer full (D02)
 WAITS = 0.002  # seconds until data is read (D02): 0.1 to 0.2 ms measured with buffers of 16 to 256 KiB, 0.5 s with a slow reader
+HOARDS = 0.1  # seconds: so much waits only for a reader that is slower than what comes, however large the buffer
 EXPLAINED = 0.25  # of what the buffer lets through in a round trip: 0.4 to 0.7 measured with those, 0.02 with a slow reader
 IDLE = 0.5  # of the time nothing on its way (D04)
 LOSSY = 1e-5  # (D05)
@@ -86,7 +87,7 @@ def _known(facts: list[Fact]) -> tuple[Fact, ...]:
 
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the buffer."""
-    if look.protocol != "tcp" or (look.rwnd_limited or 0) < RECEIVER_LIMITED:
+    if look.protocol != "tcp" or look.rwnd_limited is None:
         return None
     sockets = [one for sample in look.phase.receiver[1:] for one in data_sockets(sample, look.phase)
                if one.recv_q is not None and one.rcvbuf]
@@ -94,14 +95,17 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill = fills[len(fills) // 2] if fills else 0.0
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     queues = sorted(one.recv_q or 0 for one in sockets)
-    waiting = fill > SLOW_READER and queues[len(queues) // 2] * 8 >= WAITS * (look.rate or 0)
-    if not waiting and (zero is None or _explained(look, sockets)):
+    waits = queues[len(queues) // 2] * 8 / look.rate if fill > SLOW_READER and look.rate else 0.0
+    if look.rwnd_limited < RECEIVER_LIMITED and waits < HOARDS:
+        return None
+    if waits < WAITS and (zero is None or _explained(look, sockets)):
         return None
     facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
     full = (look.receiver_load.full or 0) >= 0.5
     text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
     text += f", and its CPU {look.receiver_load.cpu} is full" if full else ""  # as fast as that host can be is no fault
-    return Hit(look.rwnd_limited or 0.0, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
+    share = look.rwnd_limited if waits < HOARDS else 1.0  # who is never done reading is what everything waits for
+    return Hit(share, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
                "buffers do not help", "receiver", severity=LIMIT if full else None)
 
 
@@ -134,10 +138,11 @@ def sender_buffer(look: Look) -> Optional[Hit]:
 def _queued_full(look: Look) -> float:
     """The share of the looks at which the send buffer was full, where neither of the windows was."""
     window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
-    if not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window:
-        return 0.0
     known = [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
              if one.sndbuf and one.wmem_queued is not None]
+    sent = known and all(one.app_limited for one in known)  # all that the buffer holds: it has filled the window by chance
+    if not sent and (not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window):
+        return 0.0
     full = sum((one.wmem_queued or 0) >= WRITABLE * (one.sndbuf or 0) for one in known)
     return look.left * full / len(known) if known and full >= MOSTLY * len(known) else 0.0
 
