@@ -15,6 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Optional, final
 
@@ -22,6 +23,9 @@ from ..errors import ManagerError
 
 ANSWER = 1.0  # seconds that one call may take
 BUDGET = 5.0  # seconds that all calls of one Bus, that is of one pass, may take
+
+# Where systemd keeps the cgroups of its units: version 2, and version 1.
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
 _DAEMON = "org.freedesktop.DBus"
 _ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"  # D-Bus specification, "Well-known Message Bus Instances"
@@ -59,6 +63,11 @@ class Bus:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is a bus, as far as it has been asked for anything."""
+        return self._connection is not None
 
     def owner(self, name: str) -> Optional[str]:
         """The unique name of the running service that owns a name; None for nobody, and where there is no bus."""
@@ -135,6 +144,7 @@ class Manager(ABC):
 
     title: str
     name: str
+    unit: str
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -144,6 +154,10 @@ class Manager(ABC):
         """It is not running, or there is no bus. It is never started for the question."""
         self._owner = self._owner or self._bus.owner(self.name)
         return self._owner is None
+
+    def _starting(self) -> bool:
+        """It runs, and is not on the bus yet: it may have read its files before ours were there. A unit's cgroup goes with it."""
+        return self._bus.reached and any((root / "system.slice" / self.unit).is_dir() for root in CGROUPS)
 
     @abstractmethod
     def states(self) -> dict[str, str]:
@@ -155,6 +169,8 @@ class Manager(ABC):
             known = None if self.absent() else self.states()
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
+        if known is None and self._starting():
+            return dict.fromkeys(interfaces, "unknown"), f"{self.title} runs, and is not on the system bus yet"
         if known is None:
             return dict.fromkeys(interfaces, "absent"), ""
         return {interface: known.get(interface, "unknown") for interface in interfaces}, ""

@@ -17,6 +17,7 @@ class Networkd(Manager):
 
     title = "systemd-networkd"
     name = "org.freedesktop.network1"
+    unit = "systemd-networkd.service"
 
     def states(self) -> dict[str, str]:
         links = self._ask("asked systemd-networkd for its links", _PATH, f"{_MANAGER}.ListLinks")

@@ -29,6 +29,7 @@ class NetworkManager(Manager):
 
     title = "NetworkManager"
     name = "org.freedesktop.NetworkManager"
+    unit = "NetworkManager.service"
 
     def states(self) -> dict[str, str]:
         return {device.interface: "managed" if device.managed else "unmanaged" for device in self._devices()}

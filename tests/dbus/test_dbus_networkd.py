@@ -37,6 +37,26 @@ def test_absent():
     assert caught.value.text == "asked systemd-networkd to read its files again: systemd-networkd is not running"
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(private_bus, monkeypatch, tmp_path, version):
+    monkeypatch.setattr("neuca_tools.backends.bus.CGROUPS", (tmp_path / "unified", tmp_path))
+    ((tmp_path / "unified", tmp_path)[version] / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == (
+            {"eth1": "unknown"}, "systemd-networkd runs, and is not on the system bus yet")
+    private_bus.play(NAME, [("eth1", "unmanaged")])
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "unmanaged"}, "")
+
+
+def test_one_that_runs_where_there_is_no_bus_at_all_cannot_be_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
+    monkeypatch.setattr("neuca_tools.backends.bus.CGROUPS", (tmp_path,))
+    (tmp_path / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
+    with Bus() as bus:
+        assert Networkd(bus).words(["eth1"]) == ({"eth1": "absent"}, "")
+
+
 def test_hung(private_bus):
     private_bus.freeze(private_bus.play(NAME, [("eth1", "configured")]))
     with Bus() as bus:
