@@ -33,6 +33,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "policer-seen-by-tcp-alone": ("D17", "loss without a queue before it, near 5.00 Mbit/s"),
     "flapping-link": ("D40", "a0.carrier_changes 10, not 2"),
     "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
+    "shaper": ("D18", "a queue stands before it: this is the path's capacity"),
     "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
 }

@@ -10,7 +10,7 @@ from typing import Optional
 
 from .. import amounts
 from ..evidence import Sample
-from ..measure import Fact, Look, delta, growth
+from ..measure import Fact, Look, data_sockets, delta, growth, steady_samples
 from ..predict import goodput, line_of, mathis, round_rate
 from ..thresholds import TOGETHER, passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
@@ -24,6 +24,7 @@ BUSY = 0.8  # of a CPU's time (D12)
 DROPS, BLOAT = "queue drops", "bufferbloat"
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds more (D14)
 STEADY = 0.03  # coefficient of variation (D18)
+IN_PIECES = 0.10  # the same, of seconds that iperf3 counts in pieces of its buffer
 QUEUED = 1.5  # times the idle round trip (D18)
 FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
 CLEARLY = 0.02  # of the datagrams: more is lost than a hiccup of a host would (D17)
@@ -179,12 +180,21 @@ def path_capacity(look: Look) -> Optional[Hit]:
                    severity=None if look.evidence.expect else INFO)
     if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
         return None
-    if look.spread is None or look.spread >= STEADY or not look.queueing or look.queueing <= QUEUED or _alone_late(look):
+    if look.spread is None or not look.queueing or look.queueing <= QUEUED or _alone_late(look):
+        return None
+    if look.spread >= (IN_PIECES if _stands(look) else STEADY):
         return None
     text = (f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.rate)}, and a queue stands before it: "
             "this is the path's capacity")
     return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)), Fact("rtt / min_rtt", after=look.queueing)),
                "compare it with what was ordered; nothing at the ends makes it faster", "path", HIGH, look.rate)
+
+
+def _stands(look: Look) -> bool:
+    """Whether the queue was there at every look: then the path was never idle, and what varies is when iperf3 counts."""
+    known = [one.rtt / 1e6 for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
+             if one.rtt]
+    return len(known) > 2 and look.min_rtt is not None and min(known) > QUEUED * look.min_rtt
 
 
 def _alone_late(look: Look) -> bool:
