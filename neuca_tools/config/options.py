@@ -88,7 +88,7 @@ class Config:
     guest_router: bool = True
     guest_users: bool = True
     guest_login: Optional[str] = None
-    guest_storage: bool = False
+    guest_storage: bool = True
     guest_scripts: bool = True
     script_timeout: float = 3600.0
     selftest: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,6 @@ import pytest
 from guest import Done
 from steps import serve
 
-SWITCH = ("/etc/neuca/config.d/storage.conf", "[guest]\nstorage = on\n")
 SECRET, WRONG = "hush-hush-hush-1", "wrong-wrong-wrong"
 TARGET = "iqn.2026-11.org.example:disks"
 ME = "iqn.2026-11.org.example:me"
@@ -22,7 +21,7 @@ def target(*files):
 
 
 # Blank; a file system with a file; a partition table, which is no file system but no blank disk either.
-DISKS = """cd /srv && truncate -s 64M blank data odd later && mkfs.ext4 -q -F data && mkdir -p /tmp/at
+DISKS = """set -e; cd /srv && truncate -s 64M blank data odd later && mkfs.ext4 -q -F data && mkdir -p /tmp/at
 mount -o loop data /tmp/at && echo precious > /tmp/at/file && umount /tmp/at
 printf '\\125\\252' | dd of=odd bs=1 seek=510 conv=notrunc status=none
 printf '\\0\\0\\2\\0\\203\\0\\0\\0\\0\\10\\0\\0\\0\\20\\0\\0' | dd of=odd bs=1 seek=446 conv=notrunc status=none
@@ -66,7 +65,6 @@ def with_disks(guests):
     """A guest whose target is not there yet, and where whatever iscsiadm is called with is noted."""
     guest = guests("I")
     guest.boot()
-    guest.put(*SWITCH)
     guest.put("/etc/tgt/conf.d/lab.conf", target("blank", "data", "odd"))
     guest.check(f"chmod 600 /etc/tgt/conf.d/lab.conf; {DISKS}", 120)
     guest.check("mv /usr/sbin/iscsiadm /usr/sbin/iscsiadm.real")
@@ -162,7 +160,6 @@ def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_
 def test_without_open_iscsi_there_is_a_problem_and_nothing_else(guests):
     guest = guests("A")
     guest.boot()
-    guest.put(*SWITCH)
     status = serve(guest, document(1), "failed")
     assert [problem["text"] for problem in status["problems"]] == [
         "storage: iscsiadm is not installed (open-iscsi): no storage is attached"]

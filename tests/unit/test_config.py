@@ -113,7 +113,7 @@ GOOD = [
     ("guest", "router", "off", False),
     ("guest", "users", "false", False),
     ("guest", "login", "debian", "debian"),
-    ("guest", "storage", "yes", True),
+    ("guest", "storage", "no", False),
     ("guest", "scripts", "no", False),
     ("guest", "script-timeout", "60 s", 60.0),
 ]

@@ -102,7 +102,7 @@ def test_a_defect_of_one_feature_costs_the_others_nothing(config, caplog):
     store(config)
     others = []
     every = {name: lambda _, name=name: iter(others.append(name) or ()) for name in RUNS}
-    assert run_guest(replace(config, guest_storage=True), {**every, "hostname": defect})
+    assert run_guest(config, {**every, "hostname": defect})
     assert others == [name for name in RUNS if name != "hostname"]
     assert outcome.load(config.run_directory, "hostname").state == "failed"
     assert "hostname: failed on a defect of its own" in caplog.text
