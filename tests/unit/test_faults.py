@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 
 sys.path.append(str(Path(__file__).parents[1] / "machine" / "faults"))
 
-from everything import CAUSES, HEALTHY, cases, chosen
+from everything import CAUSES, HEALTHY, cases
 from verdicts import matrix, summary, verdict
 
 INSIDE = Path(__file__).parents[1] / "machine" / "faults" / "inside"
@@ -92,15 +92,6 @@ def test_the_matrix_and_the_figures():
                                               "| healthy | town | quiet 1 | 1 of 1 |"]
     assert summary(found).splitlines() == ["the injected cause comes first: 1 of 2, 50.0% (aim 95%: MISSED)",
                                            "nothing above info where nothing is wrong: 1 of 1, 100.0% (aim 95%: met)"]
-
-
-def test_a_week_has_its_own_part_of_what_is_sure():
-    sure = ["policer", "firewall", "nobody-listens", "town", "country", "twin", "shaper"]
-    parts = [[case.name for case in chosen(week, sure, 4)] for week in range(30)]
-    assert all(len(part) == 4 for part in parts)
-    assert all(len({"town", "country"} & set(part)) == 1 for part in parts)
-    assert all(len({"firewall", "nobody-listens"} & set(part)) < 2 for part in parts)
-    assert {name for part in parts for name in part} == set(sure)
 
 
 def test_the_cases_only_name_what_the_guest_has():

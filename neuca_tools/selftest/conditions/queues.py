@@ -210,7 +210,8 @@ def _line(look: Look) -> Optional[float]:
         return None
     if speeds:
         return min(speeds) if look.rate >= 0.98 * goodput(min(speeds), min(mtus, default=1500)) else None
-    return line_of(look.rate, min(mtus, default=None))
+    guessed = not look.phase.sender or (look.spread is not None and look.spread < STEADY)  # a line's own rate does not vary
+    return line_of(look.rate, min(mtus, default=None)) if guessed else None
 
 
 def reordering(look: Look) -> Optional[Hit]:

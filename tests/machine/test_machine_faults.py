@@ -1,0 +1,38 @@
+"""neuca-selftest finds what was broken on purpose, and nothing where nothing is: a part of tests/machine/faults.
+
+One of each kind, with the same parameters each time: `make bench-diagnosis` runs all of it, with others each week.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent / "faults"))
+
+from catalogue import cases
+from everything import CAUSES, HEALTHY
+from harness import stage
+from verdicts import verdict
+
+SEED = 1
+CHOSEN = ("small-receive-buffer", "slow-source", "policer", "random-loss", "small-switch", "wrong-peer", "town")
+
+
+@pytest.fixture(scope="module")
+def rehearsals(tmp_path_factory):
+    with stage(tmp_path_factory.mktemp("faults") / "T") as ready:
+        yield ready
+
+
+@pytest.mark.parametrize("image", ["T"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in CHOSEN else pytest.mark.long)
+                                  for name in (*CAUSES, *HEALTHY)])
+def test_what_was_broken_on_purpose_comes_first_and_nothing_where_nothing_is(rehearsals, name, image):  # noqa: ARG001 - one worker
+    case, = cases(SEED, [name])
+    found = verdict(case, rehearsals.play(case))
+    assert found.right, str(found)
