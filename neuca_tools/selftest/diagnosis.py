@@ -175,7 +175,7 @@ def _weighed(found: list[Finding]) -> list[Finding]:
     """Symptoms step back behind their causes: they are told, as information."""
     ids = {name for one in found if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
            for name in (one.id, one.title)}
-    return [replace(one, severity=INFO) if _is_symptom(one, ids) else one for one in found]
+    return [replace(one, severity=INFO, predicted=None, next_limit=None) if _is_symptom(one, ids) else one for one in found]
 
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:

@@ -45,7 +45,7 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         left = [one for one in left if one.condition != "D05"]
     if hit.end == "both":
         left = [one for one in left if one.condition not in ("D01", "D03")]
-    own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed > (look.rate or 0) else []
+    own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed >= (look.rate or 0) else []
     lowest = min([*left, *own], key=lambda one: one.rate, default=None)
     if lowest is None or look.protocol != "tcp" or not look.rate:
         return None, None

@@ -88,10 +88,12 @@ def managers(guest: Guest) -> Mapping[str, str]:
     return {name: state for name, state in found.items() if name != "lo"}
 
 
-def assert_left_alone(guest: Guest) -> None:
-    """The guest's manager keeps off all but the management NIC, and has that."""
-    said, management = managers(guest), names(guest)[MANAGEMENT]
+def assert_left_alone(guest: Guest, *unlisted: str) -> None:
+    """The guest's manager keeps off all but the management NIC, and has that; and NICs that no document names are its own."""
+    known = names(guest)
+    said, management = managers(guest), known[MANAGEMENT]
     if said:
+        assert "unmanaged" not in [said.pop(known[one]) for one in unlisted]
         assert said.pop(management) in ("connected", "configured")
         assert set(said.values()) == {"unmanaged"}, said
 

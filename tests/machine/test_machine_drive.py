@@ -72,5 +72,5 @@ def test_a_volume_is_read_when_it_appears_and_at_a_boot(guests, tmp_path, image,
     assert names(guest) == called
     assert called[mac(1)] == ("data1" if label == "cidata" else "eth1")
     assert guest.check("systemctl list-units --plain --no-legend --all 'neuca-drive@*'").split()[0] == UNITS[kind]
-    assert_left_alone(guest)
+    assert_left_alone(guest, mac(3))
     assert guest.reachable()

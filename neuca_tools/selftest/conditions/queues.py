@@ -147,8 +147,9 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
     """Whatever is offered above, the same arrives; and what is offered below arrives whole."""
     arrived = [one.rate or 0.0 for one in over]
     plateau, free = max(arrived), max(map(_offered, clean))
-    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
-        return None
+    expect = over[0].evidence.expect
+    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL or (expect and plateau >= LEVEL * expect):
+        return None  # the last: all that is expected, and no more, is what the path itself has
     text = f"loss-free at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: a policer drops what is above"
     facts = tuple(Fact(f"of {amounts.rate(_offered(one))}, bit/s", after=one.rate) for one in ladder)
     pace = plateau * 0.95

@@ -22,7 +22,7 @@ pre,code{font:14px/1.45 ui-monospace,monospace}ul{margin:6px 0;padding-left:20px
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:baseline;padding:3px 14px 3px 0;font-weight:400}
 tr{border-bottom:1px solid var(--rule)}th,td:nth-child(2){white-space:nowrap;width:1%}td:nth-child(3){overflow-wrap:anywhere}
 td.good,td.bad,td.unknown{font-weight:600}
-.charts{display:grid;align-items:start;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:16px}
+.charts{display:grid;align-items:start;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:16px}
 figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:4px}
 svg{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;font-size:.85rem;color:var(--quiet)}
