@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "machine"))
 
-import images
-from guest import Guest
+from counted import counted
 from two_hosts import TwoHosts
 
 MEMORY = 2048  # MiB: a sixteenth of it is the most that bdp gives to a buffer
@@ -21,9 +20,5 @@ MEMORY = 2048  # MiB: a sixteenth of it is the most that bdp gives to a buffer
 @contextlib.contextmanager
 def laboratory(folder: Path) -> Iterator[TwoHosts]:
     """Boot a guest that has its disk in `folder`; it ends with the block."""
-    guest = Guest(images.image("T"), folder, (), memory=MEMORY, counted=True)
-    try:
-        guest.boot()
+    with counted(folder, MEMORY) as guest:
         yield TwoHosts(guest)
-    finally:
-        guest.close()

@@ -9,7 +9,13 @@ namespace (net.core.*, the neighbour tables) is tuned as its first namespace, wh
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import NamedTuple
+
+sys.path.append(str(Path(__file__).parents[2] / "machine"))
+
+from counted import CONFIGURATION
 
 PATIENCE = 1800.0  # seconds: of the guest's leaping clock, and of an emulation that shares this machine with others
 KERNEL = "kernel"
@@ -23,25 +29,6 @@ NO_NAMESPACES = "for name in $(ip -o netns list | cut -d ' ' -f 1); do ip netns 
 BUILD = """ip link add a0 index 11 netns A address {a0} type veth peer index 12 name ra netns R address {ra}
 ip link add b0 index 13 netns B address {b0} type veth peer index 14 name rb netns R address {rb}
 ip netns exec R sysctl -qw net.ipv4.ip_forward=1""".format(**MACS)
-CONFIGURATION = """[runtime]
-state-directory = {0}/state
-run-directory = {0}/run
-pid-directory = {0}/pid
-hosts-file = {0}/hosts
-[logging]
-log-directory = {0}/log
-[linux]
-managers = none
-udev-directory = {0}/udev
-networkmanager-directory = {0}/networkmanager
-networkd-directory = {0}/networkd
-sysctl-directory = {0}/sysctl
-[metadata]
-sources = file:{0}/document
-[tuning]
-profile = none
-profile-directory = {0}/profiles
-"""
 
 
 class Flow(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-import images
 from catalogue import Case
+from counted import CONFIGURATION, counted
 from guest import Guest
 
 INSIDE = Path(__file__).with_name("inside")
@@ -29,6 +29,7 @@ class Stage:
         self._guest = guest
         for path in INSIDE.glob("*.py"):
             guest.put(f"/run/{path.name}", path.read_text())
+        guest.put("/run/configuration", CONFIGURATION)
         self.kernel = guest.check("uname -sr").strip()
         guest.check("mkfifo /run/ask /run/answer; python3 /run/rehearse.py /run/ask /run/answer > /run/rehearse.log 2>&1 &")
 
@@ -41,9 +42,5 @@ class Stage:
 @contextlib.contextmanager
 def stage(folder: Path) -> Iterator[Stage]:
     """Boot a guest that has its disk in `folder`; it ends with the block."""
-    guest = Guest(images.image("T"), folder, (), memory=MEMORY, counted=True)
-    try:
-        guest.boot()
+    with counted(folder, MEMORY) as guest:
         yield Stage(guest)
-    finally:
-        guest.close()

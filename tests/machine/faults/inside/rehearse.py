@@ -23,25 +23,7 @@ SECRET = "a secret that both ends share"
 SERVING = "serving tests"
 READY, ENDING = 60.0, 30.0  # seconds
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
-CONFIGURATION = """[runtime]
-state-directory = {0}/state
-run-directory = {0}/run
-pid-directory = {0}/pid
-hosts-file = {0}/hosts
-[logging]
-log-directory = {0}/log
-[linux]
-managers = none
-udev-directory = {0}/udev
-networkmanager-directory = {0}/networkmanager
-networkd-directory = {0}/networkd
-sysctl-directory = {0}/sysctl
-[metadata]
-sources = file:{0}/document
-[tuning]
-profile = none
-profile-directory = {0}/profiles
-"""
+CONFIGURATION = Path("/run/configuration")  # of an agent; {0} is its folder
 CLEAN = ("for name in $(ip -o netns list | cut -d ' ' -f 1); do ip netns del $name; done; rm -rf /run/lab; mkdir -p /run/lab; "
          "dmesg --clear 2>/dev/null || true")
 
@@ -132,7 +114,7 @@ def _prepare(case):
     for name in "AB":
         folder = LAB / name
         folder.mkdir()
-        (folder / "config").write_text(CONFIGURATION.format(folder))
+        (folder / "config").write_text(CONFIGURATION.read_text().format(folder))
         (folder / "document").write_text("")
     for name, text in (("secret", SECRET), ("other", f"{SECRET}, not this one")):
         (LAB / name).write_text(text)
