@@ -11,6 +11,7 @@ from typing import Optional
 
 from .evidence import Cpu, Sample
 
+HALF = 0.5  # of the intervals
 FULL = 0.95  # a CPU that is busier in an interval has nothing left (facts, D09)
 
 
@@ -25,6 +26,11 @@ class Load:
     system: Optional[float] = None
     softirq: Optional[float] = None
     steal: Optional[float] = None  # the worst CPU's
+
+    @property
+    def is_full(self) -> bool:
+        """Whether that CPU had nothing left half of the time or more: the interval in which a test begins or ends is not full."""
+        return (self.full or 0.0) >= HALF
 
     @property
     def what(self) -> str:

@@ -63,6 +63,11 @@ class Look:
         return max(0.0, 1 - self.rwnd_limited - self.sndbuf_limited)
 
     @property
+    def is_full(self) -> bool:
+        """Whether a CPU of either end is what everything waits for."""
+        return self.sender_load.is_full or self.receiver_load.is_full
+
+    @property
     def left(self) -> float:
         """As `network`; all of it where the kernel's clocks are not known."""
         return 1.0 if self.network is None else self.network

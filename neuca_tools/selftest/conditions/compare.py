@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from .. import amounts
-from ..measure import Fact, Look
+from ..measure import Fact
 from ..thresholds import BOTH_WAYS, TOGETHER
 from .base import LIMIT, MEDIUM, Hit, Session, SessionRule
 
@@ -20,7 +20,7 @@ def per_flow(session: Session) -> Optional[Hit]:
     many = session.named("tcp-parallel")
     if one is None or many is None or not one.rate or not many.rate or many.rate <= GAP * one.rate:
         return None
-    if (one.sender_load.full or 0) >= 0.5 or (one.receiver_load.full or 0) >= 0.5:
+    if one.is_full:
         return None
     text = (f"many streams carry {many.rate / one.rate:.1f} times as much as one: a limit of each flow (its window, or a policer "
             "or a hash of links on the way)")
@@ -48,16 +48,12 @@ def collapse(session: Session) -> Optional[Hit]:
     rates = [flow.received.rate or flow.sent.rate for flow in both.phase.run.flows]
     alone = there.rate + ((back.rate if back else None) or there.rate)
     together = sum(rate for rate in rates if rate)
-    if len(rates) < 2 or not together or together >= BOTH_WAYS * alone or _full(both):
+    if len(rates) < 2 or not together or together >= BOTH_WAYS * alone or both.is_full:
         return None
     text = (f"both ways at once carry {amounts.rate(together)}, each alone {amounts.rate(alone)} in all: half duplex, one shaper "
             "for both, or acknowledgements that starve")
     facts = (Fact("alone and together, bit/s", alone, together),)
     return Hit(0.5 * (1 - together / alone), text, facts, "ethtool DEV (duplex); fq on both ends", "path", MEDIUM)
-
-
-def _full(look: Look) -> bool:
-    return (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5
 
 
 COMPARE_SESSION = (

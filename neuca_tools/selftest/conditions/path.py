@@ -80,7 +80,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 
 
 def _packets_limit(session: Session, chain: tuple[Link, ...]) -> bool:
-    full = any((load.full or 0) >= 0.5 for one in session.looks for load in (one.sender_load, one.receiver_load))
+    full = any(one.is_full for one in session.looks)
     off = any(link.offloads.get(name) is False for link in chain for name in (OFFLOAD, "tcp-segmentation-offload"))
     overlay = any(link.kind in TUNNELS for link in chain)
     return full or off or overlay

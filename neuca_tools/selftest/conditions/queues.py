@@ -111,7 +111,7 @@ def bloat(look: Look) -> Optional[Hit]:
     loaded = min((value for value in (look.evidence.loaded.p50, look.rtt) if value), default=None)
     if look.protocol != "tcp" or not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
         return None
-    if _is_full(look):  # what waits, waits for that processor
+    if look.is_full:  # what waits, waits for that processor
         return None
     text = f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: a deep queue on the way"
     advice = ("tc qdisc replace dev DEV root fq_codel where the queue is; a smaller txqueuelen with pfifo; pace below the path's "
@@ -123,7 +123,7 @@ def policed(session: Session) -> Optional[Hit]:
     """UDP is loss-free up to a rate and never gets beyond it; TCP loses without any queue before the loss."""
     ladder = sorted((one for one in session.looks if one.protocol == "udp" and one.rate and one.flow), key=_offered)
     clean = [one for one in ladder if not losing(one)]
-    over = [one for one in ladder if (one.loss or 0) >= CLEARLY and counted_losses(one) < 0.5 * lost(one) and not _is_full(one)]
+    over = [one for one in ladder if (one.loss or 0) >= CLEARLY and counted_losses(one) < 0.5 * lost(one) and not one.is_full]
     if clean and over:
         return _plateau(clean, over, ladder)
     slowest = lowest(ladder)
@@ -137,10 +137,6 @@ def policed(session: Session) -> Optional[Hit]:
     facts = (fact("bytes_retrans / bytes_sent", tcp.loss), Fact("rtt / min_rtt", after=tcp.queueing))
     advice = "iperf3 -u -b 10M, 100M … : what is the loss-free rate? Then pace just below it"
     return Hit((0.95 if seen else 0.5) * tcp.left, text, facts, advice, "path", MEDIUM if seen else LOW)
-
-
-def _is_full(look: Look) -> bool:
-    return (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5
 
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
@@ -179,7 +175,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
         text = f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
         return Hit(look.left, text, (fact("rate, bit/s", round(look.rate)),), "", "path", HIGH, look.rate,
                    severity=None if look.evidence.expect else INFO)
-    if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
+    if look.is_full:
         return None
     if look.spread is None or not look.queueing or look.queueing <= QUEUED or _alone_late(look):
         return None

@@ -120,7 +120,7 @@ def offered_too_little(look: Look) -> Optional[Hit]:
     sent = look.flow.sent.rate if look.flow else None
     if look.protocol != "udp" or not asked or sent is None or sent >= SENT * asked:
         return None
-    full = (look.sender_load.full or 0) >= 0.5
+    full = look.sender_load.is_full
     text = (f"the sender offered {amounts.rate(sent)} of the {amounts.rate(asked)} that were asked for" +
             (f": its CPU {look.sender_load.cpu} is full" if full else ""))
     return Hit(1 - sent / asked, text, (fact("sent bit/s", round(sent)), fact("-b", round(asked))),

@@ -101,7 +101,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if waits < WAITS and (zero is None or _explained(look, sockets)):
         return None
     facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
-    full = (look.receiver_load.full or 0) >= 0.5
+    full = look.receiver_load.is_full
     text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
     text += f", and its CPU {look.receiver_load.cpu} is full" if full else ""  # as fast as that host can be is no fault
     share = look.rwnd_limited if waits < HOARDS else 1.0  # who is never done reading is what everything waits for
@@ -148,7 +148,7 @@ def _queued_full(look: Look) -> float:
 
 
 def application(look: Look) -> Optional[Hit]:
-    if look.protocol != "tcp" or look.idle_share is None or (look.sender_load.full or 0) >= 0.5 or not look.rate:
+    if look.protocol != "tcp" or look.idle_share is None or look.sender_load.is_full or not look.rate:
         return None
     if look.idle_share < IDLE:
         return _starved(look)
@@ -182,7 +182,7 @@ def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions of `loss` say where it is lost, and go before it."""
     if look.protocol != "tcp" or look.left < NETWORK or not look.loss or look.loss <= LOSSY or not look.rate:
         return None
-    if (look.sender_load.full or 0) >= 0.5 or (look.receiver_load.full or 0) >= 0.5:
+    if look.is_full:
         return None
     facts = [fact("bytes_retrans / bytes_sent", look.loss), Fact("retransmits", after=look.retransmits)]
     rtt = look.rtt or (look.cwnd * 8 / look.rate if look.cwnd else None)
