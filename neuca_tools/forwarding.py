@@ -25,12 +25,11 @@ def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str],
     """Those of them that may be set."""
     wanted = asked(router)
     listening = sorted(device.name for device in world.devices.values() if device.index in world.advertised and (
-        device.index in roles.protected or (is_nic(device) and roles.role(identity(device)) != "dataplane")))
+        device.index in roles.protected or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")))
     if router != "true" or not listening:
         return wanted, []
     del wanted[IPV6]
     name = listening[0]
-    reason = (f"IPv6 forwarding stays off, or {name} would lose its default route: it has that from router advertisements"
-              f" (accept_ra = 1), and a host that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then"
-              " neuca apply")
+    reason = (f"IPv6 forwarding stays off: {name} takes its default route from router advertisements (accept_ra = 1), and a host"
+              f" that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply")
     return wanted, [Problem("contested", reason)]

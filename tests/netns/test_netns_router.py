@@ -102,9 +102,8 @@ def test_a_management_nic_that_lives_by_router_advertisements_keeps_its_default_
         host.wait("a router is known", lambda: is_advertised(host))
     assert host.once(asks("true")).code == 4
     assert (forwarding(host), advertised(host)) == (("1", "0"), ["mgmt0"])
-    reason = ("IPv6 forwarding stays off, or mgmt0 would lose its default route: it has that from router advertisements"
-              " (accept_ra = 1), and a host that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then"
-              " neuca apply")
+    reason = ("IPv6 forwarding stays off: mgmt0 takes its default route from router advertisements (accept_ra = 1), and a host"
+              " that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then neuca apply")
     assert host.problems() == [("contested", reason)]
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 2)
     assert host.once().code == 0

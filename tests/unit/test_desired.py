@@ -467,11 +467,16 @@ def test_a_user_who_forwards_as_he_likes_is_left_alone(text):
 def test_forwarding_waits_where_a_management_nic_takes_its_routes_from_advertisements():
     found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
     assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
-    reason = ("IPv6 forwarding stays off, or eth1 would lose its default route: it has that from router advertisements"
-              " (accept_ra = 1), and a host that forwards takes none; to have both, set net.ipv6.conf.eth1.accept_ra = 2, then"
-              " neuca apply")
+    reason = ("IPv6 forwarding stays off: eth1 takes its default route from router advertisements (accept_ra = 1), and a host"
+              " that forwards takes none; to have both, set net.ipv6.conf.eth1.accept_ra = 2, then neuca apply")
     assert [(one.code, one.text) for one in found.problems] == [("contested", reason)]
     assert asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({2})).problems == ()
+
+
+@pytest.mark.parametrize(("up", "hindered"), [(True, ["contested"]), (False, [])])
+def test_a_nic_that_is_down_and_nobodys_has_no_route_to_lose(up, hindered):
+    found = asked(f"[global]\nrouter = true\n{NIC2}", nic(3, up=up), advertised=frozenset({3}))
+    assert [one.code for one in found.problems] == hindered
 
 
 def test_forwarding_is_what_it_was_once_nobody_asks():
