@@ -42,7 +42,7 @@ OPEN = {
 # ProtectKernelTunables= or ProtectHome=yes), has 2.5.
 DRIVE = "neuca-drive@.service"
 SELFTEST, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
-FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8, SELFTEST: 2.0}
+FIGURES = {AGENT: 2.1, NAMES: 1.9, KEYS: 0.8, SELFTEST: 2.2}
 
 
 def _unit(name: str) -> Mapping[str, list[str]]:
@@ -160,7 +160,17 @@ def test_the_self_test_holds_up_no_boot_and_runs_where_somebody_is_to_be_tested(
     assert not {"Before", "Wants", "Requires", "BindsTo", "WantedBy", "RequiredBy"} & unit.keys()
     assert (unit["Nice"], unit["IOSchedulingClass"], unit["StateDirectory"]) == (["10"], ["idle"], ["neuca"])
     assert unit["ExecStart"] == ["/usr/bin/neuca-selftest", "--at-boot"]
-    assert (timer["OnBootSec"], timer["RandomizedDelaySec"], timer["WantedBy"]) == (["30"], ["60"], ["timers.target"])
+    assert (timer["OnActiveSec"], timer["RandomizedDelaySec"]) == (["30"], ["60"])
+    assert (timer["After"], timer["WantedBy"]) == (["multi-user.target"], ["multi-user.target"])
+    assert timer["DefaultDependencies"] == ["no"], "it would come before timers.target, and that before multi-user.target"
+
+
+def test_the_self_test_sees_the_sysctls_as_the_agent_does():
+    """Where they are read-only, they cannot be tuned: nothing would be as planned."""
+    unit, agent = _unit(SELFTEST), _unit(AGENT)
+    assert "ProtectKernelTunables" not in {*unit, *agent}
+    assert unit["ReadWritePaths"] == ["/proc/sys/net"]
+    assert set(agent["ReadOnlyPaths"]) - {"/run"} == set(unit["ReadOnlyPaths"]) - {"-/proc/irq"}
 
 
 @pytest.mark.parametrize(("text", "code"), [("peers = 172.16.0.2", 0), ("  peers=x", 0), (";peers = x", 2), ("# peers", 2)])
