@@ -14,9 +14,11 @@ from .diagnosis import PhaseResult, diagnose
 from .evidence import Evidence, Host, Link
 
 DROP = 0.10  # of the earlier median (facts, section 6)
+FEW, UNSURE = 3, 0.20  # earlier tests that do not say how much they vary; a rate that varies so much concludes nothing (the same)
 DEVIATIONS = 3  # median absolute deviations (the same)
 Key = tuple[str, str, float]  # name, direction, and which of those that share them
-IDENTITY = ("name", "mac", "addresses", "mtu")  # what a reboot must not change
+IDENTITY = ("name", "mac")  # what a reboot must not change
+ASKED = ("addresses", "mtu")  # nor these, unless the agent has found all as it was asked to be
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ class Comparison:
 
 def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
     """`before` is in order of time, at least one: hosts are compared with the last, rates with the median of all."""
-    hosts = (("local", before[-1].local, after.local), ("peer", before[-1].peer, after.peer))
-    changes = tuple(change for where, old, new in hosts for change in _host(where, old, new))
+    planned = any((step.name, step.verdict) == ("as-planned", "pass") for step in after.steps)
+    hosts = (("local", before[-1].local, after.local, not planned), ("peer", before[-1].peer, after.peer, True))
+    changes = tuple(change for where, old, new, strict in hosts for change in _host(where, old, new, strict))
     return Comparison(changes, tuple(_rates([comparable(one) for one in before], dict(comparable(after)))))
 
 
@@ -72,8 +75,8 @@ def comparable(evidence: Evidence) -> list[tuple[Key, PhaseResult]]:
     return [((*key[:2], key[2] if target is None else target), one) for (key, one), (target, _) in zip(places, tests)]
 
 
-def _host(where: str, old: Host, new: Host) -> Iterator[Change]:
-    """Only what both tests knew is compared: absent is not known."""
+def _host(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
+    """Only what both tests knew is compared: absent is not known. Not `strict`: what can be asked for may be another."""
     for name in ("name", "kernel", "iperf3"):
         yield from _value(where, name, getattr(old, name), getattr(new, name))
     yield from _mapping(where, "", old.sysctls, new.sysctls)
@@ -81,11 +84,11 @@ def _host(where: str, old: Host, new: Host) -> Iterator[Change]:
         return
     matched = _matched(old.links, new.links)
     for before, after in matched:
-        yield from _link(where, before, after)
+        yield from _link(where, before, after, strict)
     gone = [link.name for link in old.links if link not in [before for before, _ in matched]]
     come = [link.name for link in new.links if link not in [after for _, after in matched]]
-    yield from (Change(where, name, "present", None, True) for name in gone)
-    yield from (Change(where, name, None, "present", True) for name in come)
+    yield from (Change(where, name, "present", None, strict) for name in gone)
+    yield from (Change(where, name, None, "present", strict) for name in come)
 
 
 def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]]:
@@ -100,12 +103,12 @@ def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]
     return found
 
 
-def _link(where: str, old: Link, new: Link) -> Iterator[Change]:
-    label = old.name
+def _link(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:
+    label, must_stay = old.name, (*IDENTITY, *(ASKED if strict else ()))
     for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen"):
-        yield from _value(where, f"{label} {name}", getattr(old, name), getattr(new, name), name in IDENTITY)
+        yield from _value(where, f"{label} {name}", getattr(old, name), getattr(new, name), name in must_stay)
     if old.addresses and new.addresses:
-        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)), True)
+        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)), strict)
     yield from _mapping(where, f"{label} ", {name: "on" if on else "off" for name, on in old.offloads.items()},
                         {name: "on" if on else "off" for name, on in new.offloads.items()})
 
@@ -136,7 +139,8 @@ def _rates(before: Sequence[Sequence[tuple[Key, PhaseResult]]], now: Mapping[Key
         deviation = median(abs(rate - usual) for rate in rates)
         if key in now:
             rate = now[key].rate
-            fell = rate is None or usual - rate > max(DROP * usual, DEVIATIONS * deviation)
+            drop = DROP if len(rates) >= FEW else UNSURE
+            fell = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
             yield RateChange(key[0], key[1], usual, deviation, len(rates), rate, fell)
 
 
