@@ -81,27 +81,27 @@ def test_a_table_with_rubbish_in_it_is_passed_over(sysfs):
 def test_the_command_lines():
     chosen = Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")
     assert " ".join(command(PINGPONG, chosen, 45678, PEER)) == \
-        "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 65536 -n 1000 -g 3 172.16.0.2"
-    assert " ".join(command(WRITE, chosen, 45678)) == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -F --report_gbits -x 3"
+        "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 1000 -g 3 172.16.0.2"
+    assert " ".join(command(WRITE, chosen, 45678)) == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -F -x 3"
     assert "-g" not in command(PINGPONG, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::1"), 45678)
 
 
 PINGPONG_SAYS = """  local address:  LID 0x0000, QPN 0x000011, PSN 0x5f3b1c, GID ::ffff:172.16.0.1
   remote address: LID 0x0000, QPN 0x000012, PSN 0x92d0a1, GID ::ffff:172.16.0.2
-131072000 bytes in 2.83 seconds = 370.97 Mbit/sec
-1000 iters in 2.83 seconds = 2826.55 usec/iter
+8192000 bytes in 0.18 seconds = 370.97 Mbit/sec
+1000 iters in 0.18 seconds = 176.65 usec/iter
 """
 WRITE_SAYS = """ TX depth        : 128
 ---------------------------------------------------------------------------------------
- #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 65536      1945             0.00               0.34\t\t   0.000648
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      1945             0.00               40.53\t\t   0.000648
 ---------------------------------------------------------------------------------------
 """
 
 
 def test_what_the_programs_say():
-    assert (rate(PINGPONG, PINGPONG_SAYS.encode()), round_trip(PINGPONG_SAYS.encode())) == (370.97e6, 2826.55e-6)
-    assert rate(WRITE, WRITE_SAYS.encode()) == 0.34e9
+    assert (rate(PINGPONG, PINGPONG_SAYS.encode()), round_trip(PINGPONG_SAYS.encode())) == (370.97e6, 176.65e-6)
+    assert rate(WRITE, WRITE_SAYS.encode()) == 40.53 * 8 * 2**20  # 648 messages a second are 339.7 Mbit/s
     assert [rate(PINGPONG, b"x"), rate(WRITE, b"65536 1 2"), round_trip(b"")] == [None] * 3
 
 
@@ -126,29 +126,36 @@ CHOICE = Choice("rxe0", 1, "ACTIVE", 1, "::ffff:172.16.0.1")
 @pytest.mark.usefixtures("programs")
 def test_both_programs_are_run_each_with_a_server_of_its_own():
     asked: list[str] = []
-    found = measure(CHOICE, 45678, PEER, asked.append, lambda: asked.append("finish"))
-    assert found == Rdma("rxe0", "ACTIVE", "::ffff:172.16.0.1", 0.34e9, 2826.55e-6)
+    found = measure(CHOICE, 45678, PEER, lambda name: asked.append(name) or "", lambda: asked.append("finish"))
+    assert found == Rdma("rxe0", "ACTIVE", "::ffff:172.16.0.1", 40.53 * 8 * 2**20, 176.65e-6)
     assert asked == [PINGPONG, "finish", WRITE, "finish"]
-    assert rdma.missing() == []
+    assert (rdma.hindrance(PEER), rdma.hindrance(NEAR6)) == ("", "ibv_rc_pingpong and ib_write_bw meet over IPv4 alone")
 
 
 def test_what_goes_wrong_is_its_error(programs, monkeypatch):
     programs(WRITE, "echo Failed to modify QP to RTR >&2", 1)
-    found = measure(CHOICE, 45678, PEER, lambda _: None, lambda: None)
+    found = measure(CHOICE, 45678, PEER, lambda _: "", lambda: None)
     assert (found.rate, found.error) == (370.97e6, "ib_write_bw: Failed to modify QP to RTR")
     programs(PINGPONG, "", 7)
-    assert measure(CHOICE, 45678, PEER, lambda _: None, lambda: None).error == "ibv_rc_pingpong: it ended with 7"
+    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ibv_rc_pingpong: it ended with 7"
     monkeypatch.setattr(rdma, "GRACE", -rdma.SECONDS + 0.2)
     programs(PINGPONG, "exec sleep 30")
-    assert measure(CHOICE, 45678, PEER, lambda _: None, lambda: None).error == "ibv_rc_pingpong: it did not end in time"
+    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ibv_rc_pingpong: it did not end in time"
 
-    def refuses(_):
-        raise ChannelError("the other end: rdma: this host has no RDMA device")
+    def refuses(name):
+        raise ChannelError(f"the other end: rdma: {name} does not listen there")
 
-    assert measure(CHOICE, 45678, PEER, refuses, lambda: None).error == "the other end: rdma: this host has no RDMA device"
+    broken = measure(CHOICE, 45678, PEER, refuses, lambda: None)
+    assert broken.error == "the other end: rdma: ibv_rc_pingpong does not listen there"
+
+
+def test_an_other_end_without_rdma_is_no_error():
+    assert measure(CHOICE, 45678, PEER, lambda _: "this host has no RDMA device", lambda: None) == "this host has no RDMA device"
 
 
 @pytest.mark.usefixtures("programs")
 def test_a_program_that_is_missing_is_named_by_its_package(tmp_path):
     (tmp_path / WRITE).unlink()
-    assert rdma.missing() == ["perftest"]
+    assert rdma.missing() == "this needs the package perftest"
+    (tmp_path / PINGPONG).unlink()
+    assert rdma.missing() == "this needs the packages ibverbs-utils and perftest"

@@ -62,9 +62,9 @@ class Helper:
             return str(error)
         return None
 
-    def rdma(self, program: str) -> None:
-        """A server of this program there, for one test. Raises ChannelError."""
-        self._ask({"ask": "rdma", "program": program}, PATIENCE)
+    def rdma(self, program: str) -> str:
+        """A server of this program there, for one test; or why that is not applicable there. Raises ChannelError."""
+        return str(self._ask({"ask": "rdma", "program": program}, PATIENCE).get("lacking", ""))[:500]
 
     def finish(self) -> tuple[Sample, ...]:
         try:

@@ -1,7 +1,9 @@
 """RDMA: the device and the GID that belong to the way to the peer, and what measures it: ibv_rc_pingpong and ib_write_bw.
 
-Neither of them finds them by itself: they take the first device, and over Ethernet no GID at all. What is read is sysfs
-(Documentation/ABI/stable/sysfs-class-infiniband of the kernel): state, link_layer, gids, and which netdev a GID is of.
+Neither of them finds them by itself: they take the first device, and over Ethernet no GID at all. They tell each other who they
+are by TCP over IPv4: ib_write_bw before 23.07 knows nothing else, ibv_rc_pingpong listens at what getaddrinfo(3) has first.
+What is read is sysfs (Documentation/ABI/stable/sysfs-class-infiniband of the kernel): state, link_layer, gids, and which netdev a
+GID is of.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,14 +25,15 @@ from .program import PATH, Ended, Program
 
 CLASS = Path("/sys/class/infiniband")
 MOST_GIDS = 256  # of one port
-SIZE, TIMES = 65536, 1000  # bytes, and how often, of ibv_rc_pingpong
+SIZE, TIMES = 4096, 1000  # bytes, and how often, of ibv_rc_pingpong: as it has them, for round trips
 SECONDS = 3  # of ib_write_bw
 PINGPONG, WRITE = "ibv_rc_pingpong", "ib_write_bw"
 PROGRAMS = (PINGPONG, WRITE)
 PACKAGES = {PINGPONG: "ibverbs-utils", WRITE: "perftest"}  # of Debian
 GRACE = 20.0  # seconds beyond those of the test itself
+MIB = 8 * 2**20  # bit/s of a MiB/s, which has two decimals
 RATES = {PINGPONG: (re.compile(rb"= +([\d.]+) Mbit/sec"), 1e6),
-         WRITE: (re.compile(rb"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE), 1e9)}  # --report_gbits
+         WRITE: (re.compile(rb"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE), MIB)}
 ROUND_TRIP = re.compile(rb"= +([\d.]+) usec/iter")
 
 
@@ -134,7 +137,7 @@ def command(program: str, choice: Choice, port: int, peer: Optional[Address] = N
     if program == PINGPONG:
         words += ["-s", str(SIZE), "-n", str(TIMES), *(["-g", str(choice.index)] if choice.index is not None else [])]
     else:
-        words += ["-D", str(SECONDS), "-F", "--report_gbits", *(["-x", str(choice.index)] if choice.index is not None else [])]
+        words += ["-D", str(SECONDS), "-F", *(["-x", str(choice.index)] if choice.index is not None else [])]
     return words + ([str(peer)] if peer else [])
 
 
@@ -145,19 +148,31 @@ def rate(program: str, said: bytes) -> Optional[float]:
     return float(found[-1]) * unit if found else None
 
 
-def missing() -> list[str]:
-    """Packages whose program is not installed here."""
-    return [package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None]
+def hindrance(peer: Address) -> str:
+    """Why the programs cannot be run here; empty where they can."""
+    return f"{PINGPONG} and {WRITE} meet over IPv4 alone" if peer.version == 6 else missing()
 
 
-def measure(choice: Choice, port: int, peer: Address, begin: Callable[[str], None], finish: Callable[[], object]) -> Rdma:
-    """Both programs, one after the other; `begin` starts a program's server at the other end, and raises ChannelError."""
+def missing() -> str:
+    """Which packages this needs whose programs are not installed here; empty for none."""
+    lacking = [package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None]
+    return f"this needs the package{'s' if len(lacking) > 1 else ''} {' and '.join(lacking)}" if lacking else ""
+
+
+def measure(choice: Choice, port: int, peer: Address, begin: Callable[[str], str],
+            finish: Callable[[], object]) -> Union[Rdma, str]:
+    """Both programs, one after the other; a text, why the other end cannot take part.
+
+    `begin` starts a program's server there; it says why it cannot be started where nothing is wrong, else raises ChannelError.
+    """
     found = Rdma(choice.device, choice.state, choice.gid)
     for name in PROGRAMS:
         try:
-            begin(name)
+            lacking = begin(name)
         except ChannelError as error:
             return replace(found, error=str(error))
+        if lacking:
+            return lacking
         try:
             ended = Program(command(name, choice, port, peer)).finish(SECONDS + GRACE)
         finally:

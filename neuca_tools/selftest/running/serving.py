@@ -147,8 +147,11 @@ class Session:
         name, devices = message.get("program"), kernel.devices()
         held = next((index for index, address in kernel.addresses() if address == self._address), 0)
         chosen = rdma.choose(rdma.ports(), [device.name for device in facts.path(devices, held)] or ["nothing"], self._address)
-        if name not in rdma.PROGRAMS or isinstance(chosen, str) or not chosen.gid:
-            return {"error": f"rdma: {chosen if isinstance(chosen, str) else 'no such program, or no GID for this network'}"}
+        lacking = chosen if isinstance(chosen, str) else rdma.missing()
+        if isinstance(chosen, str) or lacking:
+            return {"lacking": lacking}
+        if name not in rdma.PROGRAMS or not chosen.gid:
+            return {"error": "rdma: no such program, or no GID for this network"}
         self._program = Program(rdma.command(name, chosen, self._port))
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
         return {"ready": self._port} if self._listens(self._program) else {"error": f"rdma: {name} does not listen there"}

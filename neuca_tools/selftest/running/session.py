@@ -210,13 +210,14 @@ class Session:
         chosen = rdma.choose(rdma.ports(), devices, source)
         if isinstance(chosen, str):
             return self._done(Step("rdma", "skipped", f"not applicable here: {chosen}"))
-        helper, lacking = self._helper, rdma.missing()
+        helper = self._helper
         reasons = ["this needs a helper at the other end"] if helper is None or helper.why else []
-        reasons += [f"this needs the packages {' and '.join(lacking)}"] if lacking else []
+        reasons += filter(None, [rdma.hindrance(self._address)])
         reasons += ["RDMA cannot be held to a rate (--rate)"] if self._options.rate else []
         found = Rdma(chosen.device, chosen.state, chosen.gid)
         if helper is not None and not reasons and chosen.gid and chosen.state == "ACTIVE":
-            found = rdma.measure(chosen, self._options.port, self._address, helper.rdma, helper.finish)
+            measured = rdma.measure(chosen, self._options.port, self._address, helper.rdma, helper.finish)
+            found, reasons = (found, [f"the other end: {measured}"]) if isinstance(measured, str) else (measured, [])
         self._evidence = replace(self._evidence, rdma=found)
         where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {chosen.gid or 'none for this network'}"
         if found.rate is not None:
