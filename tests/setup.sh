@@ -17,7 +17,7 @@ packages_of() {
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
         parallel) echo python3-pytest-xdist ;;
-        bench) echo "${product[@]}" iproute2 procps ;;
+        bench) echo "${product[@]}" iproute2 procps iperf3 ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns
                echo gcc make pkg-config python-apt-common python3-dev libdbus-1-dev libglib2.0-dev libsystemd-dev ;;
