@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from ..guest import run
 
         if arguments.stay:
-            run.stay(config)
+            run.stay(config, lambda: configuration(arguments))
         return EXIT_OK if run.run_guest(config) else EXIT_FAILED
     if arguments.once:
         from .change import apply_once

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Callable, NoReturn
 
 from ..config import Config
-from ..errors import NeucaError
+from ..errors import ConfigError, NeucaError
 from ..fileio import locked
 from ..intake import confirmed
 from ..model import Document
@@ -51,10 +51,11 @@ def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:
                 return not any(again)
 
 
-def stay(config: Config) -> NoReturn:
+def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
     """For a host without systemd, which has neuca-guest.path and Restart= for it: run whenever a run is due, or worth a try.
 
-    The first run of a boot is due after its first pass.
+    The first run of a boot is due after its first pass. Each reads the configuration anew; one that cannot be read changes
+    nothing.
     """
     well = not outcome.has_run(config.run_directory)
     while True:
@@ -62,6 +63,10 @@ def stay(config: Config) -> NoReturn:
         while not outcome.is_due(config.run_directory) and (well or waited < RETRY):
             _wait(config.poll_interval)
             waited += config.poll_interval
+        try:
+            config = read()
+        except ConfigError as error:
+            log.error("%s; the configuration of before stays in force", error.text)
         try:
             well = run_guest(config)
         except NeucaError as error:

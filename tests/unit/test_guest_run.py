@@ -38,7 +38,7 @@ def told(*words):
     ran(*words)
     Path(sys.argv[2]).write_text("ran")
 run.outcome.ran = told
-run.stay(load(Path(sys.argv[1])))
+run.stay(load(Path(sys.argv[1])), lambda: load(Path(sys.argv[1])))
 """
 TEXT = "[global]\nhost_name = Node0\n"
 
@@ -277,10 +277,10 @@ def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems
 # --- Without systemd ------------------------------------------------------------------------------------------------
 
 
-def test_the_process_that_stays_runs_when_a_run_is_due_and_ends_at_a_signal(tmp_path):
-    (tmp_path / "config").write_text(
-        f"[runtime]\nstate-directory = {tmp_path}/state\nrun-directory = {tmp_path}/run\nhosts-file = {tmp_path}/hosts\n"
-        "[metadata]\npoll-interval = 1\n[guest]\nhostname = no\n")
+def test_the_process_that_stays_runs_when_a_run_is_due_as_configured_then_and_ends_at_a_signal(tmp_path):
+    text = (f"[runtime]\nstate-directory = {tmp_path}/state\nrun-directory = {tmp_path}/run\nhosts-file = {tmp_path}/hosts\n"
+            "[metadata]\npoll-interval = 1\n[guest]\nhostname = no\n")
+    (tmp_path / "config").write_text(text)
     (tmp_path / "run").mkdir()
     config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run")
     store(config)
@@ -290,6 +290,18 @@ def test_the_process_that_stays_runs_when_a_run_is_due_and_ends_at_a_signal(tmp_
     try:
         assert (tmp_path / "said").read_text() == "ran"
         assert not outcome.is_due(tmp_path / "run")
+        assert outcome.load(tmp_path / "run", "users")
+        (tmp_path / "config").rename(tmp_path / "before")
+        (tmp_path / "config").mkdir()  # it cannot be read
+        (tmp_path / "run" / outcome.DUE).touch()
+        assert (tmp_path / "said").read_text() == "ran"
+        assert outcome.load(tmp_path / "run", "users")
+        (tmp_path / "before").write_text(f"{text}users = no\n")
+        (tmp_path / "config").rmdir()
+        (tmp_path / "before").rename(tmp_path / "config")
+        (tmp_path / "run" / outcome.DUE).touch()
+        assert (tmp_path / "said").read_text() == "ran"
+        assert not outcome.load(tmp_path / "run", "users")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) in (0, -signal.SIGTERM)
     finally:

@@ -191,7 +191,7 @@ def _stands(look: Look) -> bool:
     """Whether the queue was there at every look: then the path was never idle, and what varies is when iperf3 counts."""
     known = [one.rtt / 1e6 for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
              if one.rtt]
-    return len(known) > 2 and look.min_rtt is not None and min(known) > QUEUED * look.min_rtt
+    return len(known) > 1 and look.min_rtt is not None and min(known) > QUEUED * look.min_rtt
 
 
 def _alone_late(look: Look) -> bool:
