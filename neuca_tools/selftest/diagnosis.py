@@ -30,7 +30,7 @@ ITS_OWN = frozenset({"D26"})  # a queue that stands before one stream, and many 
 SOMEBODY_ELSE = frozenset({"D43"})  # who has the same address answers, or refuses, or has another secret; another NIC takes it
 CAUSES = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
           "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE,
-          BLOAT: ITS_OWN, "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D30"}, "D35": SOMEBODY_ELSE}
+          BLOAT: ITS_OWN, "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D16", "D30"}, "D35": SOMEBODY_ELSE}
 IN_EACH_OTHERS_WAY = frozenset("D04 D05 D14 D18".split())  # of both ways at once: that they share what each had alone is why
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT)
@@ -101,7 +101,7 @@ class Diagnosis:
         ids = {one.id for one in self.findings if one.severity == FAULT}
         if "D34" in ids:
             return ExitCode.BUSY
-        if ids & {"D30", "D31", "D32", "D33"} and not any(one.rate for one in self.phases):
+        if ids & {"D16", "D30", "D31", "D32", "D33"} and not any(one.rate for one in self.phases):
             return ExitCode.UNREACHABLE
         if "D29" in ids and not self.phases:
             return ExitCode.NOT_AS_PLANNED

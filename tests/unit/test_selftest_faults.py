@@ -33,6 +33,8 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "policer-seen-by-tcp-alone": ("D17", "loss without a queue before it, near 5.00 Mbit/s"),
     "flapping-link": ("D40", "a0.carrier_changes 10, not 2"),
     "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
+    "slow-reader-with-room": ("D02", "the receiving application is slow: 49% of its buffer waits to be read"),
+    "full-neighbour-table": ("D16", "the local host's table of neighbours overflowed"),
     "shaper": ("D18", "a queue stands before it: this is the path's capacity"),
     "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
@@ -164,3 +166,9 @@ def test_what_the_receiver_has_heard_nothing_of_is_lost(came, lost):
             f'"sum_sent": {total.format(687)}, "sum_received": {total.format(came)}}}}}')
     flow = read(text.encode()).flow("forward")
     assert (flow.received.lost, flow.received.datagrams) == (lost, 687 if lost else came)
+
+
+def test_a_table_of_neighbours_that_is_full_is_why_nobody_answers():
+    diagnosis = diagnose(evidence_of((DATA / "full-neighbour-table.json").read_bytes()))
+    assert [one.id for one in diagnosis.findings if one.severity != "info"] == ["D16"]
+    assert diagnosis.exit_code is ExitCode.UNREACHABLE

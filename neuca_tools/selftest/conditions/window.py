@@ -95,10 +95,11 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill = fills[len(fills) // 2] if fills else 0.0
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     queues = sorted(one.recv_q or 0 for one in sockets)
-    waits = queues[len(queues) // 2] * 8 / look.rate if fill > SLOW_READER and look.rate else 0.0
+    waits = queues[len(queues) // 2] * 8 / look.rate if queues and look.rate else 0.0
     if look.rwnd_limited < RECEIVER_LIMITED and waits < HOARDS:
         return None
-    if waits < WAITS and (zero is None or _explained(look, sockets)):
+    waiting = waits >= HOARDS or (waits >= WAITS and fill > SLOW_READER)
+    if not waiting and (zero is None or _explained(look, sockets)):
         return None
     facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
     full = look.receiver_load.is_full
