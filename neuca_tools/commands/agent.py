@@ -54,9 +54,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.guest:
         from ..guest import run
 
+        def read() -> Config:
+            return configuration(arguments)
+
         if arguments.stay:
-            run.stay(config, lambda: configuration(arguments))
-        return EXIT_OK if run.run_guest(config) else EXIT_FAILED
+            run.stay(config, read)
+        return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED
     if arguments.once:
         from .change import apply_once
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Iterator, Mapping
-from typing import Callable, NoReturn
+from typing import Callable, NoReturn, Optional
 
 from ..config import Config
 from ..errors import ConfigError, NeucaError
@@ -32,14 +32,16 @@ Run = Callable[[Guest], Iterator[Finding]]
 RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run, "storage": storage.run, "scripts": scripts.run}
 
 
-def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:
+def run_guest(config: Config, runs: Mapping[str, Run] = RUNS, read: Optional[Callable[[], Config]] = None) -> bool:
     """Run every feature that is switched on for the document in force, until it is the same afterwards.
 
-    False: something is worth another try. Raises NeucaError where nothing can be done at all.
+    `read` gives the configuration of then, for each time. False: something is worth another try. Raises NeucaError where
+    nothing can be done at all.
     """
     with locked(config.run_directory / LOCK, config.command_timeout):
         while True:
             outcome.begin(config.run_directory)
+            config = _anew(config, read) if read else config
             intake = confirmed(config.state_directory, config.run_directory)
             if intake.document is None or intake.stored is None:
                 outcome.ran(config.run_directory, "")
@@ -54,8 +56,7 @@ def run_guest(config: Config, runs: Mapping[str, Run] = RUNS) -> bool:
 def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
     """For a host without systemd, which has neuca-guest.path and Restart= for it: run whenever a run is due, or worth a try.
 
-    The first run of a boot is due after its first pass. Each reads the configuration anew; one that cannot be read changes
-    nothing.
+    The first run of a boot is due after its first pass.
     """
     well = not outcome.has_run(config.run_directory)
     while True:
@@ -64,14 +65,19 @@ def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
             _wait(config.poll_interval)
             waited += config.poll_interval
         try:
-            config = read()
-        except ConfigError as error:
-            log.error("%s; the configuration of before stays in force", error.text)
-        try:
-            well = run_guest(config)
+            well = run_guest(config, read=read)
         except NeucaError as error:
             log.error("%s", error.text)
             well = False
+
+
+def _anew(config: Config, read: Callable[[], Config]) -> Config:
+    """The configuration of now; one that cannot be read changes nothing."""
+    try:
+        return read()
+    except ConfigError as error:
+        log.error("%s; the configuration of before stays in force", error.text)
+        return config
 
 
 def _wait(seconds: float) -> None:
