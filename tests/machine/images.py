@@ -30,7 +30,8 @@ BASE_PATIENCE, IMAGE_PATIENCE = 1800, 600  # seconds
 KEEP = 3600  # seconds that whatever was used stays in the cache
 SPARE = 3  # of each kind that stay longer
 
-COMMON = """udev kmod dbus iproute2 iputils-ping procps ethtool linux-image-cloud-amd64 initramfs-tools netbase
+CLOUD_KERNEL = "linux-image-cloud-amd64"
+COMMON = f"""udev kmod dbus iproute2 iputils-ping procps ethtool {CLOUD_KERNEL} initramfs-tools netbase
 python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus python3-systemd
 python3-pytest python3-hypothesis python3-dbusmock""".split()
 AGENT_UNIT = """[Unit]
@@ -85,10 +86,14 @@ class Recipe:
     commands: str = "true"
     arguments: str = ""
     machine: tuple[str, ...] = ()  # more words for QEMU
+    kernel: str = CLOUD_KERNEL
+
+    def all_packages(self) -> list[str]:
+        return [*(self.kernel if name == CLOUD_KERNEL else name for name in COMMON), *self.packages]
 
     def base_digest(self) -> str:
         agent = (HERE / "inside" / "agent.py").read_text()
-        words = [self.suite, *COMMON, *self.packages, repr(self.files), self.commands, agent]
+        words = [self.suite, *self.all_packages(), repr(self.files), self.commands, agent]
         return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
@@ -114,6 +119,14 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("I", "bookworm", ("systemd-sysv", "network-manager", "open-iscsi", "tgt"),
            (*_SYSTEMD, ("etc/systemd/system/tgt.service.d/lab.conf", TARGET_UNIT)), f"{ENABLE}; systemctl disable tgt.service",
            "net.ifnames=0"),
+    # RDMA over Ethernet (rdma_rxe) is in the other kernel, whose drivers would all be in its initial RAM disk.
+    Recipe("R", "bookworm", ("systemd-sysv", "iperf3", "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest"),
+           (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT),
+            ("etc/initramfs-tools/conf.d/lab", "MODULES=list\n"),
+            ("etc/initramfs-tools/modules", "virtio_pci\nvirtio_blk\next4\n"),
+            ("etc/modprobe.d/lab.conf", "blacklist cfg80211\n")),
+           f"{ENABLE}; systemctl enable systemd-networkd.service; update-initramfs -u", "net.ifnames=0",
+           kernel="linux-image-amd64"),
     Recipe("T", "bookworm", ("systemd-sysv", "iperf3"), (("usr/local/lib/lab/init", BARE_INIT),),
            "chmod +x /usr/local/lib/lab/init", "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
 )}  # fmt: skip
@@ -190,7 +203,7 @@ def _base(recipe: Recipe) -> Path:
                 (extra / name).write_text(text)
             (extra / "usr/local/lib/lab").mkdir(parents=True, exist_ok=True)
             shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent.py")
-            packages = ",".join([*COMMON, *recipe.packages])
+            packages = ",".join(recipe.all_packages())
             _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=sync-in {extra} /",
                  f'--customize-hook=chroot "$1" sh -ec {_quoted(recipe.commands)}',
                  '--customize-hook=chroot "$1" passwd --quiet --delete root', '--customize-hook=echo lab > "$1/etc/hostname"',

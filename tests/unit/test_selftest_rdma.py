@@ -81,8 +81,8 @@ def test_a_table_with_rubbish_in_it_is_passed_over(sysfs):
 def test_the_command_lines():
     chosen = Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")
     assert " ".join(command(PINGPONG, chosen, 45678, PEER)) == \
-        "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 1000 -g 3 172.16.0.2"
-    assert " ".join(command(WRITE, chosen, 45678)) == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -F -x 3"
+        "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 200 -g 3 172.16.0.2"
+    assert " ".join(command(WRITE, chosen, 45678)) == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -t 16 -F -x 3"
     assert "-g" not in command(PINGPONG, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::1"), 45678)
 
 
@@ -136,6 +136,8 @@ def test_what_goes_wrong_is_its_error(programs, monkeypatch):
     programs(WRITE, "echo Failed to modify QP to RTR >&2", 1)
     found = measure(CHOICE, 45678, PEER, lambda _: "", lambda: None)
     assert (found.rate, found.error) == (370.97e6, "ib_write_bw: Failed to modify QP to RTR")
+    programs(WRITE, "echo ' 65536      0             0.00               0.00\t\t   0.000000'")
+    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ib_write_bw: nothing arrived in its time"
     programs(PINGPONG, "", 7)
     assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ibv_rc_pingpong: it ended with 7"
     monkeypatch.setattr(rdma, "GRACE", -rdma.SECONDS + 0.2)

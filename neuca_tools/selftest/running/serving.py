@@ -25,7 +25,7 @@ from .trial import Trial
 
 IDLE = 30.0  # seconds that a client may be silent, beyond what it has announced
 LONGEST = 3600.0  # seconds of one test
-READY = 3.0  # seconds that iperf3 gets to listen
+READY = 10.0  # seconds that a program gets to listen, on a busy host too
 LOOK = 0.02  # seconds between two looks at whether it does
 LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client has finished
 
