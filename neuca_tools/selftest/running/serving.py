@@ -23,7 +23,7 @@ from .echo import TOKEN, Echo
 from .program import Program
 from .trial import Trial
 
-IDLE = 30.0  # seconds that a client may be silent, beyond what it has announced
+IDLE = 60.0  # seconds that a client may be silent, beyond what it has announced; round trips and path MTU ask it nothing
 LONGEST = 3600.0  # seconds of one test
 READY = 10.0  # seconds that a program gets to listen, on a busy host too
 LOOK = 0.02  # seconds between two looks at whether it does
