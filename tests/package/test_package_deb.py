@@ -80,7 +80,7 @@ def test_a_build_leaves_the_checkout_alone(checkout, deb):
 def test_every_service_is_enabled_at_the_installation(own_root, deb):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*; cd /etc; ls -d rc[S2].d/*neuca*\n", deb)
     assert re.sub(r"S\d\d", "S", said).split() == [
-        *(f"multi-user.target.wants/neuca-{name}" for name in UNITS), "timers.target.wants/neuca-selftest.timer",
+        *(f"multi-user.target.wants/neuca-{name}" for name in UNITS), "multi-user.target.wants/neuca-selftest.timer",
         "rc2.d/Sneuca-guest", "rc2.d/Sneuca-guest-tools", "rc2.d/Sneuca-host-keys", "rcS.d/Sneuca-names"]
 
 

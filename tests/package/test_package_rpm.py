@@ -82,7 +82,7 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(rpm):
 def test_presets_enable_every_service(own_root, rpm):
     said = own_root(INSTALL + "cd /etc/systemd/system; ls -d *.wants/neuca*\n", rpm)
     assert said.split() == [f"multi-user.target.wants/neuca-{name}" for name in UNITS] + [
-        "timers.target.wants/neuca-selftest.timer"]
+        "multi-user.target.wants/neuca-selftest.timer"]
 
 
 def test_the_scriptlets_stop_the_agent_and_never_restart_the_names(rpm):
