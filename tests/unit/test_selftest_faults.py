@@ -35,6 +35,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
     "slow-reader-with-room": ("D02", "the receiving application is slow: 49% of its buffer waits to be read"),
     "full-neighbour-table": ("D16", "the local host's table of neighbours overflowed"),
+    "small-send-buffer-and-a-quiet-path": ("D03", "the sender's buffer of 43.9 KiB is full"),
     "shaper": ("D18", "a queue stands before it: this is the path's capacity"),
     "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),

@@ -15,7 +15,7 @@ from ..predict import goodput, line_of, mathis, round_rate
 from ..thresholds import TOGETHER, passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 from .udp import counted_losses, losing, lost, lowest
-from .window import NETWORK
+from .window import NETWORK, sender_buffer
 
 NIC_DROPS = re.compile(r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"
                        r"rx_\w*discards\w*|rx_queue_\d+_drops))$")
@@ -159,11 +159,13 @@ def _offered(look: Look) -> float:
 
 
 def _flat_with_loss(look: Look) -> bool:
-    if look.left < NETWORK or not look.loss or look.loss <= 1e-5:
+    if look.left < NETWORK or not look.loss or look.loss <= LOSSY_TCP or sender_buffer(look) is not None:
         return False
     if not look.queueing or not look.phase.sender:
         return not look.flat and bool(look.retransmits)
-    return look.queueing <= FLAT_RTT or _alone_late(look)  # what waits is its own bursts, behind what let them through
+    if look.queueing <= FLAT_RTT:
+        return True
+    return _alone_late(look) and (look.spread or 0.0) >= STEADY  # its own bursts wait, behind what let them through
 
 
 def path_capacity(look: Look) -> Optional[Hit]:

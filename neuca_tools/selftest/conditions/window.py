@@ -183,7 +183,7 @@ def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions of `loss` say where it is lost, and go before it."""
     if look.protocol != "tcp" or look.left < NETWORK or not look.loss or look.loss <= LOSSY or not look.rate:
         return None
-    if look.is_full:
+    if look.is_full or sender_buffer(look) is not None:  # what is sent in bursts overflows queues
         return None
     facts = [fact("bytes_retrans / bytes_sent", look.loss), Fact("retransmits", after=look.retransmits)]
     rtt = look.rtt or (look.cwnd * 8 / look.rate if look.cwnd else None)
