@@ -110,6 +110,13 @@ def test_a_black_hole_is_why_a_test_did_not_end():
     assert [one.id for one in diagnosis.findings if one.severity != "info"] == ["D21"]
 
 
+def test_many_streams_that_fill_a_line_pass_though_its_own_rate_is_expected():
+    alone = tcp(flow_of(9.41e9, rtt=300, min_rtt=200, snd_cwnd=500, unacked=300, snd_wnd=6_000_000), expect=10e9)
+    many = replace(alone.phases[0], name="tcp-parallel", run=Run("iperf3", protocol="tcp", streams=8))
+    diagnosis = diagnose(replace(alone, phases=(alone.phases[0], many)))
+    assert [one.passed for one in diagnosis.phases] == [True, True]
+
+
 def test_both_ways_at_once_are_judged_together():
     """Which of the two gets more is chance, and so is how much each loses; that the path holds up is the sum."""
     def together(there, back):

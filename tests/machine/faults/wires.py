@@ -34,11 +34,13 @@ ip -n A route add default via 10.0.1.254; ip -n B route add default via 10.0.2.2
 
 
 class Path(NamedTuple):
-    """What a path does: Mbit/s, milliseconds of the round trip, and the packets that it queues (None: a usual number)."""
+    """What a path does: Mbit/s, milliseconds of the round trip, and the packets that it queues (None: a usual number), of which
+    each has so many bytes."""
 
     rate: float
     rtt: float
     queue: int | None = None
+    packet: int = PACKET
 
     @property
     def expect(self) -> str:
@@ -47,11 +49,11 @@ class Path(NamedTuple):
     @property
     def packets(self) -> float:
         """That are on their way when the path is full: the bandwidth-delay product."""
-        return self.rate * 1e6 * self.rtt / 1e3 / 8 / PACKET
+        return self.rate * 1e6 * self.rtt / 1e3 / 8 / self.packet
 
     def netem(self, more: str = "") -> str:
         """One direction. The usual queue: one round trip, 10 ms and 10 packets at the least; a deeper one is a cause (D14)."""
-        usual = max(10.0, self.packets, self.rate * 1e6 * 0.010 / 8 / PACKET)
+        usual = max(10.0, self.packets, self.rate * 1e6 * 0.010 / 8 / self.packet)
         limit = math.ceil(self.packets / 2 + (usual if self.queue is None else self.queue)) if self.rate else 100_000
         delay = f"delay {self.rtt / 2:g}ms" if self.rtt and "delay" not in more else ""
         rate = f"rate {self.rate:g}mbit" if self.rate and "rate" not in more else ""
