@@ -111,6 +111,12 @@ def test_a_path_that_always_loses_is_not_searched():
     assert len(climb(1.0, 1e9)) == 1
 
 
+def test_what_gets_through_above_a_few_losses_tells_that_they_were_chance():
+    assert next_rate([Rung(1e7, 1e7, 0.002)], 1e9) == 1e8
+    assert next_rate([Rung(1e7, 1e7, 0.002), Rung(1e8, 1e8, 0.005)], 1e9) is None
+    assert next_rate([Rung(1e7, 1e7, 0.002), Rung(1e8, 1e8, 0.0)], 1e9) == 5e8
+
+
 @pytest.mark.parametrize("carried", [576, 577, 1400, 1499, 1500, 8999, 9000])
 def test_the_largest_packet_that_is_carried(carried):
     asked: list[int] = []

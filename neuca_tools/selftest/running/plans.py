@@ -16,6 +16,7 @@ OPT_IN = frozenset({"broadcast"})  # never but where it is asked for
 PORT = 45678  # as test_bandwidth.sh of the Deep Learning Benchmarking Suite has it
 LADDER = (0.01, 0.1, 0.5, 1.0)  # of the rate that is expected
 LOWEST = 1e6  # bit/s, of a step of the ladder
+FEW = 0.05  # of the datagrams: so few of a slow test may be one or two of a host that was busy for a moment
 TRIES = 4  # of the search between the last rate without loss and the first with
 CLOSE = 1.1  # the two are near enough
 OFFERED = 0.95  # of what was asked for: a sender that does not reach it reaches no more either
@@ -76,16 +77,22 @@ class Rung(NamedTuple):
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
-    """The next rate to offer: up the ladder while nothing is lost, then between; None: enough is known."""
+    """The next rate to offer: up the ladder while nothing is lost, then between; None: enough is known.
+
+    Where the slowest loses a few already the next one tells whether that was chance; what gets through above a loss says that it
+    was.
+    """
     climbed = [max(LOWEST, part * top) for part in LADDER]
     climbed = sorted(set(climbed))
     low = max((one.asked for one in rungs if one.clean), default=0.0)
-    lossy = [one.asked for one in rungs if not one.clean]
+    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
     if any(one.sent < OFFERED * one.asked for one in rungs):
         return None
     if not lossy:
         return next((rate for rate in climbed if rate > low), None)
     high = min(lossy)
+    if not low and len(rungs) == 1 and rungs[0].loss < FEW:
+        return next((rate for rate in climbed if rate > high), None)
     if not low or high <= CLOSE * low or len(rungs) >= len(climbed) + TRIES:
         return None
     return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
