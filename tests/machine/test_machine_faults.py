@@ -20,7 +20,7 @@ from harness import stage
 from verdicts import verdict
 
 SEED = 1
-CHOSEN = ("small-receive-buffer", "slow-source", "policer", "random-loss", "small-switch", "wrong-peer", "town")
+CHOSEN = ("small-receive-buffer", "slow-source", "policer", "deep-fifo", "small-switch", "wrong-peer", "town")
 
 
 @pytest.fixture(scope="module")
