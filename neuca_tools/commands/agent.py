@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -54,9 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.guest:
         from ..guest import run
 
-        def read() -> Config:
-            return configuration(arguments)
-
+        read = partial(configuration, arguments, quiet=True)  # what is wrong in it has been told
         if arguments.stay:
             run.stay(config, read)
         return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED

@@ -108,7 +108,8 @@ def _link(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:
     for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen"):
         yield from _value(where, f"{label} {name}", getattr(old, name), getattr(new, name), name in must_stay)
     if old.addresses and new.addresses:
-        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)), strict)
+        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)),
+                          "addresses" in must_stay)
     yield from _mapping(where, f"{label} ", {name: "on" if on else "off" for name, on in old.offloads.items()},
                         {name: "on" if on else "off" for name, on in new.offloads.items()})
 

@@ -192,7 +192,7 @@ def _order(one: Finding) -> tuple[bool, bool, float, str]:
 
 def _result(one: Look) -> PhaseResult:
     error = one.phase.run.error if one.phase.run else None
-    whole = (one.flow.received.rate or one.flow.sent.rate) if one.flow else None
+    whole = one.flow.rate if one.flow else None
     return PhaseResult(one.phase.name, one.phase.direction, one.protocol, whole or one.rate, one.loss, one.retransmits,
                        passed(one), error, one.rate)
 

@@ -8,12 +8,11 @@ from typing import Optional
 
 from . import amounts
 from .conditions.base import Hit, links_of, sysctl_max
+from .conditions.window import LOSSY, RMEM, WMEM
 from .measure import Look
 from .predict import Limit, goodput, mathis
 
-RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB gave 3.8 MB in flight (facts, 3.1)
-LOSSY = 1e-5
 CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D18 D19 D21 D39 D40".split())
 
 

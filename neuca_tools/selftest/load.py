@@ -11,7 +11,7 @@ from typing import Optional
 
 from .evidence import Cpu, Sample
 
-HALF = 0.5  # of the intervals
+HALF = 0.5  # of the intervals (D09)
 FULL = 0.95  # a CPU that is busier in an interval has nothing left (facts, D09)
 
 

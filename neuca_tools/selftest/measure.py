@@ -147,6 +147,11 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
     return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
 
 
+def steady_sockets(look: Look) -> list[Socket]:
+    """The sender's data connections at every look of the steady part."""
+    return [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)]
+
+
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
     """The data connections alone: the control connection looks the same, and says other things."""
     ports = ({one.local_port for one in phase.run.connections} | {one.remote_port for one in phase.run.connections}

@@ -57,6 +57,11 @@ class Flow:
     sent: Total = Total()
     received: Total = Total()
 
+    @property
+    def rate(self) -> Optional[float]:
+        """bit/s of the whole test: what arrived, where that is known."""
+        return self.received.rate or self.sent.rate
+
 
 @dataclass(frozen=True)
 class Connection:

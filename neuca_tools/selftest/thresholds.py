@@ -39,5 +39,5 @@ def passed(one: Look) -> Optional[bool]:
 def _of_each_way(one: Look) -> Optional[float]:
     """Where both carry at once they are judged together, as D28 does: which of the two gets more is chance."""
     flows = one.phase.run.flows if one.phase.run and one.phase.name == TOGETHER else ()
-    rates = [rate for flow in flows if (rate := flow.received.rate or flow.sent.rate)]
+    rates = [flow.rate for flow in flows if flow.rate]
     return sum(rates) / len(rates) if len(rates) > 1 else None

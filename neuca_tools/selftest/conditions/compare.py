@@ -45,7 +45,7 @@ def collapse(session: Session) -> Optional[Hit]:
     there, back, both = session.named("tcp"), session.named("tcp", "reverse"), session.named(TOGETHER)
     if there is None or both is None or not there.rate or both.phase.run is None:
         return None
-    rates = [flow.received.rate or flow.sent.rate for flow in both.phase.run.flows]
+    rates = [flow.rate for flow in both.phase.run.flows]
     alone = there.rate + ((back.rate if back else None) or there.rate)
     together = sum(rate for rate in rates if rate)
     if len(rates) < 2 or not together or together >= BOTH_WAYS * alone or both.is_full:

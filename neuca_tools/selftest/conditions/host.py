@@ -11,7 +11,6 @@ from ..load import Load
 from ..measure import Fact, Look, delta, growth
 from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 
-MOSTLY = 0.5  # of the time (D09)
 STEAL = 0.05  # of a CPU's time (D10)
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
 DEVIATION = 0.05  # of an interval's length (D44)
@@ -21,7 +20,7 @@ CONGESTION, AVAILABLE = "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_availab
 def cpu(look: Look) -> Optional[Hit]:
     both = (("sender", look.sender_load), ("receiver", look.receiver_load))
     end, load = max(both, key=lambda one: ((one[1].full or 0), (one[1].busy or 0)))
-    if (load.full or 0) < MOSTLY or not _is_working(look) or _got_nothing(look):
+    if not load.is_full or not _is_working(look) or _got_nothing(look):
         return None
     which = f"CPU {load.cpu} of the {end} is full {amounts.percent(load.full or 0)} of the time, mostly with {load.what}"
     facts = tuple(Fact(f"CPU {load.cpu} {name}", after=getattr(load, name)) for name in ("busy", "user", "system", "softirq"))

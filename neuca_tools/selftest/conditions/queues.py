@@ -10,12 +10,12 @@ from typing import Optional
 
 from .. import amounts
 from ..evidence import Sample
-from ..measure import Fact, Look, data_sockets, delta, growth, steady_samples
+from ..measure import Fact, Look, delta, growth, steady_sockets
 from ..predict import goodput, line_of, mathis, round_rate
 from ..thresholds import TOGETHER, passed
 from .base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, PhaseRule, Session, SessionRule, fact, links_of
 from .udp import counted_losses, losing, lost, lowest
-from .window import NETWORK, sender_buffer
+from .window import LOSSY, NETWORK, sender_buffer
 
 NIC_DROPS = re.compile(r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"
                        r"rx_\w*discards\w*|rx_queue_\d+_drops))$")
@@ -29,7 +29,6 @@ QUEUED = 1.5  # times the idle round trip (D18)
 FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
 CLEARLY = 0.02  # of the datagrams: more is lost than a hiccup of a host would (D17)
 LEVEL = 0.9  # of the plateau (D17)
-LOSSY_TCP = 1e-5  # of the bytes: less costs no sender anything (D05)
 OVERTAKEN = 0.001  # of the packets (D39)
 
 
@@ -46,7 +45,7 @@ def _explained(look: Look, count: float) -> float:
     if look.protocol == "udp":
         return min(1.0, count / max(1, lost(look))) if losing(look) else 0.05
     again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
-    if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY_TCP):
+    if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY):
         return 0.05  # a full path drops now and then, or it is not full
     return look.left * min(1.0, count / again)
 
@@ -93,15 +92,16 @@ def backlog(look: Look) -> Optional[Hit]:
 
 
 def qdisc(look: Look) -> Optional[Hit]:
+    """A queue of the sender's own drops."""
     names = [name for name in _names(look.phase.sender) if name.endswith(".qdisc.drops")]
     found = _grown(look.phase.sender, names)
-    if found:
-        count = sum(map(growth, found))
-        device = found[0].field.partition(".")[0]
-        share = max(_explained(look, count), _slowed_by(look, count))
-        return Hit(share, f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
-                   f"tc qdisc replace dev {device} root fq; pace below the path's rate (fq maxrate RATE)", "sender")
-    return None
+    if not found:
+        return None
+    count = sum(map(growth, found))
+    device = found[0].field.partition(".")[0]
+    share = max(_explained(look, count), _slowed_by(look, count))
+    return Hit(share, f"the queue of the sender's {device} dropped {count:.0f} packets", tuple(found),
+               f"tc qdisc replace dev {device} root fq; pace below the path's rate (fq maxrate RATE)", "sender")
 
 
 def bloat(look: Look) -> Optional[Hit]:
@@ -159,7 +159,7 @@ def _offered(look: Look) -> float:
 
 
 def _flat_with_loss(look: Look) -> bool:
-    if look.left < NETWORK or not look.loss or look.loss <= LOSSY_TCP or sender_buffer(look) is not None:
+    if look.left < NETWORK or not look.loss or look.loss <= LOSSY or sender_buffer(look) is not None:
         return False
     if not look.queueing or not look.phase.sender:
         return not look.flat and bool(look.retransmits)
@@ -191,8 +191,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 def _stands(look: Look) -> bool:
     """Whether the queue was there at every look: then the path was never idle, and what varies is when iperf3 counts."""
-    known = [one.rtt / 1e6 for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
-             if one.rtt]
+    known = [one.rtt / 1e6 for one in steady_sockets(look) if one.rtt]
     return len(known) > 1 and look.min_rtt is not None and min(known) > QUEUED * look.min_rtt
 
 
@@ -229,7 +228,7 @@ def reordering(look: Look) -> Optional[Hit]:
     if share <= OVERTAKEN:
         return None
     text = f"{amounts.percent(share)} of the packets overtook others"
-    costly = look.protocol == "tcp" and (look.loss or 0) > LOSSY_TCP and not passed(look)
+    costly = look.protocol == "tcp" and (look.loss or 0) > LOSSY and not passed(look)
     weight = 0.9 * look.left if costly else 0.3 if look.protocol == "udp" else 0.05
     return Hit(weight, text, facts, "a link aggregation or several paths that spread packets instead of flows: bonding mode "
                "balance-rr, per-packet ECMP", "path")

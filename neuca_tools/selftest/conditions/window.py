@@ -9,7 +9,7 @@ from typing import Optional
 
 from .. import amounts
 from ..evidence import Socket
-from ..measure import Fact, Look, data_sockets, steady_samples
+from ..measure import Fact, Look, data_sockets, steady_sockets
 from ..predict import aim, buffer_for, line_of, mathis, round_rate
 from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
 
@@ -24,7 +24,7 @@ WAITS = 0.002  # seconds until data is read (D02): 0.1 to 0.2 ms measured with b
 HOARDS = 0.1  # seconds: so much waits only for a reader that is slower than what comes, however large the buffer
 EXPLAINED = 0.25  # of what the buffer lets through in a round trip: 0.4 to 0.7 measured with those, 0.02 with a slow reader
 IDLE = 0.5  # of the time nothing on its way (D04)
-LOSSY = 1e-5  # (D05)
+LOSSY = 1e-5  # of the bytes: less costs no sender anything (D05)
 NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
 NO_ROUND_TRIP = 0.8  # the round trip that window and rate imply, against the one measured
 
@@ -139,8 +139,7 @@ def sender_buffer(look: Look) -> Optional[Hit]:
 def _queued_full(look: Look) -> float:
     """The share of the looks at which the send buffer was full, where neither of the windows was."""
     window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
-    known = [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
-             if one.sndbuf and one.wmem_queued is not None]
+    known = [one for one in steady_sockets(look) if one.sndbuf and one.wmem_queued is not None]
     sent = known and all(one.app_limited for one in known)  # all that the buffer holds: it has filled the window by chance
     if not sent and (not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window):
         return 0.0
@@ -161,8 +160,7 @@ def application(look: Look) -> Optional[Hit]:
 
 def _starved(look: Look) -> Optional[Hit]:
     """Something is always on its way, and it is little: whoever sends small pieces waits for more of them, not for an answer."""
-    known = [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)
-             if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None]
+    known = [one for one in steady_sockets(look) if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None]
     window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
     if not known or look.in_flight is None or look.in_flight > IDLE * window or look.left < NETWORK:
         return None
