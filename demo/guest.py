@@ -59,7 +59,10 @@ VLAN = """
 addresses = 10.14.45.1/24
 mtu = 8000
 """
-CHANGES = (("172.16.0.1/24", "172.16.0.2/24"), ("[routes]\n", "[interface fe163e006da2]\nmtu = 4000\n\n[routes]\n"))
+CHANGES = (
+    ("172.16.0.1/24", "172.16.0.2/24"),
+    ("[routes]\n", "[interface fe163e006da2]\nmtu = 4000\n\n[routes]\n"),
+)
 
 # What pip would write for the entry points of setup.cfg.
 LAUNCHER = """\
@@ -81,9 +84,20 @@ class Guest:
             launcher = WORK / "bin" / program
             launcher.write_text(LAUNCHER.format(program))
             launcher.chmod(0o755)
-        os.environ.update(PATH=f"{WORK}/bin:{os.environ['PATH']}", PYTHONPATH=str(CHECKOUT), PYTHONPYCACHEPREFIX=f"{WORK}/cache")
-        server = [sys.executable, "-B", str(CHECKOUT / "demo/metadata_server.py"), str(WORK / "user-data")]
-        self._server = subprocess.Popen(["ip", "netns", "exec", "cloud", *server], stdout=subprocess.PIPE, bufsize=0)
+        os.environ.update(
+            PATH=f"{WORK}/bin:{os.environ['PATH']}",
+            PYTHONPATH=str(CHECKOUT),
+            PYTHONPYCACHEPREFIX=f"{WORK}/cache",
+        )
+        server = [
+            sys.executable,
+            "-B",
+            str(CHECKOUT / "demo/metadata_server.py"),
+            str(WORK / "user-data"),
+        ]
+        self._server = subprocess.Popen(
+            ["ip", "netns", "exec", "cloud", *server], stdout=subprocess.PIPE, bufsize=0
+        )
         if self._server.stdout is None or self._server.stdout.readline() != b"ready\n":
             sys.exit("the metadata service did not start")
         self._said = self._server.stdout

@@ -19,10 +19,17 @@ from pathlib import Path
 from typing import Callable
 
 WORK = Path("/run/demo")  # below the private /run
-MANAGEMENT, FIRST, SECOND, IGNORED = ("fe:16:3e:00:6d:a0", "fe:16:3e:00:6d:a1", "fe:16:3e:00:6d:a2", "fe:16:3e:00:6d:a3")
+MANAGEMENT, FIRST, SECOND, IGNORED = (
+    "fe:16:3e:00:6d:a0",
+    "fe:16:3e:00:6d:a1",
+    "fe:16:3e:00:6d:a2",
+    "fe:16:3e:00:6d:a3",
+)
 NICS = {"eth0": MANAGEMENT, "eth1": FIRST, "eth2": SECOND, "eth3": IGNORED}
 PATIENCE = 20.0  # seconds that anything may take that is waited for
-NETLINK_GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400  # links, IPv4 and IPv6 addresses and routes: linux/rtnetlink.h
+NETLINK_GROUPS = (
+    0x1 | 0x10 | 0x40 | 0x100 | 0x400
+)  # links, IPv4 and IPv6 addresses and routes: linux/rtnetlink.h
 
 # The other ends of the four cables. The metadata service is behind the management NIC alone.
 CLOUD = """
@@ -61,14 +68,33 @@ def build() -> None:
     WORK.mkdir()
     ip("netns", "add", "cloud")
     for number, (name, mac) in enumerate(NICS.items()):
-        ip("link", "add", name, "address", mac, "type", "veth", "peer", f"port{number}", "netns", "cloud")
+        ip(
+            "link",
+            "add",
+            name,
+            "address",
+            mac,
+            "type",
+            "veth",
+            "peer",
+            f"port{number}",
+            "netns",
+            "cloud",
+        )
     ip("-n", "cloud", "-batch", "-", stdin=CLOUD)
-    Path("/proc/sys/net/ipv6/conf/eth0/accept_dad").write_text("0")  # so that its addresses are final at once
+    Path("/proc/sys/net/ipv6/conf/eth0/accept_dad").write_text(
+        "0"
+    )  # so that its addresses are final at once
     ip("link", "set", "lo", "up")
     ip("address", "add", "10.0.0.2/24", "dev", "eth0")
     ip("link", "set", "eth0", "up")
     ip("route", "add", "default", "via", "10.0.0.1")
-    wait_until(lambda: device("eth0")["operstate"] == "UP" and "link" in {one["scope"] for one in device("eth0")["addr_info"]})
+    wait_until(
+        lambda: (
+            device("eth0")["operstate"] == "UP"
+            and "link" in {one["scope"] for one in device("eth0")["addr_info"]}
+        )
+    )
 
 
 def has_8021q() -> bool:
@@ -83,9 +109,16 @@ def has_8021q() -> bool:
 def settings(name: str) -> dict[str, object]:
     """Everything that can be set on a NIC: its link, addresses and routes, and all of its sysctls."""
     link = json.loads(ip("-json", "-details", "address", "show", "dev", name))
-    routes = [json.loads(ip("-json", family, "route", "show", "table", "all", "dev", name)) for family in ("-4", "-6")]
-    sysctls = {str(path): _text(path) for family in ("ipv4", "ipv6") for kind in ("conf", "neigh")
-               for path in Path(f"/proc/sys/net/{family}/{kind}/{name}").iterdir()}
+    routes = [
+        json.loads(ip("-json", family, "route", "show", "table", "all", "dev", name))
+        for family in ("-4", "-6")
+    ]
+    sysctls = {
+        str(path): _text(path)
+        for family in ("ipv4", "ipv6")
+        for kind in ("conf", "neigh")
+        for path in Path(f"/proc/sys/net/{family}/{kind}/{name}").iterdir()
+    }
     return {"link": link, "routes": routes, "sysctls": sysctls}
 
 
@@ -104,7 +137,11 @@ def device(name: str) -> dict[str, object]:
 
 def addresses(name: str) -> set[str]:
     """`172.16.0.1/24`, of both families, without the link-local ones."""
-    return {f"{one['local']}/{one['prefixlen']}" for one in device(name).get("addr_info", ()) if one["scope"] == "global"}
+    return {
+        f"{one['local']}/{one['prefixlen']}"
+        for one in device(name).get("addr_info", ())
+        if one["scope"] == "global"
+    }
 
 
 def routes() -> set[str]:
@@ -130,6 +167,8 @@ def wait_until(condition: Callable[[], bool]) -> bool:
         while not condition():
             if not select.select([news], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return condition()
-            with suppress(OSError):  # ENOBUFS: more than fits was reported, which is a reason to look, too
+            with suppress(
+                OSError
+            ):  # ENOBUFS: more than fits was reported, which is a reason to look, too
                 news.recv(1 << 16)
     return True

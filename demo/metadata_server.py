@@ -22,7 +22,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
-        wanted = self.path == "/latest/api/token" and seconds.isdigit() and 0 < int(seconds) <= LONGEST
+        wanted = (
+            self.path == "/latest/api/token" and seconds.isdigit() and 0 < int(seconds) <= LONGEST
+        )
         self._answer(200 if wanted else 400, TOKEN if wanted else "")
 
     def do_GET(self) -> None:

@@ -35,8 +35,14 @@ class Story:
     def command(self, line: str, exits: int = 0) -> str:
         """Run a command as a person would, show its output, and hold it to its exit status."""
         self._line(f"   {self._paint(f'$ {line}', CYAN)}")
-        done = subprocess.run(shlex.split(line), cwd=self.directory, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            shlex.split(line),
+            cwd=self.directory,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
         self.show(done.stdout)
         if done.returncode != exits:
             self.claim(f"its exit status is {exits} (it is {done.returncode})", False)
@@ -44,11 +50,17 @@ class Story:
 
     def claim(self, text: str, holds: bool) -> None:
         self.failed += not holds
-        self._line(f"   {self._paint('ok:', GREEN) if holds else self._paint('NOT SO:', RED)} {text}")
+        self._line(
+            f"   {self._paint('ok:', GREEN) if holds else self._paint('NOT SO:', RED)} {text}"
+        )
 
     def end(self, well: bool) -> None:
         self._line("")
-        words, color = ("All went as it should.", GREEN) if well else ("Not all went as it should: see above.", RED)
+        words, color = (
+            ("All went as it should.", GREEN)
+            if well
+            else ("Not all went as it should: see above.", RED)
+        )
         self._line(self._paint(words, color))
 
     def _paint(self, text: str, code: int) -> str:

@@ -28,7 +28,16 @@ from .operations import Unmanage, WriteFile, WriteSysctl
 COSTS_ITSELF = (Unmanage, WriteSysctl, SetDevice)
 # What the kernel, a driver or a container says to a setting of a device that it does not have, or not so (EIO: an interrupt
 # that the kernel manages itself). Anything else is a failure.
-DECLINES = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE, errno.ENOENT, errno.EPERM, errno.EACCES, errno.EROFS, errno.EIO)
+DECLINES = (
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+    errno.ERANGE,
+    errno.ENOENT,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EROFS,
+    errno.EIO,
+)
 
 
 class Failure(NamedTuple):
@@ -57,15 +66,27 @@ class Result:
     skipped: tuple[Operation, ...] = ()
 
     def __add__(self, later: Result) -> Result:
-        return Result(self.done + later.done, self.failures + later.failures, self.declined + later.declined,
-                      self.skipped + later.skipped)
+        return Result(
+            self.done + later.done,
+            self.failures + later.failures,
+            self.declined + later.declined,
+            self.skipped + later.skipped,
+        )
 
     @property
     def lost_nics(self) -> frozenset[str]:
         """The NICs that are not as asked, nor as before, with what they are put together with. A sysctl, a mark costs itself."""
-        serious = [failure.operation for failure in self.failures if not isinstance(failure.operation, COSTS_ITSELF)]
+        serious = [
+            failure.operation
+            for failure in self.failures
+            if not isinstance(failure.operation, COSTS_ITSELF)
+        ]
         lost = {mac for operation in (*serious, *self.skipped) for mac in operation.fate}
-        together = {operation.fate for operation in self.done if len(operation.fate) > 1} if lost else set()
+        together = (
+            {operation.fate for operation in self.done if len(operation.fate) > 1}
+            if lost
+            else set()
+        )
         while any(lost & fate and not fate <= lost for fate in together):
             lost.update(*(fate for fate in together if fate & lost))
         return frozenset(lost)
@@ -73,8 +94,15 @@ class Result:
     @property
     def to_retry(self) -> tuple[str, ...]:
         """The sysctls that the kernel refused, which cost their NIC nothing else; what another program put back is its own."""
-        return tuple(sorted({failure.operation.path for failure in self.failures
-                             if isinstance(failure.operation, WriteSysctl) and failure.errno}))
+        return tuple(
+            sorted(
+                {
+                    failure.operation.path
+                    for failure in self.failures
+                    if isinstance(failure.operation, WriteSysctl) and failure.errno
+                }
+            )
+        )
 
 
 class GuardedWriter:
@@ -107,7 +135,9 @@ class GuardedWriter:
     def rename(self, index: int, name: str) -> None:
         self._netlink.rename(index, name)
 
-    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
+    def create_link(
+        self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
+    ) -> None:
         self._netlink.create_link(kind, name, parent, options, mtu)
         self._allowed.add(self._netlink.index_of(name))
 
@@ -194,9 +224,13 @@ def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[NeucaError]:
     first = batch[0]
     try:
         if isinstance(first, WriteFile):
-            writer.write_files({one.path: one.content for one in batch if isinstance(one, WriteFile)})
+            writer.write_files(
+                {one.path: one.content for one in batch if isinstance(one, WriteFile)}
+            )
         elif isinstance(first, Unmanage):
-            writer.unmanage(first.manager, [one.on.name for one in batch if isinstance(one, Unmanage)])
+            writer.unmanage(
+                first.manager, [one.on.name for one in batch if isinstance(one, Unmanage)]
+            )
         else:
             if isinstance(first, WriteSysctl) and first.on is not None:
                 writer.index(first.on)

@@ -30,7 +30,9 @@ DEBOUNCE = 0.1  # seconds of quiet after an event before a job: one NIC makes se
 REST = 0.5  # seconds from one event's job to the next one's: a link that flaps does not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that udev gets to name a new NIC; then the job runs without its word
 LONGEST_BACKOFF = 600.0  # seconds between tries for a NIC that keeps failing
-LONGEST_SILENCE = 60.0  # seconds between looks while no source answers, unless poll-interval is longer
+LONGEST_SILENCE = (
+    60.0  # seconds between looks while no source answers, unless poll-interval is longer
+)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -46,7 +48,11 @@ class Plans:
     rested: float = 0.0
 
     def next(self) -> float:
-        return min(due for due in (self.poll, self.events, self.retry, self.watchdog, self.retire) if due is not None)
+        return min(
+            due
+            for due in (self.poll, self.events, self.retry, self.watchdog, self.retire)
+            if due is not None
+        )
 
 
 def _ignore(*_: object) -> None:
@@ -107,7 +113,10 @@ class Daemon:
         if not self._busy() and not self._stopping:
             self._start_what_is_due(now)
         elif ends is not None and now >= ends and self._busy():
-            log.error("a pass took longer than %g s (command-timeout): it is killed", self.config.command_timeout)
+            log.error(
+                "a pass took longer than %g s (command-timeout): it is killed",
+                self.config.command_timeout,
+            )
             self._end()
 
     def _busy(self) -> bool:
@@ -129,7 +138,9 @@ class Daemon:
             self._plans.rested = now + REST
         if events or retry or poll:
             run = events or retry or self.config.drift == "enforce"
-            self._begin(replace(self._job, fetch=poll, run=run or self._starting, start=self._starting))
+            self._begin(
+                replace(self._job, fetch=poll, run=run or self._starting, start=self._starting)
+            )
 
     # --- the worker ---
 
@@ -138,7 +149,9 @@ class Daemon:
         try:
             try:
                 self._have_worker().begin(job)
-            except ConnectionError:  # somebody has killed it while it waited, just now: a new one has read nothing of it
+            except (
+                ConnectionError
+            ):  # somebody has killed it while it waited, just now: a new one has read nothing of it
                 self._retire()
                 self._have_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of something
@@ -186,11 +199,15 @@ class Daemon:
             log.error("the pass ended without a report")
             outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
             self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
-        self._job = replace(self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session)
+        self._job = replace(
+            self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session
+        )
         if outcome.failed:
             self._links.drain()  # what the pass did and undid itself: the next try is the retry's
         self._links.attentive = outcome.attentive and not outcome.failed
-        if self._links.attentive and self._links.stirred:  # while the pass went on: it may have looked before
+        if (
+            self._links.attentive and self._links.stirred
+        ):  # while the pass went on: it may have looked before
             self._dirty(DEBOUNCE)
         self._starting = self._starting and not outcome.passed
         self._held = outcome.held if outcome.ran else self._held
@@ -206,7 +223,13 @@ class Daemon:
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
-        again = self._backoff(self._failures) if outcome.failed else self.config.poll_interval if outcome.held else None
+        again = (
+            self._backoff(self._failures)
+            if outcome.failed
+            else self.config.poll_interval
+            if outcome.held
+            else None
+        )
         self._plans.retry = None if again is None else time.monotonic() + again
 
     def _settle_poll(self, outcome: Outcome) -> None:
@@ -255,8 +278,12 @@ class Daemon:
         stirred = self._links.drain(addresses=waiting or enforced)
         if stirred:
             self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
-        if stirred and not self._job.sha256:  # for its first document: the management NIC may have its address now
-            self._plans.poll = min(self._plans.poll, max(time.monotonic() + DEBOUNCE, self._plans.rested))
+        if (
+            stirred and not self._job.sha256
+        ):  # for its first document: the management NIC may have its address now
+            self._plans.poll = min(
+                self._plans.poll, max(time.monotonic() + DEBOUNCE, self._plans.rested)
+            )
 
     def _udev_events(self) -> None:
         if self._udev is None:
@@ -298,7 +325,11 @@ class Daemon:
         log.info("configuration read again")
 
     def _feed_watchdog(self, now: float) -> None:
-        if self._alive is not None and self._plans.watchdog is not None and now >= self._plans.watchdog:
+        if (
+            self._alive is not None
+            and self._plans.watchdog is not None
+            and now >= self._plans.watchdog
+        ):
             systemd.notify("WATCHDOG=1")
             self._plans.watchdog = now + self._alive / 2
 

@@ -82,12 +82,21 @@ class Resolution:
     tuning: Layer = field(default_factory=Layer)
 
 
-def resolve(document: Optional[Document], settings: Settings, world: World, record: Record) -> Resolution:
+def resolve(
+    document: Optional[Document], settings: Settings, world: World, record: Record
+) -> Resolution:
     """Find out what should be. Without a document, or with an incomplete one, nothing is taken away."""
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles, routes = layers.requests, layers.roles, layers.routes
     names, problems = nic_names(requests, world, roles, record)
-    limits = fence(world, roles, settings.metadata_hosts, settings.allow_default_route, record.ground, twice(requests, roles))
+    limits = fence(
+        world,
+        roles,
+        settings.metadata_hosts,
+        settings.allow_default_route,
+        record.ground,
+        twice(requests, roles),
+    )
     complete = document is not None and document.complete
     sure = trusted(document, requests) if document else frozenset()
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
@@ -98,24 +107,58 @@ def resolve(document: Optional[Document], settings: Settings, world: World, reco
     before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
-    removable = replace(_removable(record.owned, complete, sure), vlans=work.deletable() if complete else frozenset())
-    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned,
-                        {**before, **settings.tuning.sysctls, **forwards, **work.sysctls})
-    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems, *work.problems, *hops.problems, *refused]
+    removable = replace(
+        _removable(record.owned, complete, sure),
+        vlans=work.deletable() if complete else frozenset(),
+    )
+    want = NetworkState(
+        {**links, **work.leftovers()},
+        hops.hops,
+        hops.banned,
+        {**before, **settings.tuning.sysctls, **forwards, **work.sysctls},
+    )
+    problems = [
+        *settings.tuning.problems,
+        *roles.problems,
+        *layers.problems,
+        *problems,
+        *work.problems,
+        *hops.problems,
+        *refused,
+    ]
     return Resolution(
-        want, removable, roles, tuned.requests, {**names, **work.vlan_names},
-        tuple(work.shown(links)), tuple(problems), digests(requests, asked, routes, forwards),
-        document.hostname if document else None, router, complete,
-        tuple(route.to for route in routes if route.state == "user"), hops.loose, ground(world, roles),
+        want,
+        removable,
+        roles,
+        tuned.requests,
+        {**names, **work.vlan_names},
+        tuple(work.shown(links)),
+        tuple(problems),
+        digests(requests, asked, routes, forwards),
+        document.hostname if document else None,
+        router,
+        complete,
+        tuple(route.to for route in routes if route.state == "user"),
+        hops.loose,
+        ground(world, roles),
         (*work.notes, *tuned.notes),
-        replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)))
+        replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
+    )
 
 
 class _Work:
     """One resolution under way: it gathers problems while it goes through the requests."""
 
-    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record, limits: Fence,
-                 names: Mapping[LinkKey, str], sure: Optional[Collection[LinkKey]]) -> None:
+    def __init__(
+        self,
+        requests: Mapping[LinkKey, LinkRequest],
+        world: World,
+        roles: Roles,
+        record: Record,
+        limits: Fence,
+        names: Mapping[LinkKey, str],
+        sure: Optional[Collection[LinkKey]],
+    ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.limits, self.names, self.sure = limits, names, sure
         self.problems: list[Problem] = []
@@ -124,14 +167,20 @@ class _Work:
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
         self.found_keys = find_links(world, roles)
-        self.by_name = {name: device for device in world.devices.values() for name in (*device.altnames, device.name)}
+        self.by_name = {
+            name: device
+            for device in world.devices.values()
+            for name in (*device.altnames, device.name)
+        }
         self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
         self.stacks = judge(requests, world, roles, names)
         self.problems += self.stacks.problems
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
     def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
-        self.problems.append(Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key))
+        self.problems.append(
+            Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key)
+        )
 
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, what is below first."""
@@ -158,8 +207,12 @@ class _Work:
     def _put_into(self, master: LinkKey, link: Link) -> Link:
         """A member: addresses are its master's, and a bond sets the MTU too."""
         for address in link.addresses:
-            self.refuse(link.key, f'address {address}: it is in "{master.given_name}", which can have it')
-        return replace(link, master=master, addresses=(), mtu=None if master.kind == "bond" else link.mtu)
+            self.refuse(
+                link.key, f'address {address}: it is in "{master.given_name}", which can have it'
+            )
+        return replace(
+            link, master=master, addresses=(), mtu=None if master.kind == "bond" else link.mtu
+        )
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a dataplane NIC that is there, free and unprotected, or a VLAN on one."""
@@ -167,10 +220,14 @@ class _Work:
         if role == "management":
             text = f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}"
             # In doubt, any change of a link may matter: the NIC that is management beyond doubt has no default route yet.
-            self.problems.append(Problem("contested" if key.mac in self.roles.doubtful else "refused", text, key))
+            self.problems.append(
+                Problem("contested" if key.mac in self.roles.doubtful else "refused", text, key)
+            )
         elif role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
-            text = "it was released" if nic and nic.released else "it is on the list of NICs to ignore"
+            text = (
+                "it was released" if nic and nic.released else "it is on the list of NICs to ignore"
+            )
             self.problems.append(Problem("ignored", text, key))
         elif role == "dataplane" and device and device.index in self.roles.protected:
             self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
@@ -182,23 +239,41 @@ class _Work:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
         if request.state == "user":
-            return self._hands_off(request.key, Link(request.key, "physical", "dataplane", name, device.index), device)
+            return self._hands_off(
+                request.key, Link(request.key, "physical", "dataplane", name, device.index), device
+            )
         mtu = self.sizes.nic(request.key, request.mtu or self._before(request.key).mtu, device)
-        link = Link(request.key, "physical", "dataplane", name, device.index, mtu=mtu, managers=UNMANAGED)
+        link = Link(
+            request.key, "physical", "dataplane", name, device.index, mtu=mtu, managers=UNMANAGED
+        )
         return self._common(request, link, mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
         """State `user`: nothing but what puts back our own earlier changes."""
         before = self._before(key)
-        return replace(link, state="user", mtu=self.sizes.nic(key, before.mtu, device), txqueuelen=before.txqueuelen,
-                       sysctls=before.sysctls, device=before.device, managers=UNMANAGED)
+        return replace(
+            link,
+            state="user",
+            mtu=self.sizes.nic(key, before.mtu, device),
+            txqueuelen=before.txqueuelen,
+            sysctls=before.sysctls,
+            device=before.device,
+            managers=UNMANAGED,
+        )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """A bond, bridge, VXLAN or macvlan."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name
-        link = Link(key, key.kind, "dataplane", key.given_name, found.index if found else 0, managers=UNMANAGED)
+        link = Link(
+            key,
+            key.kind,
+            "dataplane",
+            key.given_name,
+            found.index if found else 0,
+            managers=UNMANAGED,
+        )
         if virtual is None:
             return self._hands_off(key, link, found) if found else None
         if virtual.parent and virtual.parent not in links:
@@ -206,13 +281,18 @@ class _Work:
             return None
         link = replace(link, virtual=virtual)
         size = self.sizes.made(key, virtual, links)
-        return self._common(request, replace(link, mtu=size), size or self.sizes.of(key, {**links, key: link}))
+        return self._common(
+            request, replace(link, mtu=size), size or self.sizes.of(key, {**links, key: link})
+        )
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         parent, key = links[request.key.nic], request.key
         found, below = self.found_keys.get(key), self.found_keys.get(key.nic)
         if parent.master and parent.master.kind == "bond":
-            self.refuse(key, f'{_subject(key)} is on a NIC that is in "{parent.master.given_name}": ask for it there')
+            self.refuse(
+                key,
+                f'{_subject(key)} is on a NIC that is in "{parent.master.given_name}": ask for it there',
+            )
             return None
         name = self._vlan_name(request, parent.name or "", found)
         if name is None:
@@ -230,11 +310,16 @@ class _Work:
             self.refuse(key, f'the MAC {own} for "{found.name}": somebody else has made it')
         lies_down = parent.state == "down" or (parent.state != "up" and not (below and below.up))
         if link.state == "up" and lies_down:
-            self.refuse(key, f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}")
+            self.refuse(
+                key,
+                f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}",
+            )
             link = replace(link, state=None)
         return link
 
-    def _vlan_name(self, request: LinkRequest, parent: str, found: Optional[Device]) -> Optional[str]:
+    def _vlan_name(
+        self, request: LinkRequest, parent: str, found: Optional[Device]
+    ) -> Optional[str]:
         ours = request.key in self.record.owned.vlans
         default = found.name if found and not ours else vlan_name(parent, request.key)
         name = request.name or default
@@ -242,8 +327,16 @@ class _Work:
         free = holder is None or (found is not None and holder.index == found.index)
         if free and self.given.setdefault(name, request.key) == request.key:
             return name
-        self.refuse(request.key, f'{_subject(request.key)} should be "{name}", but another interface has that name', "name")
-        return found.name if found and self.given.setdefault(found.name, request.key) == request.key else None
+        self.refuse(
+            request.key,
+            f'{_subject(request.key)} should be "{name}", but another interface has that name',
+            "name",
+        )
+        return (
+            found.name
+            if found and self.given.setdefault(found.name, request.key) == request.key
+            else None
+        )
 
     def _common(self, request: LinkRequest, link: Link, room: int) -> Link:
         """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back.
@@ -260,27 +353,53 @@ class _Work:
                 self.refuse(request.key, f"address {address}: {reason}")
         before = self._before(request.key)
         queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
-        sysctls = {template: value for template, value in before.sysctls.items() if not (small and template.startswith(IPV6))}
-        return replace(link, state=request.state, txqueuelen=queue, addresses=tuple(addresses),
-                       sysctls={**sysctls, **self._sysctls(request, small)}, device=self._device(request, link.index, queue))
+        sysctls = {
+            template: value
+            for template, value in before.sysctls.items()
+            if not (small and template.startswith(IPV6))
+        }
+        return replace(
+            link,
+            state=request.state,
+            txqueuelen=queue,
+            addresses=tuple(addresses),
+            sysctls={**sysctls, **self._sysctls(request, small)},
+            device=self._device(request, link.index, queue),
+        )
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
         """What is asked of the device and possible, and what nobody asks for any more as it was before."""
         device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
         asked = flat(request.device)
-        wish = Wish(request.key, asked, self.world.settings.get(index) if device else None, declined)
+        wish = Wish(
+            request.key, asked, self.world.settings.get(index) if device else None, declined
+        )
         wish.resolve()
-        wish.queue(queue, request.txqueuelen is not None, device.qdisc if device else "noqueue",
-                   device.txqueuelen if device else 0)
+        wish.queue(
+            queue,
+            request.txqueuelen is not None,
+            device.qdisc if device else "noqueue",
+            device.txqueuelen if device else 0,
+        )
         self.notes += wish.notes
-        kept = {name: value for name, value in self._before(request.key).device.items() if name not in asked}
+        kept = {
+            name: value
+            for name, value in self._before(request.key).device.items()
+            if name not in asked
+        }
         return {**kept, **wish.wanted}
 
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = sysctl_reason(template) or (small if template.startswith(IPV6) and OWN in template else None)
-            if reason is None and OWN not in template and self.sysctls.get(template, value) != value:
+            reason = sysctl_reason(template) or (
+                small if template.startswith(IPV6) and OWN in template else None
+            )
+            if (
+                reason is None
+                and OWN not in template
+                and self.sysctls.get(template, value) != value
+            ):
                 reason = f'another link asks for "{self.sysctls[template]}"'
             if reason is not None:
                 self.refuse(request.key, f"sysctl {template}: {reason}")
@@ -295,11 +414,24 @@ class _Work:
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device, original = self.found_keys.get(key), self._before(key)
-            if device is None or device.index in self.roles.protected or key in self.requests or original == Original():
+            if (
+                device is None
+                or device.index in self.roles.protected
+                or key in self.requests
+                or original == Original()
+            ):
                 continue
             if key not in self.record.owned.vlans:
-                link = Link(key, key.kind, "unlisted", device.name, device.index, txqueuelen=original.txqueuelen,
-                            sysctls=original.sysctls, device=original.device)
+                link = Link(
+                    key,
+                    key.kind,
+                    "unlisted",
+                    device.name,
+                    device.index,
+                    txqueuelen=original.txqueuelen,
+                    sysctls=original.sysctls,
+                    device=original.device,
+                )
                 left[key] = replace(link, mtu=self.sizes.nic(key, original.mtu, device))
         return left
 
@@ -307,13 +439,19 @@ class _Work:
         """What we made, but for what is still asked for and cannot be, and what somebody else's link is on: that would go too."""
         owned, free = self.record.owned.vlans, set()
         known = self.record.nics
-        ours = {device.index for key, device in self.found_keys.items() if key in owned or (not key.rank and key.mac in known)}
+        ours = {
+            device.index
+            for key, device in self.found_keys.items()
+            if key in owned or (not key.rank and key.mac in known)
+        }
         for key in sorted(owned):
             found = self.found_keys.get(key)
             holder = foreign_on(found, self.world, ours) if found else None
             if holder and key not in self.requests:
                 self.refuse(key, f'it is no longer asked for, but "{holder.name}" is stacked on it')
-            if not holder and (not key.made or key not in self.requests or key.nic in self.stacks.links):
+            if not holder and (
+                not key.made or key not in self.requests or key.nic in self.stacks.links
+            ):
                 free.add(key)
         return frozenset(free)
 
@@ -325,15 +463,30 @@ class _Work:
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
         """Every NIC, whatever its role, then all else that is asked for; what is not ours to set is None."""
         nics = [LinkKey(mac) for mac in sorted(self.roles.by_mac)]
-        for key in (*nics, *sorted((key for key in self.requests if key.rank), key=lambda key: key.order)):
+        for key in (
+            *nics,
+            *sorted((key for key in self.requests if key.rank), key=lambda key: key.order),
+        ):
             request = self.requests.get(key)
             link = links.get(key)
             if link is None:
                 name = key.given_name if key == key.nic else None
-                link = Link(key, key.kind, self.roles.role(key.mac), name or None, virtual=request.virtual if request else None)
+                link = Link(
+                    key,
+                    key.kind,
+                    self.roles.role(key.mac),
+                    name or None,
+                    virtual=request.virtual if request else None,
+                )
                 if request and link.role == "dataplane" and key.mac not in self.roles.nics:
-                    link = replace(link, name=name or request.name, state=request.state, mtu=request.mtu,
-                                   txqueuelen=request.txqueuelen, addresses=request.addresses)
+                    link = replace(
+                        link,
+                        name=name or request.name,
+                        state=request.state,
+                        mtu=request.mtu,
+                        txqueuelen=request.txqueuelen,
+                        addresses=request.addresses,
+                    )
             yield link if key.rank else replace(link, name=request.name if request else None)
 
 

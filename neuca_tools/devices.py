@@ -19,7 +19,17 @@ from .model import LinkKey, LinkRequest, Record, World
 from .roles import base
 
 SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
-ORDER = ("channels", "rings", "coalesce", "pause", "offloads", "qdisc", "irq-affinity", "rps", "xps")  # what resets queues first
+ORDER = (
+    "channels",
+    "rings",
+    "coalesce",
+    "pause",
+    "offloads",
+    "qdisc",
+    "irq-affinity",
+    "rps",
+    "xps",
+)  # what resets queues first
 DEFAULT = "default"
 USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 CREATABLE = ("fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue", "bfifo")
@@ -36,7 +46,11 @@ def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     found = {}
     for group, value in settings:
         words = value.split()
-        pairs = {group: value} if group in SIMPLE else {f"{group}.{name}": one for name, one in zip(words[::2], words[1::2])}
+        pairs = (
+            {group: value}
+            if group in SIMPLE
+            else {f"{group}.{name}": one for name, one in zip(words[::2], words[1::2])}
+        )
         found.update(pairs)
     return found
 
@@ -47,30 +61,48 @@ def group_of(setting: str) -> str:
 
 def text(values: Mapping[str, Optional[str]]) -> str:
     """Values of one group for people: `rx 256 tx 512`."""
-    words = [value if "." not in name else f"{name.partition('.')[2]} {value}" for name, value in sorted(values.items())
-             if value is not None]
+    words = [
+        value if "." not in name else f"{name.partition('.')[2]} {value}"
+        for name, value in sorted(values.items())
+        if value is not None
+    ]
     return " ".join(filter(None, words))
 
 
 def same(setting: str, found: Optional[str], wanted: str) -> bool:
     """Whether the device has it already. Any qdisc of the kernel's own choice is `default`, and it is what it is as well."""
     if setting == "qdisc" and found is not None:
-        return found.startswith(DEFAULT) if wanted.startswith(DEFAULT) else found in (wanted, f"{DEFAULT} {wanted}")
+        return (
+            found.startswith(DEFAULT)
+            if wanted.startswith(DEFAULT)
+            else found in (wanted, f"{DEFAULT} {wanted}")
+        )
     return found == wanted
 
 
-def to_do(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+def to_do(
+    found: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
     """Each group with something to set: its name, the values before (where known), and after."""
-    differing = sorted(name for name, value in wanted.items() if not same(name, found.get(name), value))
+    differing = sorted(
+        name for name, value in wanted.items() if not same(name, found.get(name), value)
+    )
     for group in ORDER:
         names = [name for name in differing if group_of(name) == group]
         if names:
-            yield group, {name: found[name] for name in names if name in found}, {name: wanted[name] for name in names}
+            yield (
+                group,
+                {name: found[name] for name in names if name in found},
+                {name: wanted[name] for name in names},
+            )
 
 
 def restorable(found: Mapping[str, str]) -> dict[str, str]:
     """The values that can be put back: a qdisc that has more to it than we can say becomes the kernel's own choice."""
-    return {name: DEFAULT if name == "qdisc" and not _creatable(value) else value for name, value in found.items()}
+    return {
+        name: DEFAULT if name == "qdisc" and not _creatable(value) else value
+        for name, value in found.items()
+    }
 
 
 def _creatable(qdisc: str) -> bool:
@@ -88,7 +120,10 @@ def concerned(requests: Iterable[LinkRequest], world: World, record: Record) -> 
         wanted[key].update(map(group_of, original.device))
     found = {}
     for index, device in world.devices.items():
-        key = LinkKey(base(device if device.vlan_id is None else world.devices.get(device.lower, device)), device.vlan_id)
+        key = LinkKey(
+            base(device if device.vlan_id is None else world.devices.get(device.lower, device)),
+            device.vlan_id,
+        )
         more = {"qdisc"} if key in queued and device.qdisc in ("mq", "pfifo") else set()
         if wanted[key] or more:
             found[index] = wanted[key] | more
@@ -114,7 +149,13 @@ class Wish:
 
     def resolve(self) -> None:
         for setting, value in self.asked.items():
-            found = self._possible(setting, value, self.has) if self.has else value if setting == "qdisc" else None
+            found = (
+                self._possible(setting, value, self.has)
+                if self.has
+                else value
+                if setting == "qdisc"
+                else None
+            )
             before = self.declined.get(setting)
             if found is not None and before is not None and before.value == found:
                 self.note(setting, f'"{found}" was tried: {before.reason}', before.effect)
@@ -188,5 +229,3 @@ def _numbers(lists: Iterable[str]) -> set[int]:
         low, _, high = part.partition("-")
         found.update(range(int(low), int(high or low) + 1))
     return found
-
-

@@ -19,7 +19,12 @@ from .sources.directories import CONFIG_DRIVE, DRIVES, SEED
 from .sources.file import read_regular
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
-_OF_A_DRIVE = ("openstack/*/meta_data.json", "openstack/*/network_data.json", "openstack/*/user_data", "ec2/latest/user-data")
+_OF_A_DRIVE = (
+    "openstack/*/meta_data.json",
+    "openstack/*/network_data.json",
+    "openstack/*/user_data",
+    "ec2/latest/user-data",
+)
 _MOST = 100  # files: nova has had some fifteen versions so far
 _LOCK = "drives.lock"
 _PATIENCE = 15.0  # seconds for the copy of another volume; the unit has 30
@@ -30,13 +35,21 @@ def copy(volume: Path, run_directory: Path) -> str:
 
     Raises SourceError for a volume that has none or cannot be read, and ApplyError.
     """
-    kind = CONFIG_DRIVE if any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(volume, ("openstack",))) else SEED
+    kind = (
+        CONFIG_DRIVE
+        if any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(volume, ("openstack",)))
+        else SEED
+    )
     found = dict(_documents(volume, _OF_A_DRIVE if kind == CONFIG_DRIVE else _OF_A_SEED))
     if not found:
         raise SourceError("it holds neither a config drive nor a NoCloud seed")
     place = run_directory / DRIVES / kind
-    with locked(run_directory / _LOCK, _PATIENCE):  # of two volumes with one label, the documents of one
-        before: dict[Path, Optional[bytes]] = {path: None for path in place.rglob("*") if path.is_file()}
+    with locked(
+        run_directory / _LOCK, _PATIENCE
+    ):  # of two volumes with one label, the documents of one
+        before: dict[Path, Optional[bytes]] = {
+            path: None for path in place.rglob("*") if path.is_file()
+        }
         write_files({**before, **{place / name: data for name, data in found.items()}}, mode=0o600)
     return kind
 
@@ -45,7 +58,9 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
     paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
     for path in paths[:_MOST]:
         name = str(path.relative_to(volume))
-        if not os.path.realpath(path).startswith(os.path.realpath(volume) + os.sep):  # a symbolic link of the volume's maker
+        if not os.path.realpath(path).startswith(
+            os.path.realpath(volume) + os.sep
+        ):  # a symbolic link of the volume's maker
             raise SourceError(f'"{name}" leads out of the volume')
         try:
             yield name, read_regular(str(path))

@@ -7,7 +7,14 @@ A text says what was tried, on what, and why it failed; `hint`, where there is o
 
 from __future__ import annotations
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = 0, 1, 2, 3, 4, 78  # neuca-status(7)
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    78,
+)  # neuca-status(7)
 
 
 class NeucaError(Exception):

@@ -50,7 +50,9 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
     try:
         _write_files(files, mode)
     except ApplyError:
-        for path in files:  # nothing of a write that failed stays; what was renamed already has no such name
+        for path in (
+            files
+        ):  # nothing of a write that failed stays; what was renamed already has no such name
             with suppress(OSError):
                 path.with_name(path.name + NEW).unlink()
         raise
@@ -60,7 +62,9 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     for path, content in contents.items():
         with _naming("write", path):
-            with suppress(FileExistsError):  # a file where a directory should be: the open below says it better
+            with suppress(
+                FileExistsError
+            ):  # a file where a directory should be: the open below says it better
                 path.parent.mkdir(parents=True, exist_ok=True)
             _write_new(path, content, mode, sync=len(contents) <= FEW)
     for directory in {path.parent for path in contents} if len(contents) > FEW else ():
@@ -86,7 +90,9 @@ def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
     new = path.with_name(path.name + NEW)
     with suppress(FileNotFoundError):
         new.unlink()  # left by a crash, or planted: never write through it
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    descriptor = os.open(
+        new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode
+    )
     with os.fdopen(descriptor, "wb") as stream:
         os.fchmod(descriptor, mode)  # whatever the umask
         stream.write(content)
@@ -166,7 +172,9 @@ def lock_holder(path: Path) -> int:
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise ApplyError(f'ask who has locked "{path}": {error.strerror}', error.errno or 0) from error
+        raise ApplyError(
+            f'ask who has locked "{path}": {error.strerror}', error.errno or 0
+        ) from error
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))

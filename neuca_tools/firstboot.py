@@ -40,7 +40,11 @@ def check(config: Config) -> bool:
 def _foreign(config: Config) -> str:
     with suppress(RecordError):  # the pass, which needs it, says so
         recorded = record.load_record(config.state_directory).nics.keys()
-        return machine.foreign(_before(config), hostid.look(), recorded, hostid.macs()) if recorded else ""
+        return (
+            machine.foreign(_before(config), hostid.look(), recorded, hostid.macs())
+            if recorded
+            else ""
+        )
     return ""
 
 
@@ -50,14 +54,20 @@ def admit(config: Config, intake: Intake) -> None:
     if intake.other:
         _set_aside(config, machine.met(now, now, intake.instance), intake.other)
     else:
-        record.save_machine(config.state_directory, machine.met(_before(config), now, intake.instance))
+        record.save_machine(
+            config.state_directory, machine.met(_before(config), now, intake.instance)
+        )
 
 
 def notes(config: Config) -> list[str]:
     """A line for status, as long as what was set aside is there."""
     place = config.state_directory / PLACE
     why = _before(config).set_aside
-    return [f'what another machine left here is in "{place}", and is not applied: {why}'] if why and place.is_dir() else []
+    return (
+        [f'what another machine left here is in "{place}", and is not applied: {why}']
+        if why and place.is_dir()
+        else []
+    )
 
 
 def _before(config: Config) -> Machine:
@@ -73,22 +83,41 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     from .memory import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
-    rules = [config.udev_directory / name for name in names_in(config.udev_directory)
-             if marks.rule_mac(name, config.udev_substring)]
-    documents = [state / record.DOCUMENT, *(state / record.SCRIPTS / name for name in names_in(state / record.SCRIPTS))]
-    mine = {path: content for path in (state / record.MACHINE, state / record.RECORD, *documents, *rules)
-            for content in [_content(path)] if content is not None}
+    rules = [
+        config.udev_directory / name
+        for name in names_in(config.udev_directory)
+        if marks.rule_mac(name, config.udev_substring)
+    ]
+    documents = [
+        state / record.DOCUMENT,
+        *(state / record.SCRIPTS / name for name in names_in(state / record.SCRIPTS)),
+    ]
+    mine = {
+        path: content
+        for path in (state / record.MACHINE, state / record.RECORD, *documents, *rules)
+        for content in [_content(path)]
+        if content is not None
+    }
     there = names_in(place)
-    if _content(place / record.MACHINE) != mine.get(state / record.MACHINE):  # else it was interrupted: what is there is whole
+    if _content(place / record.MACHINE) != mine.get(
+        state / record.MACHINE
+    ):  # else it was interrupted: what is there is whole
         write_files({place / name: None for name in there})
         there = []
-    write_files({place / path.name: content for path, content in mine.items() if path.name not in there}, 0o600)
+    write_files(
+        {place / path.name: content for path, content in mine.items() if path.name not in there},
+        0o600,
+    )
     run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, RAN)]
     write_files(dict.fromkeys([*rules, *documents, *run]))
     kept = of_this_boot(record.load_record(state), hostid.boot_id())
     record.save_record(state, kept)
     record.save_machine(state, replace(now, set_aside=why))
-    log.warning('this is another machine than before: %s; what that one left is set aside in "%s"', why, place)
+    log.warning(
+        'this is another machine than before: %s; what that one left is set aside in "%s"',
+        why,
+        place,
+    )
 
 
 def _content(path: Path) -> Optional[bytes]:

@@ -24,12 +24,21 @@ def asked(router: Router) -> dict[str, str]:
 def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:
     """Those of them that may be set."""
     wanted = asked(router)
-    listening = sorted(device.name for device in world.devices.values() if device.index in world.advertised and (
-        device.index in roles.protected or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")))
+    listening = sorted(
+        device.name
+        for device in world.devices.values()
+        if device.index in world.advertised
+        and (
+            device.index in roles.protected
+            or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
+        )
+    )
     if router != "true" or not listening:
         return wanted, []
     del wanted[IPV6]
     name = listening[0]
-    reason = (f"IPv6 forwarding stays off: {name} takes its default route from router advertisements (accept_ra = 1), and a host"
-              f" that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply")
+    reason = (
+        f"IPv6 forwarding stays off: {name} takes its default route from router advertisements (accept_ra = 1), and a host"
+        f" that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply"
+    )
     return wanted, [Problem("contested", reason)]

@@ -17,7 +17,9 @@ from .roles import Roles, above, best_default_routes
 
 # IPv4: RFC 3927 link-local literal that every cloud uses; IPv6: the EC2 one (facts: metadata, section 3).
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
-LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so it is no management prefix
+LINK_LOCAL = ip_network(
+    "fe80::/64"
+)  # RFC 4291, 2.5.6: on every link, so it is no management prefix
 NOTHING: Mapping[Host, str] = {}
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
@@ -53,7 +55,11 @@ class Fence:
         return self._too_short(to) or self._takes_over(to)
 
     def _too_short(self, to: Network) -> Optional[str]:
-        return "a prefix of length 0 or 1 would take the default route's place" if to.prefixlen < SHORTEST_PREFIX else None
+        return (
+            "a prefix of length 0 or 1 would take the default route's place"
+            if to.prefixlen < SHORTEST_PREFIX
+            else None
+        )
 
     def _takes_over(self, to: Network) -> Optional[str]:
         for host, now in self.hosts.items():
@@ -67,22 +73,42 @@ def _inside(inner: Network, outer: Network) -> bool:
     return same_family and inner.prefixlen >= outer.prefixlen and inner.network_address in outer
 
 
-def fence(world: World, roles: Roles, metadata_hosts: Iterable[Host], allow_default_route: bool = False,
-          ground: Iterable[str] = (), twice: Mapping[Host, str] = NOTHING) -> Fence:
+def fence(
+    world: World,
+    roles: Roles,
+    metadata_hosts: Iterable[Host],
+    allow_default_route: bool = False,
+    ground: Iterable[str] = (),
+    twice: Mapping[Host, str] = NOTHING,
+) -> Fence:
     """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours. `ground`: as it was before."""
     dataplane = _dataplane_indexes(world, roles)
     foreign = [route for route in world.routes if route.index not in dataplane]
     defaults = best_default_routes(foreign)
     gateways = [route.via for route in foreign if route.to.prefixlen == 0 and route.via is not None]
     before = [ip_network(text) for text in ground]
-    gateways += [network.network_address for network in before if network.prefixlen == network.max_prefixlen]
+    gateways += [
+        network.network_address for network in before if network.prefixlen == network.max_prefixlen
+    ]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *gateways}
-    prefixes = {address.network for index in roles.management for address in world.addresses.get(index, ())}
-    prefixes |= {route.to for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
-                 if route.index in roles.management and route.via is None and route.to.prefixlen >= SHORTEST_PREFIX}
+    prefixes = {
+        address.network for index in roles.management for address in world.addresses.get(index, ())
+    }
+    prefixes |= {
+        route.to
+        for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
+        if route.index in roles.management
+        and route.via is None
+        and route.to.prefixlen >= SHORTEST_PREFIX
+    }
     prefixes = {prefix for prefix in {*prefixes, *before} if prefix != LINK_LOCAL}
-    return Fence(tuple(sorted(prefixes, key=str)), {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
-                 allow_default_route, frozenset(route.to.version for route in defaults), twice)
+    return Fence(
+        tuple(sorted(prefixes, key=str)),
+        {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
+        allow_default_route,
+        frozenset(route.to.version for route in defaults),
+        twice,
+    )
 
 
 def ground(world: World, roles: Roles) -> tuple[str, ...]:
@@ -90,29 +116,46 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
     now = fence(world, roles, ())
     if not now.prefixes:
         return ()
-    gateways = {str(ip_network(route.via)) for route in world.routes
-                if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management}
+    gateways = {
+        str(ip_network(route.via))
+        for route in world.routes
+        if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management
+    }
     return tuple(sorted({*map(str, now.prefixes), *gateways}))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
-    ours = above(world, (device.index for device in roles.stacked.values()))  # a VXLAN has a MAC of its own
-    return frozenset(device.index for device in world.devices.values()
-                     if (device.index in ours or (device.permanent_mac or device.mac) in named)
-                     and device.index not in roles.protected)
+    ours = above(
+        world, (device.index for device in roles.stacked.values())
+    )  # a VXLAN has a MAC of its own
+    return frozenset(
+        device.index
+        for device in world.devices.values()
+        if (device.index in ours or (device.permanent_mac or device.mac) in named)
+        and device.index not in roles.protected
+    )
 
 
 def _length_now(host: Host, routes: Iterable[Route]) -> int:
     """Length of the longest prefix that routes this host now; 0 where it is the default route or nothing."""
-    lengths = [route.to.prefixlen for route in routes if route.to.version == host.version and host in route.to]
+    lengths = [
+        route.to.prefixlen
+        for route in routes
+        if route.to.version == host.version and host in route.to
+    ]
     return max(lengths, default=0)
 
 
 # --- sysctls --------------------------------------------------------------------------------------------------------
 
-PER_INTERFACE = (("net", "ipv4", "conf"), ("net", "ipv6", "conf"), ("net", "ipv4", "neigh"), ("net", "ipv6", "neigh"),
-                 ("net", "mpls", "conf"))
+PER_INTERFACE = (
+    ("net", "ipv4", "conf"),
+    ("net", "ipv6", "conf"),
+    ("net", "ipv4", "neigh"),
+    ("net", "ipv6", "neigh"),
+    ("net", "mpls", "conf"),
+)
 
 
 def sysctl_reason(key: str) -> Optional[str]:

@@ -22,15 +22,26 @@ def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, Device
     """What each of these devices has, by index, of the groups that are asked for. Raises ObserveError."""
     found = {}
     try:
-        qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups]) if asked else {}
+        qdiscs = (
+            qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
+            if asked
+            else {}
+        )
         for index, groups in asked.items():
             ethtool = _ethtool(index, [group for group in groups if group in THROUGH_ETHTOOL])
-            files = Queues(index, world.devices[index].name).read([group for group in groups if group in THROUGH_FILES])
+            files = Queues(index, world.devices[index].name).read(
+                [group for group in groups if group in THROUGH_FILES]
+            )
             values = {"qdisc": qdiscs[index]} if index in qdiscs else {}
-            found[index] = DeviceSettings({**values, **ethtool.values, **files.values}, {**ethtool.most, **files.most},
-                                          {**ethtool.missing, **files.missing})
+            found[index] = DeviceSettings(
+                {**values, **ethtool.values, **files.values},
+                {**ethtool.most, **files.most},
+                {**ethtool.missing, **files.missing},
+            )
     except OSError as error:
-        raise ObserveError(f"ask the kernel for the settings of network devices: {error.strerror or error}") from error
+        raise ObserveError(
+            f"ask the kernel for the settings of network devices: {error.strerror or error}"
+        ) from error
     return found
 
 
@@ -41,11 +52,15 @@ def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
         with Ethtool() as ethtool:
             return ethtool.read(index, groups)
     except OSError as error:
-        if error.errno == errno.ENODEV:  # gone since the look; the event of that makes the next pass
+        if (
+            error.errno == errno.ENODEV
+        ):  # gone since the look; the event of that makes the next pass
             return DeviceSettings()
         if error.errno != errno.ENOENT:
             raise
-        return DeviceSettings(missing=dict.fromkeys(groups, "this kernel has no ethtool netlink (Linux 5.6)"))
+        return DeviceSettings(
+            missing=dict.fromkeys(groups, "this kernel has no ethtool netlink (Linux 5.6)")
+        )
 
 
 def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
@@ -57,6 +72,10 @@ def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
     else:
         try:
             with Ethtool() as ethtool:
-                ethtool.write(index, group, {setting.partition(".")[2]: value for setting, value in values.items()})
+                ethtool.write(
+                    index,
+                    group,
+                    {setting.partition(".")[2]: value for setting, value in values.items()},
+                )
         except OSError as error:
             raise ApplyError(error.strerror or str(error), error.errno or 0) from error

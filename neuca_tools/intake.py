@@ -85,19 +85,33 @@ def _opened(stored: StoredDocument) -> Document:
     if not stored.platform:
         return document
     beside = platform.parse(stored.platform)
-    return replace(document, hostname=document.hostname or beside.hostname, items=document.items + beside.items,
-                   faults=document.faults + beside.faults, platform=beside)
+    return replace(
+        document,
+        hostname=document.hostname or beside.hostname,
+        items=document.items + beside.items,
+        faults=document.faults + beside.faults,
+        platform=beside,
+    )
 
 
-def fetch(specs: Sequence[SourceSpec], budget: float, session: Session, directory: Path,
-          surroundings: Optional[Surroundings] = None) -> Intake:
+def fetch(
+    specs: Sequence[SourceSpec],
+    budget: float,
+    session: Session,
+    directory: Path,
+    surroundings: Optional[Surroundings] = None,
+) -> Intake:
     """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
     around = surroundings or Surroundings()
-    intake = _fetched(lambda known: look(specs, budget, known, around), session, directory, around.run_directory)
+    intake = _fetched(
+        lambda known: look(specs, budget, known, around), session, directory, around.run_directory
+    )
     return replace(intake, platform=cloud(specs, around))
 
 
-def _fetched(ask: Callable[[Session], Answer], session: Session, directory: Path, run_directory: Path) -> Intake:
+def _fetched(
+    ask: Callable[[Session], Answer], session: Session, directory: Path, run_directory: Path
+) -> Intake:
     try:
         answer = ask(session)
         intake = _taken(answer, directory)
@@ -107,7 +121,10 @@ def _fetched(ask: Callable[[Session], Answer], session: Session, directory: Path
     except SourceError as error:
         return replace(last_good(directory, error.text), session=session, unanswered=True)
     if (again.sha256, again.other) != (intake.sha256, intake.other):
-        return replace(last_good(directory, f"{answer.source} gave two different documents in a row"), session=again.session)
+        return replace(
+            last_good(directory, f"{answer.source} gave two different documents in a row"),
+            session=again.session,
+        )
     return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
 
 
@@ -127,7 +144,9 @@ def _believed(intake: Intake, directory: Path, doubted: str) -> Intake:
 
 def _links(intake: Intake) -> bool:
     document = intake.document
-    return document is not None and bool(document.links or (document.platform and document.platform.links))
+    return document is not None and bool(
+        document.links or (document.platform and document.platform.links)
+    )
 
 
 def _taken(answer: Answer, directory: Path) -> Intake:
@@ -137,9 +156,20 @@ def _taken(answer: Answer, directory: Path) -> Intake:
     other = machine.renewed(_machine(directory), instance)
     before = (None if other else _stored(directory)) or StoredDocument("", "", "", "")
     if text is None and beside is None:
-        reason = f"what {answer.source} has now is refused" if refused else f"{answer.source} has no NEuca document now"
+        reason = (
+            f"what {answer.source} has now is refused"
+            if refused
+            else f"{answer.source} has no NEuca document now"
+        )
         instead = Intake(reason=reason) if other else last_good(directory, reason)
-        return replace(instead, none_for_us=not refused, refused=refused, session=answer.session, instance=instance, other=other)
+        return replace(
+            instead,
+            none_for_us=not refused,
+            refused=refused,
+            session=answer.session,
+            instance=instance,
+            other=other,
+        )
     kept = ["no NEuca document"] if text is None and before.text else []
     kept += ["no network document"] if beside is None and before.platform else []
     stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
@@ -148,7 +178,15 @@ def _taken(answer: Answer, directory: Path) -> Intake:
     except DocumentError as error:  # what is kept from before is damaged
         return Intake(refused=error.text, session=answer.session)
     reason = f"{answer.source} has {' and '.join(kept)} now" if kept else ""
-    return Intake(document, stored, reason=reason, refused=refused, session=answer.session, instance=instance, other=other)
+    return Intake(
+        document,
+        stored,
+        reason=reason,
+        refused=refused,
+        session=answer.session,
+        instance=instance,
+        other=other,
+    )
 
 
 def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
@@ -188,7 +226,9 @@ def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
         save_document(state_directory, intake.stored)
         stored = intake.stored
         beside = platform.open_text(stored.platform) if stored.platform else ""
-        save_document(run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644)
+        save_document(
+            run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644
+        )
     save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
 
 
@@ -198,9 +238,15 @@ def confirmed(state_directory: Path, run_directory: Path) -> Intake:
     intake = whole if whole.document else last_good(run_directory)
     said = load_look(run_directory)
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
-    return replace(intake, stale=intake.document is not None and not fresh, none_for_us=bool(said.get("none_for_us")),
-                   reason=str(said.get("reason", "no source has answered since the boot")), refused=str(said.get("refused", "")),
-                   doubted=str(said.get("doubted", "")), platform=str(said.get("platform", "")))
+    return replace(
+        intake,
+        stale=intake.document is not None and not fresh,
+        none_for_us=bool(said.get("none_for_us")),
+        reason=str(said.get("reason", "no source has answered since the boot")),
+        refused=str(said.get("refused", "")),
+        doubted=str(said.get("doubted", "")),
+        platform=str(said.get("platform", "")),
+    )
 
 
 def metadata_hosts(sources: Iterable[str]) -> list[Host]:
@@ -208,5 +254,7 @@ def metadata_hosts(sources: Iterable[str]) -> list[Host]:
     hosts = []
     for text in sources:
         with suppress(UsageError, ValueError):
-            hosts.append(ip_address(parse_url(parse_source(text).argument).address.partition("%")[0]))
+            hosts.append(
+                ip_address(parse_url(parse_source(text).argument).address.partition("%")[0])
+            )
     return hosts

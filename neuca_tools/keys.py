@@ -47,7 +47,11 @@ class LinkKey(NamedTuple):
     @property
     def rank(self) -> int:
         """How high it may be stacked: what it is made of has a lower rank."""
-        return _HIGHEST if self.vlan_id is not None and _RANKS.get(self.made, 0) > _RANKS["vlan"] else _RANKS[self.kind]
+        return (
+            _HIGHEST
+            if self.vlan_id is not None and _RANKS.get(self.made, 0) > _RANKS["vlan"]
+            else _RANKS[self.kind]
+        )
 
     @property
     def order(self) -> tuple[int, str, int]:
@@ -56,7 +60,10 @@ class LinkKey(NamedTuple):
 
     def __lt__(self, other: tuple[object, ...]) -> bool:
         """A NIC before its VLANs: as a tuple, None could not be compared."""
-        return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (other.mac, other.vlan_id or 0)
+        return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (
+            other.mac,
+            other.vlan_id or 0,
+        )
 
     def __str__(self) -> str:
         return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"

@@ -10,7 +10,13 @@ from typing import Optional
 from .model import Virtual
 from .operation import LinkOperation, Phase, Target, Value, Writer
 
-TITLES = {"vlan": "VLAN", "bond": "bond", "bridge": "bridge", "vxlan": "VXLAN", "macvlan": "macvlan"}
+TITLES = {
+    "vlan": "VLAN",
+    "bond": "bond",
+    "bridge": "bridge",
+    "vxlan": "VXLAN",
+    "macvlan": "macvlan",
+}
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,14 @@ class CreateLink(LinkOperation):
 
     @property
     def text(self) -> str:
-        key, options = self.on.key, ", ".join(f"{name} {value}" for name, value in self.virtual.options)
-        own, parent = f" ({options})" if options else "", f" on {self.parent.name}" if self.parent else ""
+        key, options = (
+            self.on.key,
+            ", ".join(f"{name} {value}" for name, value in self.virtual.options),
+        )
+        own, parent = (
+            f" ({options})" if options else "",
+            f" on {self.parent.name}" if self.parent else "",
+        )
         mtu = f" with MTU {self.mtu}" if self.mtu else ""
         if key.vlan_id is not None:
             return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
@@ -47,7 +59,9 @@ class CreateLink(LinkOperation):
     def run(self, writer: Writer) -> None:
         key, parent = self.on.key, writer.index(self.parent) if self.parent else 0
         number = {"id": str(key.vlan_id)} if key.vlan_id is not None else {}
-        writer.create_link(key.kind, self.on.name, parent, {**dict(self.virtual.options), **number}, self.mtu)
+        writer.create_link(
+            key.kind, self.on.name, parent, {**dict(self.virtual.options), **number}, self.mtu
+        )
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ def known(machine_id: str, uuid: str) -> Machine:
     """Out of the texts of /etc/machine-id and of the firmware, either of which may be no id at all."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
     is_set = _UUID.fullmatch(hardware) and not any(set(hardware) == {one, "-"} for one in _NOT_SET)
-    return Machine(_digest(own) if _MACHINE_ID.fullmatch(own) else "", _digest(hardware) if is_set else "")
+    return Machine(
+        _digest(own) if _MACHINE_ID.fullmatch(own) else "", _digest(hardware) if is_set else ""
+    )
 
 
 def _digest(text: str) -> str:
@@ -56,12 +58,18 @@ def renewed(before: Machine, instance_id: str) -> str:
     return f'the id of the instance is "{name}", and was "{old}"' if old != name else ""
 
 
-def foreign(before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]) -> str:
+def foreign(
+    before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
+) -> str:
     """Why this is another machine, before any document; empty if that is not certain. MACs `recorded` and `present`."""
     if not recorded or not present or set(recorded) & set(present):
         return ""
     if before.uuid and now.uuid:
-        return "none of its NICs is here, and the hardware has another UUID" if before.uuid != now.uuid else ""
+        return (
+            "none of its NICs is here, and the hardware has another UUID"
+            if before.uuid != now.uuid
+            else ""
+        )
     if before.machine_id and now.machine_id and before.machine_id != now.machine_id:
         return "none of its NICs is here, and the machine id is another one"
     return ""
@@ -70,5 +78,9 @@ def foreign(before: Machine, now: Machine, recorded: Collection[str], present: C
 def met(before: Machine, now: Machine, instance_id: str) -> Machine:
     """What to keep of this machine, which is the one of before: what is not known now stays."""
     kind, _, name = instance_id.partition(":")
-    return replace(before, machine_id=now.machine_id or before.machine_id, uuid=now.uuid or before.uuid,
-                   instances={**before.instances, **({kind: name} if name else {})})
+    return replace(
+        before,
+        machine_id=now.machine_id or before.machine_id,
+        uuid=now.uuid or before.uuid,
+        instances={**before.instances, **({kind: name} if name else {})},
+    )

@@ -29,7 +29,11 @@ class Managers:
         """For each manager that runs, what it says of each interface; one that is absent is left out."""
         found: dict[str, dict[str, str]] = {}
         self.reasons = {}
-        for name, manager in (("networkmanager", self._networkmanager), ("networkd", self._networkd)) if self._enabled else ():
+        for name, manager in (
+            (("networkmanager", self._networkmanager), ("networkd", self._networkd))
+            if self._enabled
+            else ()
+        ):
             words, reason = manager.words(interfaces)
             if reason:
                 self.reasons[name] = reason
@@ -45,7 +49,10 @@ class Managers:
     def tell(self, manager: str) -> None:
         """Have it read its configuration again. Raises ManagerError."""
         if self._enabled:
-            {"networkmanager": self._networkmanager.reload_configuration, "networkd": self._networkd.reload}[manager]()
+            {
+                "networkmanager": self._networkmanager.reload_configuration,
+                "networkd": self._networkd.reload,
+            }[manager]()
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
@@ -54,5 +61,7 @@ def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[st
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))
             if wanted and name != wanted and rule_mac(path.name, substring) is None:
-                yield (f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
-                       " NIC there, spares it two renames at each boot")
+                yield (
+                    f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
+                    " NIC there, spares it two renames at each boot"
+                )

@@ -40,22 +40,42 @@ class Marks:
     tell: Mapping[str, str]
 
 
-def wanted(resolution: Resolution, record: Record, places: Places, present: Iterable[str], sysctls_now: bytes = b"") -> Marks:
+def wanted(
+    resolution: Resolution,
+    record: Record,
+    places: Places,
+    present: Iterable[str],
+    sysctls_now: bytes = b"",
+) -> Marks:
     """All files. `present` are the names in the directory of udev rules, `sysctls_now` is the file of sysctls as it is.
 
     A complete document alone takes marks away; else only what is ignored goes, and what another file of ours takes the place of.
     """
     dataplane = marked(resolution, record) | resolution.roles.ahead
-    known = {name: mac for name in present for mac in [marks.rule_mac(name, places.substring)] if mac}
+    known = {
+        name: mac for name in present for mac in [marks.rule_mac(name, places.substring)] if mac
+    }
     spared = set() if resolution.complete else set(known.values()) - dataplane - set(record.nics)
     rules = _rules(resolution, record, places, dataplane, spared)
     ruled = {marks.rule_mac(Path(path).name, places.substring) for path in rules}
-    gone = {mac for mac in known.values() if resolution.complete or mac in ruled or resolution.roles.role(mac) == "ignored"
-            or record.nics.get(mac, NicRecord()).released}
+    gone = {
+        mac
+        for mac in known.values()
+        if resolution.complete
+        or mac in ruled
+        or resolution.roles.role(mac) == "ignored"
+        or record.nics.get(mac, NicRecord()).released
+    }
     stale = {str(places.udev / name) for name, mac in known.items() if mac in gone} - set(rules)
     lists = _lists(resolution, record, places, dataplane, sysctls_now)
-    newly = dataplane - {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard}
-    told = {path: manager for path, (manager, _) in lists.items() if manager and (newly or resolution.roles.held)}
+    newly = dataplane - {
+        mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard
+    }
+    told = {
+        path: manager
+        for path, (manager, _) in lists.items()
+        if manager and (newly or resolution.roles.held)
+    }
     sure = resolution.complete or resolution.roles.held
     files = {path: content or None for path, (_, content) in lists.items() if content or sure}
     return Marks({**rules, **dict.fromkeys(stale), **files}, told)
@@ -64,8 +84,14 @@ def wanted(resolution: Resolution, record: Record, places: Places, present: Iter
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     """The MACs that other managers are kept off."""
     named = {mac for mac, role in resolution.roles.by_mac.items() if role == "dataplane"}
-    before = {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not resolution.complete
-              and resolution.roles.role(mac) == "unlisted" and not nic.released}
+    before = {
+        mac
+        for mac, nic in record.nics.items()
+        if nic.role == "dataplane"
+        and not resolution.complete
+        and resolution.roles.role(mac) == "unlisted"
+        and not nic.released
+    }
     return frozenset(named | before)
 
 
@@ -87,8 +113,13 @@ def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozen
     return known or (device is not None and device.kind not in VIRTUAL_NICS)
 
 
-def _rules(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str], spared: Collection[str],
-           ) -> dict[str, Optional[bytes]]:
+def _rules(
+    resolution: Resolution,
+    record: Record,
+    places: Places,
+    dataplane: frozenset[str],
+    spared: Collection[str],
+) -> dict[str, Optional[bytes]]:
     """A rule for each NIC; no two give the same name, since either NIC could then get it: one that is present goes first."""
     rules: dict[str, Optional[bytes]] = {}
     used: set[str] = set()
@@ -96,10 +127,18 @@ def _rules(resolution: Resolution, record: Record, places: Places, dataplane: fr
     for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
         pinned = pinned_name(mac, resolution, record)
         name = "" if pinned in used else pinned
-        if (name or mac in dataplane) and mac not in spared and has_rule(mac, resolution, record, dataplane):
+        if (
+            (name or mac in dataplane)
+            and mac not in spared
+            and has_rule(mac, resolution, record, dataplane)
+        ):
             used.add(name)
-            file = marks.udev_rule_name(mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority)
-            rules[str(places.udev / file)] = marks.udev_rule(mac, name, mac in dataplane, _asked(mac, resolution))
+            file = marks.udev_rule_name(
+                mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
+            )
+            rules[str(places.udev / file)] = marks.udev_rule(
+                mac, name, mac in dataplane, _asked(mac, resolution)
+            )
     return rules
 
 
@@ -108,17 +147,30 @@ def _asked(mac: str, resolution: Resolution) -> str:
     if request is None or resolution.roles.role(mac) != "dataplane":
         return resolution.roles.role(mac)
     named = (origin for origin in request.origins if not origin.where.startswith(PROFILE))
-    return ", ".join(f"{origin.setting} = {origin.value}" for origin in named) or "the NIC of a VLAN"
+    return (
+        ", ".join(f"{origin.setting} = {origin.value}" for origin in named) or "the NIC of a VLAN"
+    )
 
 
-def _lists(resolution: Resolution, record: Record, places: Places, dataplane: frozenset[str],
-           sysctls_now: bytes) -> dict[str, tuple[str, bytes]]:
+def _lists(
+    resolution: Resolution,
+    record: Record,
+    places: Places,
+    dataplane: frozenset[str],
+    sysctls_now: bytes,
+) -> dict[str, tuple[str, bytes]]:
     patterns = sorted(_patterns(resolution, record, dataplane))
-    networkd = marks.networkd_files(dataplane, patterns, {key.kind for key in resolution.names if key.made})
-    files = {str(places.networkd / name): ("networkd", networkd.get(name, b""))
-             for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)}
+    networkd = marks.networkd_files(
+        dataplane, patterns, {key.kind for key in resolution.names if key.made}
+    )
+    files = {
+        str(places.networkd / name): ("networkd", networkd.get(name, b""))
+        for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)
+    }
     files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
-        "networkmanager", marks.networkmanager_conf(dataplane, patterns))
+        "networkmanager",
+        marks.networkmanager_conf(dataplane, patterns),
+    )
     files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, sysctls_now))
     return files
 
@@ -129,7 +181,10 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     A name that is only asked for may be somebody else's: a pattern for it would take that interface from its manager.
     """
     others = {device.name for mac, device in resolution.roles.nics.items() if mac not in dataplane}
-    known = (resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name for mac in dataplane)
+    known = (
+        resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name
+        for mac in dataplane
+    )
     made = {name for key, name in resolution.names.items() if key.rank}
     bases = {*known, *(key.given_name for key in resolution.names if key.made)}
     return {f"{name}.*" for name in bases if name and name not in others} | (made - others)

@@ -22,7 +22,9 @@ NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
 
 MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
-_LONGEST_CONFIG = 1000  # characters: udevd gives up a file with a line of 16 KiB (udev_rules_parse_file, systemd)
+_LONGEST_CONFIG = (
+    1000  # characters: udevd gives up a file with a line of 16 KiB (udev_rules_parse_file, systemd)
+)
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
@@ -44,8 +46,10 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
     >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
-    nic = (f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}", ENV{{DEVTYPE}}!="?*", '
-           'TEST!="master"')
+    nic = (
+        f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}", ENV{{DEVTYPE}}!="?*", '
+        'TEST!="master"'
+    )
     lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
     if dataplane:
         marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{MANAGER}"'
@@ -55,7 +59,9 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
     return _text(lines)
 
 
-def udev_rule_name(mac: str, dataplane: bool, substring: str, data_priority: int, mgmt_priority: int) -> str:
+def udev_rule_name(
+    mac: str, dataplane: bool, substring: str, data_priority: int, mgmt_priority: int
+) -> str:
     """The name of a NIC's rule file.
 
     >>> udev_rule_name("fe:16:3e:00:6d:af", True, "neuca-persistent", 10, 15)
@@ -94,12 +100,22 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     if not specs:
         return b""
     devices = ";".join(specs)
-    return _text([f"{_HEADER}See NetworkManager.conf(5), unmanaged-devices.",
-                  "[keyfile]", f"unmanaged-devices+={devices}",
-                  "", "[device-neuca]", f"match-device={devices}", "managed=0"])
+    return _text(
+        [
+            f"{_HEADER}See NetworkManager.conf(5), unmanaged-devices.",
+            "[keyfile]",
+            f"unmanaged-devices+={devices}",
+            "",
+            "[device-neuca]",
+            f"match-device={devices}",
+            "managed=0",
+        ]
+    )
 
 
-def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()) -> dict[str, bytes]:
+def networkd_files(
+    macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()
+) -> dict[str, bytes]:
     """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs, and links of these other kinds.
 
     None for an empty list: a [Match] section without a condition takes in every interface (systemd.network(5)). A VLAN
@@ -112,7 +128,10 @@ def networkd_files(macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Ite
     types = [f"Type={' '.join('ether' if kind == 'macvlan' else kind for kind in known)}"]
     types += [f"Kind={' '.join(known)}"] if "macvlan" in known else []
     files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [*types, *vlans] if vlans else []}
-    head, tail = [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"], ["", "[Link]", "Unmanaged=yes"]
+    head, tail = (
+        [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
+        ["", "[Link]", "Unmanaged=yes"],
+    )
     return {name: _text([*head, *match, *tail]) for name, match in files.items() if match}
 
 
@@ -123,8 +142,11 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     of a glob. The first separator being a slash, dots are left alone; `-`: an interface that is not there yet is no
     failure (sysctl.d(5)).
     """
-    lines = [f"-{key} = {' '.join(keys[key].split())}" for key in sorted(keys)
-             if all(_PLAIN.fullmatch(part) for part in key.split("/"))]
+    lines = [
+        f"-{key} = {' '.join(keys[key].split())}"
+        for key in sorted(keys)
+        if all(_PLAIN.fullmatch(part) for part in key.split("/"))
+    ]
     return _text([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
 
 
@@ -134,13 +156,19 @@ def sysctls_of(text: bytes) -> dict[str, str]:
     >>> sysctls_of(sysctl_conf({"net/ipv4/conf/eth1/rp_filter": "2"}))
     {'net/ipv4/conf/eth1/rp_filter': '2'}
     """
-    lines = (line[1:].partition(" = ") for line in text.decode("utf-8", "replace").splitlines() if line.startswith("-"))
+    lines = (
+        line[1:].partition(" = ")
+        for line in text.decode("utf-8", "replace").splitlines()
+        if line.startswith("-")
+    )
     return {key: value for key, _, value in lines}
 
 
 def _plain(patterns: Iterable[str]) -> list[str]:
     """Those patterns that mean the same to every reader: plain characters, and `*` at the end."""
-    return sorted({one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)})
+    return sorted(
+        {one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)}
+    )
 
 
 def _checked(mac: str) -> str:
@@ -152,7 +180,9 @@ def _checked(mac: str) -> str:
 def _comment(text: str) -> str:
     """One line of printable text. No backslash at its end: some readers take the next line for a part of it."""
     line = " ".join(text.split())
-    return "".join(char if char.isprintable() else "?" for char in line)[:_LONGEST_CONFIG].rstrip("\\ ")
+    return "".join(char if char.isprintable() else "?" for char in line)[:_LONGEST_CONFIG].rstrip(
+        "\\ "
+    )
 
 
 def _text(lines: Iterable[str]) -> bytes:

@@ -11,7 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
 from typing import Literal, NamedTuple, Optional, Union
 
 from .device_settings import Declined, DeviceSettings
@@ -27,7 +34,9 @@ LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
 RouteState = Literal["present", "absent", "user"]
 Router = Literal["true", "false", "user"]
-ProblemCode = Literal["absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"]
+ProblemCode = Literal[
+    "absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"
+]
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
 
@@ -51,7 +60,7 @@ class Fault:
 
     @property
     def text(self) -> str:
-        where = f'line {self.line}: [{self.section}]' if self.section else f"line {self.line}"
+        where = f"line {self.line}: [{self.section}]" if self.section else f"line {self.line}"
         where = where if self.line else self.section
         what = f' "{self.key}"' if self.key else ""
         what += f' = "{self.value}"' if self.value else ""

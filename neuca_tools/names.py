@@ -42,40 +42,66 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     return name if len(name) <= LONGEST_NAME else f"{stem}.{key.vlan_id}"
 
 
-def nic_names(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record,
-              ) -> tuple[dict[LinkKey, str], list[Problem]]:
+def nic_names(
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+    record: Record,
+) -> tuple[dict[LinkKey, str], list[Problem]]:
     """The name that each present NIC should have. Only dataplane NICs can move; the others keep what they have."""
-    movable = {mac for mac, device in roles.nics.items()
-               if roles.role(mac) == "dataplane" and device.index not in roles.protected}
+    movable = {
+        mac
+        for mac, device in roles.nics.items()
+        if roles.role(mac) == "dataplane" and device.index not in roles.protected
+    }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    wishes = {key: wish for key in map(LinkKey, movable) for wish in [_wish(key, requests, record, roles)] if wish}
+    wishes = {
+        key: wish
+        for key in map(LinkKey, movable)
+        for wish in [_wish(key, requests, record, roles)]
+        if wish
+    }
     taken: dict[str, Optional[LinkKey]] = {device.name: None for device in world.devices.values()}
     for device in world.devices.values():  # alternative names share the space of names
         taken.update(dict.fromkeys(device.altnames))
     for mac in movable:
         own = (roles.nics[mac].name, *roles.nics[mac].altnames)
         taken.update(dict.fromkeys(own, LinkKey(mac)))
-    names, problems = _settle(wishes, current, taken, {key for key in wishes if _is_asked(key, requests)})
+    names, problems = _settle(
+        wishes, current, taken, {key for key in wishes if _is_asked(key, requests)}
+    )
     return {**current, **names}, [*problems, *_astray(roles, record, movable)]
 
 
 def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[Problem]:
     """NICs that a pass may not rename, and that are not called what they were."""
-    for mac in sorted({*roles.nics, *roles.twins} - {mac for mac in roles.by_mac if roles.role(mac) == "ignored"}):
+    for mac in sorted(
+        {*roles.nics, *roles.twins} - {mac for mac in roles.by_mac if roles.role(mac) == "ignored"}
+    ):
         pinned, name = record.nics[mac].name if mac in record.nics else "", roles.name(mac)
         if pinned not in ("", name) and mac not in movable:
-            yield Problem("name", f'"{name}" should be "{pinned}": it gets that name back at a boot', LinkKey(mac))
+            yield Problem(
+                "name",
+                f'"{name}" should be "{pinned}": it gets that name back at a boot',
+                LinkKey(mac),
+            )
 
 
-def _wish(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles) -> Optional[str]:
+def _wish(
+    key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
+) -> Optional[str]:
     """The name that is asked for, else the recorded one. No document has a say in what a management NIC is called."""
     request, nic = requests.get(key), record.nics.get(key.mac)
     asked = request.name if request and roles.role(key.mac) == "dataplane" else None
     return asked or (nic.name if nic and nic.name else None)
 
 
-def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], owners: Mapping[str, Optional[LinkKey]],
-            asked: Container[LinkKey]) -> tuple[dict[LinkKey, str], list[Problem]]:
+def _settle(
+    wishes: Mapping[LinkKey, str],
+    current: Mapping[LinkKey, str],
+    owners: Mapping[str, Optional[LinkKey]],
+    asked: Container[LinkKey],
+) -> tuple[dict[LinkKey, str], list[Problem]]:
     """Grant wishes until nothing changes: a refused NIC keeps its name, which may cost another NIC its wish.
 
     `owners` tells whose each name is now, None: nobody's who could give it up. A name that a NIC has kept from before goes
@@ -99,23 +125,40 @@ def _settle(wishes: Mapping[LinkKey, str], current: Mapping[LinkKey, str], owner
             return names, list(refused.values())
 
 
-def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record,
-               in_use: Collection[int] = ()) -> dict[int, str]:
+def boot_names(
+    world: World,
+    roles: Roles,
+    requests: Mapping[LinkKey, LinkRequest],
+    record: Record,
+    in_use: Collection[int] = (),
+) -> dict[int, str]:
     """The name that every NIC should have before the network starts, by its index: management NICs and strangers included.
 
     An ignored NIC keeps what it has, and so does one of `in_use` and whatever is no NIC: their names are given to nobody. A
     NIC that nobody knows, and a twin, moves to a free name if the one it has belongs to another NIC, absent ones included.
     """
     twins = (device for devices in roles.twins.values() for device in devices)
-    free = {device.index: device for device in (*roles.nics.values(), *twins)
-            if roles.role(identity(device)) != "ignored" and device.index not in in_use}
-    fixed = {name for device in world.devices.values() if device.index not in free for name in (device.name, *device.altnames)}
+    free = {
+        device.index: device
+        for device in (*roles.nics.values(), *twins)
+        if roles.role(identity(device)) != "ignored" and device.index not in in_use
+    }
+    fixed = {
+        name
+        for device in world.devices.values()
+        if device.index not in free
+        for name in (device.name, *device.altnames)
+    }
     granted = _reserved(fixed, roles, requests, record)
     owner = {device.index: LinkKey(mac) for mac, device in roles.nics.items()}
     names = {index: granted[owner[index]] for index in free if owner.get(index) in granted}
     taken = {*fixed, *granted.values()}
-    everybody = {name for device in world.devices.values() for name in (device.name, *device.altnames)}
-    for index in sorted(free.keys() - names.keys(), key=lambda index: (identity(free[index]), index)):
+    everybody = {
+        name for device in world.devices.values() for name in (device.name, *device.altnames)
+    }
+    for index in sorted(
+        free.keys() - names.keys(), key=lambda index: (identity(free[index]), index)
+    ):
         name = free[index].name
         if name in taken and not _is_twins_own(free[index], granted, roles):
             name = free_name(name, {*taken, *everybody})
@@ -124,7 +167,9 @@ def boot_names(world: World, roles: Roles, requests: Mapping[LinkKey, LinkReques
     return names
 
 
-def _reserved(fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
+def _reserved(
+    fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
+) -> dict[LinkKey, str]:
     """Whose each name is, present or not: the one that is asked for goes after those of before."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
     wishes = {key: wish for key in keys for wish in [_wish(key, requests, record, roles)] if wish}
@@ -150,7 +195,9 @@ def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) 
     return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
 
 
-def own_names(roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record) -> dict[LinkKey, str]:
+def own_names(
+    roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
+) -> dict[LinkKey, str]:
     """The name that each NIC should have, whether it can be given now or not; none for one that is ignored."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
     found = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
@@ -163,7 +210,7 @@ def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:
 
 def free_name(name: str, taken: Container[str]) -> str:
     """The same stem with the next number that nobody has."""
-    stem = name.rstrip("0123456789")[:LONGEST_NAME - 4] or "eth"
+    stem = name.rstrip("0123456789")[: LONGEST_NAME - 4] or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 
 
@@ -182,7 +229,11 @@ def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[
         key = next((key for key, name in waiting.items() if name not in in_use), None)
         if key is None:
             key = next(iter(waiting))
-            target = next(name for name in (f"{TEMPORARY}{number}" for number in range(len(now) + 1)) if name not in in_use)
+            target = next(
+                name
+                for name in (f"{TEMPORARY}{number}" for number in range(len(now) + 1))
+                if name not in in_use
+            )
         else:
             target = waiting.pop(key)
         steps.append(Step(key, now[key], target))

@@ -53,7 +53,9 @@ class Writer(Protocol):
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None: ...
     def set_up(self, index: int, up: bool) -> None: ...
     def rename(self, index: int, name: str) -> None: ...
-    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None: ...
+    def create_link(
+        self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
+    ) -> None: ...
     def set_master(self, index: int, master: int) -> None: ...
     def delete_link(self, index: int) -> None: ...
     def add_address(self, index: int, address: Address) -> None: ...
@@ -94,7 +96,9 @@ class Operation:
     @property
     def handles(self) -> frozenset[str]:
         """What a scope may have it by: a NIC's MAC, "" if it touches none, or a VLAN's key alone."""
-        return (self.domains or frozenset({""})) | ({str(self.link.key)} if self.link else frozenset())
+        return (self.domains or frozenset({""})) | (
+            {str(self.link.key)} if self.link else frozenset()
+        )
 
     @property
     def fate(self) -> frozenset[str]:
@@ -121,7 +125,13 @@ class Operation:
 
     def to_json(self) -> dict[str, Value]:
         before, after = self.change
-        return {"operation": self.kind, "target": self.target, "from": before, "to": after, "text": self.text}
+        return {
+            "operation": self.kind,
+            "target": self.target,
+            "from": before,
+            "to": after,
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,9 @@ class ReplaceRoute(LinkOperation):
     @property
     def text(self) -> str:
         if self.before:
-            return f"replace the route to {self.to} {self.before} with {_hop_text(self.via, self.on)}"
+            return (
+                f"replace the route to {self.to} {self.before} with {_hop_text(self.via, self.on)}"
+            )
         return f"route {self.to} {_hop_text(self.via, self.on)}"
 
     def run(self, writer: Writer) -> None:

@@ -51,7 +51,12 @@ def pin_names(config: Config) -> bool:
         return True
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
-        roles = assign(world, {key.mac for key in requests}, Policy(config.ignored_macs, config.management_macs), record)
+        roles = assign(
+            world,
+            {key.mac for key in requests},
+            Policy(config.ignored_macs, config.management_macs),
+            record,
+        )
         in_use = busy(world)
         wanted = boot_names(world, roles, requests, record, in_use)
         moved = give(wanted, world, netlink, watch)
@@ -60,12 +65,19 @@ def pin_names(config: Config) -> bool:
         _announce({**moved, **_not_ready(after)})
     names = {index: device.name for index, device in after.devices.items()}
     busy_ones = _tell_busy(in_use, own_names(roles, requests, record), roles)
-    return _complain(wanted, names, {index: identity(device) for index, device in world.devices.items()}) and not busy_ones
+    return (
+        _complain(
+            wanted, names, {index: identity(device) for index, device in world.devices.items()}
+        )
+        and not busy_ones
+    )
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
     document = last_good(config.state_directory).document
-    return merge(document.links if document else (), config.links), load_record(config.state_directory)
+    return merge(document.links if document else (), config.links), load_record(
+        config.state_directory
+    )
 
 
 def ask_ahead(config: Config) -> Intake:
@@ -86,16 +98,26 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     Nothing but files is written; the first pass does the rest. Raises NeucaError.
     """
     if intake.stale:
-        intake = last_good(config.state_directory)  # it may have been another machine's, and is gone
+        intake = last_good(
+            config.state_directory
+        )  # it may have been another machine's, and is gone
     document = intake.document or Document()
     named = {key.mac for key in merge(document.links, config.links)}
-    if document.platform:  # less those that it makes management NICs, which are never recorded for its word
-        named |= {link.key.mac for link in document.platform.links} - {hint.mac for hint in document.platform.management}
+    if (
+        document.platform
+    ):  # less those that it makes management NICs, which are never recorded for its word
+        named |= {link.key.mac for link in document.platform.links} - {
+            hint.mac for hint in document.platform.management
+        }
     record = load_record(config.state_directory)
-    if named <= config.ignored_macs | {mac for mac, nic in record.nics.items() if nic.role or nic.released}:
+    if named <= config.ignored_macs | {
+        mac for mac, nic in record.nics.items() if nic.role or nic.released
+    }:
         return
     if config.managers == "auto" and udev.here(interfaces()):
-        udev.settle(SETTLE)  # a NIC that comes late is one that the document leaves out, or the other way round
+        udev.settle(
+            SETTLE
+        )  # a NIC that comes late is one that the document leaves out, or the other way round
     from .apply import apply  # up to here, what most boots do without
     from .operations import WriteFile
     from .reconcile import host, log_result, writer
@@ -103,7 +125,9 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
         survey = handles.survey(intake, record)
         roles = survey.resolution.roles
-        others = set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
+        others = (
+            set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
+        )
         if others and others <= named and "management" not in roles.by_mac.values():
             return  # a document that takes every NIC, one that this host is reached by among them: first see which that is
         files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
@@ -114,7 +138,9 @@ def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
     return fetch(local, LOCAL_BUDGET, Session(), config.state_directory, config.surroundings)
 
 
-def in_place(present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record) -> bool:
+def in_place(
+    present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record
+) -> bool:
     """Whether every NIC (name, MAC) has its name already, from sysfs alone: a boot then pays for no netlink library.
 
     Two NICs with one MAC, or a stranger under somebody's name, are for the whole look to judge.
@@ -134,8 +160,12 @@ def busy(world: World) -> frozenset[int]:
     """Devices that are up, with an address that somebody gave them, on a kernel (before 6.2) that renames none that is up."""
     if world.rename_while_up:
         return frozenset()
-    return frozenset(index for index, device in world.devices.items()
-                     if device.up and any(not address.is_link_local for address in world.addresses.get(index, ())))
+    return frozenset(
+        index
+        for index, device in world.devices.items()
+        if device.up
+        and any(not address.is_link_local for address in world.addresses.get(index, ()))
+    )
 
 
 def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
@@ -149,14 +179,20 @@ def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch
         if _try(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
-        names = {name for device in netlink.look(()).devices.values() for name in (device.name, *device.altnames)}
+        names = {
+            name
+            for device in netlink.look(()).devices.values()
+            for name in (device.name, *device.altnames)
+        }
         better = current[index] if current[index] not in names else free_name(current[index], names)
         if _try(Step(index, moved[index], better), world, wanted, netlink, watch):
             moved[index] = better
     return {index: name for index, name in moved.items() if name != current[index]}
 
 
-def _try(step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch) -> bool:
+def _try(
+    step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch
+) -> bool:
     """Rename one NIC; before kernel 6.2 it has to be down for that."""
     bounce = world.devices[step.key].up and not world.rename_while_up
     try:
@@ -192,7 +228,11 @@ def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watc
 
 def _not_ready(world: World) -> dict[int, str]:
     """Hardware that udev has not finished with: a rename of its own that failed leaves a NIC so for ever."""
-    return {index: device.name for index, device in world.devices.items() if device.hardware and not udev.initialised(index)}
+    return {
+        index: device.name
+        for index, device in world.devices.items()
+        if device.hardware and not udev.initialised(index)
+    }
 
 
 def _announce(moved: Mapping[int, str]) -> None:
@@ -208,15 +248,24 @@ def _announce(moved: Mapping[int, str]) -> None:
 
 
 def _tell_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    wrong = [(device.name, own[LinkKey(mac)]) for mac, device in sorted(roles.nics.items())
-             if device.index in in_use and own.get(LinkKey(mac), device.name) != device.name]
+    wrong = [
+        (device.name, own[LinkKey(mac)])
+        for mac, device in sorted(roles.nics.items())
+        if device.index in in_use and own.get(LinkKey(mac), device.name) != device.name
+    ]
     for name, wish in wrong:
-        log.error('rename "%s" to "%s": it is in use already, and this kernel renames no device that is up', name, wish)
+        log.error(
+            'rename "%s" to "%s": it is in use already, and this kernel renames no device that is up',
+            name,
+            wish,
+        )
     return bool(wrong)
 
 
 def _complain(wanted: Mapping[int, str], names: Mapping[int, str], macs: Mapping[int, str]) -> bool:
     wrong = [index for index, name in sorted(wanted.items()) if names.get(index) != name]
     for index in wrong:
-        log.error('%s is "%s", and should be "%s"', macs[index], names.get(index, ""), wanted[index])
+        log.error(
+            '%s is "%s", and should be "%s"', macs[index], names.get(index, ""), wanted[index]
+        )
     return not wrong

@@ -76,7 +76,11 @@ class _Sides:
         found, wanted = self.have.links.get(key), self.want.links.get(key)
         before, after = found.master if found else None, wanted.master if wanted else None
         whole = self.want.links.get(before) if before in self.owned.vlans else None
-        lets_go = before in self.gone or after is not None or (whole is not None and whole.virtual is not None)
+        lets_go = (
+            before in self.gone
+            or after is not None
+            or (whole is not None and whole.virtual is not None)
+        )
         return before if lets_go and (before != after or before in self.gone) else None
 
     def joins(self, key: LinkKey) -> Optional[LinkKey]:
@@ -91,20 +95,42 @@ class _Sides:
 
     def comes_up(self, nic: LinkKey) -> bool:
         wanted, found = self.want.links.get(nic), self.found(nic)
-        return wanted is not None and wanted.state == "up" and (found is None or found.state != "up" or self.bounces(nic))
+        return (
+            wanted is not None
+            and wanted.state == "up"
+            and (found is None or found.state != "up" or self.bounces(nic))
+        )
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether this plan takes the link down, if only for a moment: it then loses routes and IPv6 addresses."""
         nic, nic_found = self.want.links.get(key.nic), self.have.links.get(key.nic)
-        nic_down = nic is not None and nic.state == "down" and nic_found is not None and nic_found.state == "up"
+        nic_down = (
+            nic is not None
+            and nic.state == "down"
+            and nic_found is not None
+            and nic_found.state == "up"
+        )
         link, found = self.want.links.get(key), self.found(key)
-        own_down = link is not None and link.state == "down" and found is not None and found.state == "up"
-        follows = link is not None and link.state == "down" and key.vlan_id is not None and self.comes_up(key.nic)
+        own_down = (
+            link is not None and link.state == "down" and found is not None and found.state == "up"
+        )
+        follows = (
+            link is not None
+            and link.state == "down"
+            and key.vlan_id is not None
+            and self.comes_up(key.nic)
+        )
         return self.bounces(key) or nic_down or own_down or follows
 
 
-def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scope: Optional[Collection[str]] = None,
-         rename_while_up: bool = True) -> tuple[Operation, ...]:
+def plan(
+    have: NetworkState,
+    want: NetworkState,
+    owned: Owned = NOTHING,
+    *,
+    scope: Optional[Collection[str]] = None,
+    rename_while_up: bool = True,
+) -> tuple[Operation, ...]:
     """Every operation that leads from `have` to `want`, in order.
 
     `owned` is what may be taken away. `scope` holds the handles (`Operation.handles`) of what may change, None for all.
@@ -112,21 +138,42 @@ def plan(have: NetworkState, want: NetworkState, owned: Owned = NOTHING, *, scop
     """
     scope = None if scope is None else _widened(frozenset(scope), have, want)
     sides = _rename(have, want, owned, scope, rename_while_up)
-    operations = (*_files(sides), *_marks(sides), *_renames(sides), *_shrink(sides), *_grow(sides), *_sysctls(sides),
-                  *_raise_up(sides), *_stale_addresses(sides), *_addresses(sides), *_routes(sides))
+    operations = (
+        *_files(sides),
+        *_marks(sides),
+        *_renames(sides),
+        *_shrink(sides),
+        *_grow(sides),
+        *_sysctls(sides),
+        *_raise_up(sides),
+        *_stale_addresses(sides),
+        *_addresses(sides),
+        *_routes(sides),
+    )
     return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
 
 
-def in_scope(operations: Collection[Operation], scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+def in_scope(
+    operations: Collection[Operation], scope: Optional[Collection[str]]
+) -> tuple[Operation, ...]:
     """The operations that a scope has by one of their handles, and files."""
-    return tuple(operation for operation in operations if scope is None or isinstance(operation, (WriteFile, Tell))
-                 or operation.handles & frozenset(scope))
+    return tuple(
+        operation
+        for operation in operations
+        if scope is None
+        or isinstance(operation, (WriteFile, Tell))
+        or operation.handles & frozenset(scope)
+    )
 
 
 def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> frozenset[str]:
     """With all that is made of what may change."""
     for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
-        made = [link.virtual for link in (have.links.get(key), want.links.get(key)) if link and link.virtual]
+        made = [
+            link.virtual
+            for link in (have.links.get(key), want.links.get(key))
+            if link and link.virtual
+        ]
         if any(lower.mac in scope for virtual in made for lower in virtual.lower):
             scope |= {key.mac}
     return scope
@@ -151,15 +198,28 @@ def _is_other(found: Optional[Virtual], wanted: Optional[Virtual]) -> bool:
     return found.parent != wanted.parent or not set(wanted.options) <= set(found.options)
 
 
-def _rename(have: NetworkState, want: NetworkState, owned: Owned, scope: Optional[Collection[str]], live: bool) -> _Sides:
+def _rename(
+    have: NetworkState,
+    want: NetworkState,
+    owned: Owned,
+    scope: Optional[Collection[str]],
+    live: bool,
+) -> _Sides:
     gone = _gone(have, want, owned)
     everything = {key: link.name for key, link in have.links.items() if link.name}
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {key: link.name for key, link in want.links.items()
-              if link.name and key in current and (scope is None or {key.mac, str(key)} & set(scope))}
+    wanted = {
+        key: link.name
+        for key, link in want.links.items()
+        if link.name and key in current and (scope is None or {key.mac, str(key)} & set(scope))
+    }
     steps = tuple(rename_steps(everything, wanted))
-    names = {**everything, **{key: link.name for key, link in want.links.items() if link.name and key not in current}, **current,
-             **{step.key: step.new for step in steps}}
+    names = {
+        **everything,
+        **{key: link.name for key, link in want.links.items() if link.name and key not in current},
+        **current,
+        **{step.key: step.new for step in steps},
+    }
     up = {key for key, link in have.links.items() if link.state == "up"}
     bounced = frozenset() if live else frozenset(step.key.mac for step in steps if step.key in up)
     return _Sides(have, want, owned, steps, bounced, names, gone)
@@ -177,8 +237,12 @@ def _marks(sides: _Sides) -> Iterator[Operation]:
         for manager, word in sorted(wanted.managers.items()):
             if found and word == "unmanaged" and found.managers.get(manager) == "managed":
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
-    told = {manager for path, manager in sides.want.tell.items() if path in sides.have.tell
-            and (sides.have.files.get(path) != sides.want.files.get(path) or not sides.have.tell[path])}
+    told = {
+        manager
+        for path, manager in sides.want.tell.items()
+        if path in sides.have.tell
+        and (sides.have.files.get(path) != sides.want.files.get(path) or not sides.have.tell[path])
+    }
     yield from (Tell(manager) for manager in sorted(told))
 
 
@@ -204,7 +268,12 @@ def _shrink(sides: _Sides) -> Iterator[Operation]:
         if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
     for key, found, wanted in reversed(list(sides.both())):
-        if found and wanted.state == "down" and found.state == "up" and key.mac not in sides.bounced:
+        if (
+            found
+            and wanted.state == "down"
+            and found.state == "up"
+            and key.mac not in sides.bounced
+        ):
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
@@ -240,9 +309,15 @@ def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
         wanted = sides.want.links.get(key)
         kept = set(wanted.addresses) if wanted else set()
         for address in found.addresses:
-            if address not in kept and (key, address) in sides.owned.addresses and key not in sides.gone:
+            if (
+                address not in kept
+                and (key, address) in sides.owned.addresses
+                and key not in sides.gone
+            ):
                 first = address.version == 6 and address.ip in {one.ip for one in kept}
-                yield DeleteAddress(sides.target(key), address, Phase.ADDRESS if first else Phase.RETIRE)
+                yield DeleteAddress(
+                    sides.target(key), address, Phase.ADDRESS if first else Phase.RETIRE
+                )
 
 
 def _grow(sides: _Sides) -> Iterator[Operation]:
@@ -254,7 +329,13 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
             yield _create(sides, key, wanted)
         if key.kind in ("bond", "bridge"):
             yield from _joined(sides, key)
-        raises = found is not None and found.mtu is not None and wanted.mtu and wanted.mtu > found.mtu and not sides.moves(key)
+        raises = (
+            found is not None
+            and found.mtu is not None
+            and wanted.mtu
+            and wanted.mtu > found.mtu
+            and not sides.moves(key)
+        )
         if wanted.mtu and (raises or (found is None and key.kind == "bridge")):
             yield SetMtu(target, found.mtu if found else None, wanted.mtu, phase)
         before = found.txqueuelen if found else None
@@ -262,7 +343,13 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
             yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
         for group, old, new in to_do(found.device if found else {}, wanted.device):
             # The kernel's own choice goes by net.core.default_qdisc, which has to be set first.
-            yield SetDevice(target, group, old, new, Phase.UP if new.get("qdisc", "").startswith(DEFAULT) else phase)
+            yield SetDevice(
+                target,
+                group,
+                old,
+                new,
+                Phase.UP if new.get("qdisc", "").startswith(DEFAULT) else phase,
+            )
 
 
 def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
@@ -282,14 +369,19 @@ def _sysctls(sides: _Sides) -> Iterator[Operation]:
         before = found.sysctls if found else {}
         for template, value in sorted(wanted.sysctls.items()):
             if not _same(before.get(template), value):
-                yield WriteSysctl(template.replace(OWN, target.name), before.get(template), value, target)
+                yield WriteSysctl(
+                    template.replace(OWN, target.name), before.get(template), value, target
+                )
 
 
 def _same(found: Optional[str], wanted: str) -> bool:
     """The kernel reads `02` and writes back `2`: numbers are compared as numbers."""
     if found is None:
         return False
-    words = [[str(int(word)) if word.isdecimal() else word for word in value.split()] for value in (found, wanted)]
+    words = [
+        [str(int(word)) if word.isdecimal() else word for word in value.split()]
+        for value in (found, wanted)
+    ]
     return words[0] == words[1]
 
 
@@ -300,24 +392,37 @@ def _raise_up(sides: _Sides) -> Iterator[Operation]:
         if bounced or (wanted.state == "up" and not is_up):
             yield SetState(sides.target(key), True)
         elif wanted.state == "down" and key.vlan_id is not None and sides.comes_up(key.nic):
-            yield SetState(sides.target(key), False, Phase.UP)  # the kernel brings every VLAN up with its NIC
+            yield SetState(
+                sides.target(key), False, Phase.UP
+            )  # the kernel brings every VLAN up with its NIC
 
 
 def _addresses(sides: _Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
-        kept = {address for address in found.addresses if not (lost and address.version == 6)} if found else set()
+        kept = (
+            {address for address in found.addresses if not (lost and address.version == 6)}
+            if found
+            else set()
+        )
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
                 yield AddAddress(sides.target(key), address, address in wanted.addresses)
 
 
-def _asked(key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool) -> tuple[Address, ...]:
+def _asked(
+    key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool
+) -> tuple[Address, ...]:
     """The addresses to assert: those asked for, and the user's own IPv6 ones if this plan makes the kernel drop them."""
     if not (lost and found) or wanted.master:
         return wanted.addresses
-    theirs = (address for address in found.addresses if address.version == 6 and not address.is_link_local
-              and (key, address) not in owned.addresses)
+    theirs = (
+        address
+        for address in found.addresses
+        if address.version == 6
+        and not address.is_link_local
+        and (key, address) not in owned.addresses
+    )
     return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
 
 
@@ -327,10 +432,22 @@ def _routes(sides: _Sides) -> Iterator[Operation]:
         before = ours.get((hop.to, hop.metric))
         if hop.link not in sides.names or not sides.there(hop.link):
             continue
-        if before is None or _differs(before, hop) or before.link in sides.gone or sides.goes_down(hop.link):
+        if (
+            before is None
+            or _differs(before, hop)
+            or before.link in sides.gone
+            or sides.goes_down(hop.link)
+        ):
             kept = before and _differs(before, hop) and before.link not in sides.gone
             leaves = sides.target(before.link) if before and kept else None
-            yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via if before else None)
+            yield ReplaceRoute(
+                sides.target(hop.link),
+                hop.to,
+                hop.via,
+                hop.metric,
+                leaves,
+                before.via if before else None,
+            )
 
 
 def _differs(before: Hop, hop: Hop) -> bool:

@@ -25,7 +25,11 @@ from .operation import Target, Writer
 from .operations import SetMtu
 from .record import save_record
 
-TUNNELS = (0, 50, 100)  # bytes that an overlay below may take: none, VXLAN over IPv4 (RFC 7348), two such layers
+TUNNELS = (
+    0,
+    50,
+    100,
+)  # bytes that an overlay below may take: none, VXLAN over IPv4 (RFC 7348), two such layers
 
 log = logging.getLogger("neuca")
 SILENT = -1  # what is remembered of a neighbour that did not answer at all: it is asked again at the next start
@@ -44,7 +48,14 @@ class Candidate(NamedTuple):
         return SetMtu(self.target, self.now, self.asked)
 
 
-def explore(config: Config, resolution: Resolution, have: NetworkState, record: Record, writer: Writer, start: bool) -> bool:
+def explore(
+    config: Config,
+    resolution: Resolution,
+    have: NetworkState,
+    record: Record,
+    writer: Writer,
+    start: bool,
+) -> bool:
     """Try the MTU that a profile wants of the NICs of a virtual machine; whether a larger one can be had now.
 
     The record has what was found, and before that what is raised for the moment: it goes back also if this is killed.
@@ -55,7 +66,12 @@ def explore(config: Config, resolution: Resolution, have: NetworkState, record: 
     found = {one.target.key.mac: SILENT for one in waiting}
     found.update({one.target.key.mac: probe(one, writer) for one in ready})
     for one in waiting:
-        log.info("probed the path of %s to %s: %s", one.target.name, one.neighbour, text(found[one.target.key.mac]))
+        log.info(
+            "probed the path of %s to %s: %s",
+            one.target.name,
+            one.neighbour,
+            text(found[one.target.key.mac]),
+        )
     save_record(config.state_directory, replace(record, probed={**record.probed, **found}))
     return any(mtu > 0 for mtu in found.values())
 
@@ -69,30 +85,53 @@ def peers(config: Config) -> tuple[Host, ...]:
     return tuple(found)
 
 
-def candidates(resolution: Resolution, have: NetworkState, peers: Collection[Host], probed: Mapping[str, int], start: bool,
-               ) -> list[Candidate]:
+def candidates(
+    resolution: Resolution,
+    have: NetworkState,
+    peers: Collection[Host],
+    probed: Mapping[str, int],
+    start: bool,
+) -> list[Candidate]:
     """Every NIC that is up, that waits for a probe, and that has a peer on one of its own networks.
 
     A peer that was silent is asked again at a start; one that acknowledged no larger packet is not, before the next boot.
     """
     layer = resolution.tuning
     tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
-    waiting = {value.link: int(value.asked) for value in layer.values if value.setting == "mtu" and value.effect
-               and value.link is not None and value.link.vlan_id is None and value.link.mac not in tried}
+    waiting = {
+        value.link: int(value.asked)
+        for value in layer.values
+        if value.setting == "mtu"
+        and value.effect
+        and value.link is not None
+        and value.link.vlan_id is None
+        and value.link.mac not in tried
+    }
     found = []
     for key in sorted(waiting) if peers and layer.environment.kind != "bare metal" else ():
         link = have.links.get(key)
         neighbour = _neighbour(key, have, peers)
         if link and link.mtu and neighbour and link.state == "up" and waiting[key] > link.mtu:
-            found.append(Candidate(Target(key, link.name or "", link.index), link.mtu, waiting[key], neighbour))
+            found.append(
+                Candidate(
+                    Target(key, link.name or "", link.index), link.mtu, waiting[key], neighbour
+                )
+            )
     return found
 
 
 def _neighbour(key: LinkKey, have: NetworkState, peers: Iterable[Host]) -> Optional[Host]:
     link = have.links.get(key)
     addresses = link.addresses if link else ()
-    return next((peer for peer in peers for address in addresses
-                 if peer.version == address.version and peer in address.network and peer != address.ip), None)
+    return next(
+        (
+            peer
+            for peer in peers
+            for address in addresses
+            if peer.version == address.version and peer in address.network and peer != address.ip
+        ),
+        None,
+    )
 
 
 def answers(candidate: Candidate) -> bool:
@@ -103,7 +142,9 @@ def answers(candidate: Candidate) -> bool:
 def probe(candidate: Candidate, writer: Writer) -> int:
     """The largest MTU that the neighbour acknowledged; 0 if none beyond that of now. The NIC has its MTU again after it."""
     index, name = writer.index(candidate.target), candidate.target.name
-    sizes = [size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now]
+    sizes = [
+        size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now
+    ]
     try:
         writer.set_mtu(index, candidate.asked)
         return next((size for size in sizes if acknowledged(name, candidate.neighbour, size)), 0)
@@ -115,4 +156,10 @@ def probe(candidate: Candidate, writer: Writer) -> int:
 
 def text(mtu: int) -> str:
     """The outcome of a probe for people."""
-    return "no answer" if mtu == SILENT else f"an MTU of {mtu} is acknowledged" if mtu else "no larger MTU is acknowledged"
+    return (
+        "no answer"
+        if mtu == SILENT
+        else f"an MTU of {mtu} is acknowledged"
+        if mtu
+        else "no larger MTU is acknowledged"
+    )

@@ -35,7 +35,17 @@ from .model import Link, LinkKey, NetworkState, Problem, Record, World
 from .names import own_names
 from .observe import found
 from .operation import Operation, Phase
-from .operations import DeleteAddress, DeleteRoute, Rename, SetMtu, SetTxQueueLen, Tell, Unmanage, WriteFile, WriteSysctl
+from .operations import (
+    DeleteAddress,
+    DeleteRoute,
+    Rename,
+    SetMtu,
+    SetTxQueueLen,
+    Tell,
+    Unmanage,
+    WriteFile,
+    WriteSysctl,
+)
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
@@ -48,7 +58,13 @@ MOST_REMOVED = 1000  # lines that status keeps until the next boot
 MANAGERS_LET_GO = 0.5  # seconds that NetworkManager gets to flush what it had set
 RENAMED = 10.0  # seconds that udev gets to take in a rename
 LATE = (WriteSysctl, SetMtu, SetTxQueueLen)  # what udev may set late, to values of its own
-PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds between looks: drivers, udev and systemd-sysctl settle late
+PATIENCE = (
+    0.0,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+)  # seconds between looks: drivers, udev and systemd-sysctl settle late
 
 
 @dataclass(frozen=True)
@@ -64,20 +80,32 @@ class Survey:
     silent_managers: Mapping[str, str]
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        return plan(self.have, self.want, self.resolution.removable, scope=scope, rename_while_up=self.world.rename_while_up)
+        return plan(
+            self.have,
+            self.want,
+            self.resolution.removable,
+            scope=scope,
+            rename_while_up=self.world.rename_while_up,
+        )
 
     def changed(self) -> frozenset[str]:
         """The NICs whose request is another one than what is in force, or that have appeared."""
         changed = memory.changed(self.record, self.resolution, self.world)
         kept = {(hop.to, hop.metric) for hop in self.want.hops}
-        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or (hop.to, hop.metric) not in kept}
+        gone = {
+            hop.link.mac
+            for hop in self.have.hops
+            if not hop.ours or (hop.to, hop.metric) not in kept
+        }
         return changed | gone if "" in changed else changed
 
 
 class Host:
     """The handles of one pass."""
 
-    def __init__(self, config: Config, netlink: Netlink, bus: Bus, choice: Optional[Choice] = None) -> None:
+    def __init__(
+        self, config: Config, netlink: Netlink, bus: Bus, choice: Optional[Choice] = None
+    ) -> None:
         self.config, self.netlink, self.bus = config, netlink, bus
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
@@ -87,25 +115,47 @@ class Host:
         hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
         world = self.netlink.look([*hosts, *METADATA_HOSTS])
         record = memory.fresh(record, world)
-        tuning = hostfacts.look(self.choice, config.profile_directory, config.sysctl_directory, record)
-        settings = Settings(Policy(config.ignored_macs, config.management_macs), config.links, tuple(hosts),
-                            config.allow_default_route, tuning, config.guest_router)
+        tuning = hostfacts.look(
+            self.choice, config.profile_directory, config.sysctl_directory, record
+        )
+        settings = Settings(
+            Policy(config.ignored_macs, config.management_macs),
+            config.links,
+            tuple(hosts),
+            config.allow_default_route,
+            tuning,
+            config.guest_router,
+        )
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
-        world = replace(world, settings=hardware.read(world, concerned(requests, world, record)), age=age)
+        world = replace(
+            world, settings=hardware.read(world, concerned(requests, world, record)), age=age
+        )
         if intake.document and intake.document.router == "true":
             world = replace(world, advertised=hostfacts.advertised(world))
         resolution = resolve(intake.document, settings, world, record)
-        places = marking.Places(config.udev_directory, config.networkmanager_directory, config.networkd_directory,
-                                config.sysctl_directory, config.udev_substring, config.data_udev_priority,
-                                config.mgmt_udev_priority)
+        places = marking.Places(
+            config.udev_directory,
+            config.networkmanager_directory,
+            config.networkd_directory,
+            config.sysctl_directory,
+            config.udev_substring,
+            config.data_udev_priority,
+            config.mgmt_udev_priority,
+        )
         sysctls = read_bytes(config.sysctl_directory / SYSCTL_FILE) or b""
         marks = marking.wanted(resolution, record, places, _names(config.udev_directory), sysctls)
         want = replace(resolution.want, files=marks.files, tell=marks.tell)
         resolution = replace(resolution, want=want)
         managers = self.managers()
         words = managers.ask([device.name for device in world.devices.values()])
-        record = leftovers.leave(record, resolution.roles.nics, marking.marked(resolution, record), words, managers.reasons)
+        record = leftovers.leave(
+            record,
+            resolution.roles.nics,
+            marking.marked(resolution, record),
+            words,
+            managers.reasons,
+        )
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
         removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
         resolution = replace(resolution, removable=removable)
@@ -136,7 +186,9 @@ def host(config: Config, choice: Optional[Choice] = None) -> Iterator[Host]:
 
 def writer(handles: Host, survey: Survey) -> GuardedWriter:
     """What may write to the links of this survey that are ours to set, and to no other."""
-    allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
+    allowed = {
+        link.index for link in survey.have.links.values()
+    } - survey.resolution.roles.protected
     return GuardedWriter(handles.netlink, handles.managers(), allowed)
 
 
@@ -181,7 +233,13 @@ class Pass:
         gone = before_us - leftovers.left(after.record, after.have, after.world)
         report = self._report(result, undone, sorted(gone))
         if not (result.failures or self.earlier) and probing.explore(
-                self.host.config, after.resolution, after.have, after.record, writer(self.host, after), start):
+            self.host.config,
+            after.resolution,
+            after.have,
+            after.record,
+            writer(self.host, after),
+            start,
+        ):
             self.earlier = (*report.changed, "the path was probed")
             return self.run(start)
         return report, _status(self.host.config, self.intake, after, report)
@@ -198,23 +256,35 @@ class Pass:
             watch.wait(MANAGERS_LET_GO)
         again = self.host.survey(self.intake, survey.record)
         left = set(again.plan(scope))
-        flushed = tuple(operation for operation in planned
-                        if isinstance(operation, (DeleteAddress, DeleteRoute)) and operation not in left)
+        flushed = tuple(
+            operation
+            for operation in planned
+            if isinstance(operation, (DeleteAddress, DeleteRoute)) and operation not in left
+        )
         links = {key: replace(link, managers={}) for key, link in again.want.links.items()}
-        return replace(again, want=replace(again.want, tell={}, links=links)), result + Result(flushed)
+        return replace(again, want=replace(again.want, tell={}, links=links)), result + Result(
+            flushed
+        )
 
     def _write_down(self, survey: Survey, operations: Sequence[Operation]) -> NetworkState:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
         died = records.load_journal(self.state_directory, survey.world.boot_id)
         links = {**survey.have.links, **(died.links if died else {})}
-        before = replace(survey.have, links={key: _restorable(link) for key, link in links.items()}, files={}, sysctls={},
-                         hops=tuple(hop for hop in survey.have.hops if hop.ours))
+        before = replace(
+            survey.have,
+            links={key: _restorable(link) for key, link in links.items()},
+            files={},
+            sysctls={},
+            hops=tuple(hop for hop in survey.have.hops if hop.ours),
+        )
         records.save_record(self.state_directory, memory.intend(survey.record, operations))
         if any(operation.domain for operation in operations):
             records.save_journal(self.state_directory, before, survey.world.boot_id)
         return before
 
-    def _verify(self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch) -> tuple[Survey, Result]:
+    def _verify(
+        self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch
+    ) -> tuple[Survey, Result]:
         """Ask again, with growing patience, until nothing is left to do.
 
         What is left although it was done is a failure, but sysctls, MTU and queue are set once more: udev runs systemd-sysctl
@@ -223,7 +293,9 @@ class Pass:
         """
         if not result.done and not result.declined:
             return survey, result
-        if any(isinstance(operation, Rename) for operation in result.done) and _udev_is_ours(self.host.config):
+        if any(isinstance(operation, Rename) for operation in result.done) and _udev_is_ours(
+            self.host.config
+        ):
             udev.settle(RENAMED)
         left: tuple[Operation, ...] = ()
         for patience in PATIENCE:
@@ -244,13 +316,18 @@ class Pass:
         left = _unfinished(survey.plan(scope), result)
         reason = "done, but it is not so: another program or the driver put it back"
         failures = tuple(Failure(operation, reason) for operation in left)
-        result += Result((), tuple(failure for failure in failures if not isinstance(failure.operation, SetDevice)),
-                         tuple(failure for failure in failures if isinstance(failure.operation, SetDevice)))
+        result += Result(
+            (),
+            tuple(failure for failure in failures if not isinstance(failure.operation, SetDevice)),
+            tuple(failure for failure in failures if isinstance(failure.operation, SetDevice)),
+        )
         return self._again(survey, result) if result.declined else survey, result
 
     def _again(self, survey: Survey, result: Result) -> Survey:
         """Another survey, with all in the record that was done since."""
-        return self.host.survey(self.intake, memory.decline(memory.intend(survey.record, result.done), result.declined))
+        return self.host.survey(
+            self.intake, memory.decline(memory.intend(survey.record, result.done), result.declined)
+        )
 
     def _undo(self, after: Survey, before: NetworkState, result: Result) -> Result:
         """Bring the NICs that failed back to what they were: a plan with its arguments swapped."""
@@ -258,14 +335,31 @@ class Pass:
             return Result()
         now = self._again(after, result)
         everything = replace(now.record.owned, routes=True)
-        operations = plan(now.have, before, everything, scope=result.lost_nics, rename_while_up=now.world.rename_while_up)
-        return apply([operation for operation in operations if operation.domain], writer(self.host, now))
+        operations = plan(
+            now.have,
+            before,
+            everything,
+            scope=result.lost_nics,
+            rename_while_up=now.world.rename_while_up,
+        )
+        return apply(
+            [operation for operation in operations if operation.domain], writer(self.host, now)
+        )
 
     def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
         survey = self._again(after, result) if result.failures else after
-        record = memory.settle(memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world)
-        record = leftovers.settled(memory.meet(record, survey.resolution), survey.have, survey.world, survey.silent_managers)
-        record = memory.applied(record, survey.resolution, survey.world, scope, result.lost_nics, result.to_retry)
+        record = memory.settle(
+            memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world
+        )
+        record = leftovers.settled(
+            memory.meet(record, survey.resolution),
+            survey.have,
+            survey.world,
+            survey.silent_managers,
+        )
+        record = memory.applied(
+            record, survey.resolution, survey.world, scope, result.lost_nics, result.to_retry
+        )
         records.save_record(self.state_directory, record)
         records.remove_journal(self.state_directory)
         return replace(survey, record=record)
@@ -280,10 +374,14 @@ class Pass:
             log.warning("undone: %s", operation.text)
         for failure in undone.failures:
             log.error("could not be undone: %s", failure.text)
-        problems = tuple(Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures)
+        problems = tuple(
+            Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures
+        )
         texts = (*self.earlier, *(operation.text for operation in result.done))
         before = read_report(self.host.config.run_directory)
-        told = (*(before.removed if before else ()), *(f"{text}: removed" for text in removed))[-MOST_REMOVED:]
+        told = (*(before.removed if before else ()), *(f"{text}: removed" for text in removed))[
+            -MOST_REMOVED:
+        ]
         report = now(time.monotonic() - self.began, texts, problems, bool(undone.done), told)
         write_report(self.host.config.run_directory, report)
         return report
@@ -299,43 +397,88 @@ def status_now(config: Config, intake: Intake) -> Status:
 def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Report]) -> Status:
     """Out of the plan that a start would carry out now."""
     stored = intake.stored
-    faults = [(fault.severity, fault.text) for fault in (intake.document.faults if intake.document else ())]
+    faults = [
+        (fault.severity, fault.text)
+        for fault in (intake.document.faults if intake.document else ())
+    ]
     faults += [(fault.severity, fault.text) for fault in config.faults]
     invalid = [text for severity, text in faults if severity == "error"]
     document = DocumentStatus(
-        stored.source if stored else "", stored.sha256.partition(".")[0] if stored else "",
-        stored.fetched if stored else "", intake.stale, intake.none_for_us, intake.reason, intake.platform,
-        tuple(filter(None, [*invalid, intake.refused])), tuple(text for severity, text in faults if severity == "warning"))
-    notes = [intake.reason] if intake.reason and not intake.stale and not intake.none_for_us and stored else []
+        stored.source if stored else "",
+        stored.sha256.partition(".")[0] if stored else "",
+        stored.fetched if stored else "",
+        intake.stale,
+        intake.none_for_us,
+        intake.reason,
+        intake.platform,
+        tuple(filter(None, [*invalid, intake.refused])),
+        tuple(text for severity, text in faults if severity == "warning"),
+    )
+    notes = (
+        [intake.reason]
+        if intake.reason and not intake.stale and not intake.none_for_us and stored
+        else []
+    )
     notes += [f"{manager}: {reason}" for manager, reason in survey.silent_managers.items()]
     notes += report.removed if report else ()
-    notes += named_by_others(config.udev_substring, survey.resolution.names) if _udev_is_ours(config) else ()
-    notes += [*firstboot.notes(config), *leftovers.kept(survey.record, survey.have, survey.world, survey.resolution.roles)]
+    notes += (
+        named_by_others(config.udev_substring, survey.resolution.names)
+        if _udev_is_ours(config)
+        else ()
+    )
+    notes += [
+        *firstboot.notes(config),
+        *leftovers.kept(survey.record, survey.have, survey.world, survey.resolution.roles),
+    ]
     notes += audit.notes(survey.resolution, survey.have)
     if records.load_choice(config.run_directory):
-        notes.append(f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)")
-    status = judge(__version__, document, survey.resolution, survey.have, survey.plan(), survey.changed(), survey.managers, notes,
-                   report, own_names(survey.resolution.roles, survey.resolution.requests, survey.record))
-    return replace(status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)})
+        notes.append(
+            f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)"
+        )
+    status = judge(
+        __version__,
+        document,
+        survey.resolution,
+        survey.have,
+        survey.plan(),
+        survey.changed(),
+        survey.managers,
+        notes,
+        report,
+        own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
+    )
+    return replace(
+        status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)}
+    )
 
 
 def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
     """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
     failed = {_identity(failure.operation)[:2] for failure in result.failures}
-    return tuple(operation for operation in left
-                 if not operation.domains & result.lost_nics and not isinstance(operation, (WriteFile, Unmanage, Tell))
-                 and _identity(operation)[:2] not in failed)
+    return tuple(
+        operation
+        for operation in left
+        if not operation.domains & result.lost_nics
+        and not isinstance(operation, (WriteFile, Unmanage, Tell))
+        and _identity(operation)[:2] not in failed
+    )
 
 
 def _restorable(link: Link) -> Link:
     """Without the addresses that the kernel itself gives a link whenever it comes up, nor what cannot be put back."""
-    addresses = tuple(address for address in link.addresses if address.version == 4 or not address.is_link_local)
+    addresses = tuple(
+        address for address in link.addresses if address.version == 4 or not address.is_link_local
+    )
     return replace(link, device=restorable(link.device), addresses=addresses)
 
 
 def _identity(operation: Operation) -> tuple[object, ...]:
     before, after = operation.change
-    kind = f"{operation.kind} {operation.group}" if isinstance(operation, SetDevice) else operation.kind
+    kind = (
+        f"{operation.kind} {operation.group}"
+        if isinstance(operation, SetDevice)
+        else operation.kind
+    )
     return kind, operation.target, before if after is None else after
 
 

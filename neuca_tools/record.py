@@ -71,8 +71,10 @@ def load_document(directory: Path) -> Optional[StoredDocument]:
     if data is None:
         return None
     try:
-        return StoredDocument(**{name: str(data[name]) for name in ("source", "sha256", "fetched", "text")},
-                              platform=str(data.get("platform", "")))
+        return StoredDocument(
+            **{name: str(data[name]) for name in ("source", "sha256", "fetched", "text")},
+            platform=str(data.get("platform", "")),
+        )
     except KeyError as error:
         raise _unusable(directory / DOCUMENT, f"{error} is missing") from error
 
@@ -99,7 +101,9 @@ def load_choice(directory: Path) -> Optional[Choice]:
     """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
     try:
         data = _read(directory / CHOICE)
-        return Choice(tuple(map(str, data["profiles"])), data["rate"], data["rtt"]) if data else None
+        return (
+            Choice(tuple(map(str, data["profiles"])), data["rate"], data["rtt"]) if data else None
+        )
     except (RecordError, KeyError, TypeError):
         return None
 
@@ -107,7 +111,11 @@ def load_choice(directory: Path) -> Optional[Choice]:
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
     """Keep it until the next boot; None: forget it. Raises ApplyError."""
     if choice is not None:
-        _write(directory / CHOICE, {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}, 0o644)
+        _write(
+            directory / CHOICE,
+            {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt},
+            0o644,
+        )
     elif (directory / CHOICE).exists():
         write_files({directory / CHOICE: None})
 
@@ -117,7 +125,12 @@ def load_machine(directory: Path) -> Machine:
     data = _read(directory / MACHINE) or {"version": VERSION}
     try:
         instances = {str(kind): str(name) for kind, name in dict(data.get("instances", {})).items()}
-        return Machine(str(data.get("machine_id", "")), str(data.get("uuid", "")), instances, str(data.get("set_aside", "")))
+        return Machine(
+            str(data.get("machine_id", "")),
+            str(data.get("uuid", "")),
+            instances,
+            str(data.get("set_aside", "")),
+        )
     except (TypeError, ValueError) as error:
         raise _unusable(directory / MACHINE, f"it is not what neucad wrote: {error!r}") from error
 
@@ -144,7 +157,10 @@ def _read(path: Path) -> Optional[dict[str, Any]]:
 
 
 def _unusable(path: Path, why: str) -> RecordError:
-    return RecordError(f'read "{path}": {why}', hint=f"move it away, and restart neucad: it starts afresh without {path.name}")
+    return RecordError(
+        f'read "{path}": {why}',
+        hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
+    )
 
 
 def _write(path: Path, data: Mapping[str, Any], mode: int) -> None:
@@ -170,63 +186,133 @@ def _key(text: str) -> LinkKey:
 def _record(data: Mapping[str, Any]) -> Record:
     owned = data["owned"]
     return Record(
-        data["boot_id"], {mac: _nic(nic) for mac, nic in data["nics"].items()},
-        Owned(frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
-              frozenset(_key(key) for key in owned["vlans"])),
+        data["boot_id"],
+        {mac: _nic(nic) for mac, nic in data["nics"].items()},
+        Owned(
+            frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
+            frozenset(_key(key) for key in owned["vlans"]),
+        ),
         {_key(key): Original(**original) for key, original in data["originals"].items()},
-        data["original_sysctls"], data["applied"], tuple(str(ip_network(text)) for text in data.get("ground", ())),
-        {_key(key): {name: Declined(*one) for name, one in settings.items()}
-         for key, settings in data.get("declined", {}).items()}, data.get("written", {}),
-        data.get("probed", {}), tuple(map(str, data.get("retry", ()))))
+        data["original_sysctls"],
+        data["applied"],
+        tuple(str(ip_network(text)) for text in data.get("ground", ())),
+        {
+            _key(key): {name: Declined(*one) for name, one in settings.items()}
+            for key, settings in data.get("declined", {}).items()
+        },
+        data.get("written", {}),
+        data.get("probed", {}),
+        tuple(map(str, data.get("retry", ()))),
+    )
 
 
 def _nic(data: Mapping[str, Any]) -> NicRecord:
     doubt = data.get("doubtful", ())
-    doubt = (4, 6)[:2 * doubt] if isinstance(doubt, bool) else doubt  # an earlier record did not say of which family it was
+    doubt = (
+        (4, 6)[: 2 * doubt] if isinstance(doubt, bool) else doubt
+    )  # an earlier record did not say of which family it was
     return NicRecord(**{**data, "doubtful": tuple(map(int, doubt))})
 
 
 def _record_json(record: Record) -> dict[str, Any]:
     return {
-        "boot_id": record.boot_id, "applied": record.applied, "ground": list(record.ground),
-        "original_sysctls": dict(record.original_sysctls), "written": dict(record.written), "probed": dict(record.probed),
+        "boot_id": record.boot_id,
+        "applied": record.applied,
+        "ground": list(record.ground),
+        "original_sysctls": dict(record.original_sysctls),
+        "written": dict(record.written),
+        "probed": dict(record.probed),
         "retry": list(record.retry),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
-        "owned": {"addresses": sorted([str(key), str(address)] for key, address in record.owned.addresses),
-                  "vlans": sorted(str(key) for key in record.owned.vlans)},
-        "declined": {str(key): {name: list(one) for name, one in settings.items()}
-                     for key, settings in record.declined.items()},
-        "originals": {str(key): {**original.__dict__, "sysctls": dict(original.sysctls), "device": dict(original.device)}
-                      for key, original in record.originals.items()}}
+        "owned": {
+            "addresses": sorted(
+                [str(key), str(address)] for key, address in record.owned.addresses
+            ),
+            "vlans": sorted(str(key) for key in record.owned.vlans),
+        },
+        "declined": {
+            str(key): {name: list(one) for name, one in settings.items()}
+            for key, settings in record.declined.items()
+        },
+        "originals": {
+            str(key): {
+                **original.__dict__,
+                "sysctls": dict(original.sysctls),
+                "device": dict(original.device),
+            }
+            for key, original in record.originals.items()
+        },
+    }
 
 
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
     parent = _key(data["parent"]) if data["parent"] else None
-    return Virtual(tuple(map(_key, data["members"])), parent, tuple((name, value) for name, value in data["options"]))
+    return Virtual(
+        tuple(map(_key, data["members"])),
+        parent,
+        tuple((name, value) for name, value in data["options"]),
+    )
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
-    return {"members": list(map(str, virtual.members)), "parent": virtual.parent and str(virtual.parent),
-            "options": [list(pair) for pair in virtual.options]}
+    return {
+        "members": list(map(str, virtual.members)),
+        "parent": virtual.parent and str(virtual.parent),
+        "options": [list(pair) for pair in virtual.options],
+    }
 
 
 def _state(data: Mapping[str, Any]) -> NetworkState:
-    links = [Link(**{**link, "key": _key(link["key"]), "addresses": tuple(map(ip_interface, link["addresses"])),
-                     "master": _key(link["master"]) if link.get("master") else None, "virtual": _virtual(link.get("virtual"))})
-             for link in data["links"]]
-    hops = [Hop(ip_network(hop["to"]), _key(hop["link"]), hop["via"] and ip_address(hop["via"]), hop["metric"])
-            for hop in data["hops"]]
+    links = [
+        Link(
+            **{
+                **link,
+                "key": _key(link["key"]),
+                "addresses": tuple(map(ip_interface, link["addresses"])),
+                "master": _key(link["master"]) if link.get("master") else None,
+                "virtual": _virtual(link.get("virtual")),
+            }
+        )
+        for link in data["links"]
+    ]
+    hops = [
+        Hop(
+            ip_network(hop["to"]),
+            _key(hop["link"]),
+            hop["via"] and ip_address(hop["via"]),
+            hop["metric"],
+        )
+        for hop in data["hops"]
+    ]
     return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=data["sysctls"])
 
 
 def _state_json(state: NetworkState) -> dict[str, Any]:
     return {
-        "links": [{**link.__dict__, "key": str(link.key), "addresses": [str(address) for address in link.addresses],
-                   "sysctls": dict(link.sysctls), "device": dict(link.device), "managers": {},
-                   "master": link.master and str(link.master), "virtual": link.virtual and _virtual_json(link.virtual)}
-                  for link in state.links.values()],
-        "hops": [{"to": str(hop.to), "link": str(hop.link), "via": hop.via and str(hop.via), "metric": hop.metric}
-                 for hop in state.hops if hop.ours],
-        "sysctls": dict(state.sysctls)}
+        "links": [
+            {
+                **link.__dict__,
+                "key": str(link.key),
+                "addresses": [str(address) for address in link.addresses],
+                "sysctls": dict(link.sysctls),
+                "device": dict(link.device),
+                "managers": {},
+                "master": link.master and str(link.master),
+                "virtual": link.virtual and _virtual_json(link.virtual),
+            }
+            for link in state.links.values()
+        ],
+        "hops": [
+            {
+                "to": str(hop.to),
+                "link": str(hop.link),
+                "via": hop.via and str(hop.via),
+                "metric": hop.metric,
+            }
+            for hop in state.hops
+            if hop.ours
+        ],
+        "sysctls": dict(state.sysctls),
+    }

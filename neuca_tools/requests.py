@@ -18,7 +18,9 @@ from .roles import Roles
 from .routing import Networks
 
 
-def merge(document: Iterable[LinkRequest], local: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
+def merge(
+    document: Iterable[LinkRequest], local: Iterable[LinkRequest]
+) -> dict[LinkKey, LinkRequest]:
     """One request for each link; the local configuration wins, setting by setting. What should be up needs all below it up."""
     merged = {request.key: request for request in with_parents(combine(document, local))}
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
@@ -38,25 +40,38 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
         if roles.role(key.mac) == "dataplane" and requests[key].state != "user":
             for ip in {address.ip for address in requests[key].addresses}:
                 asked.setdefault(ip, []).append(key)
-    return {ip: " and ".join(map(str, keys)) for ip, keys in asked.items()
-            if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)}
+    return {
+        ip: " and ".join(map(str, keys))
+        for ip, keys in asked.items()
+        if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
+    }
 
 
 def users(mac: str, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
     """The bonds and their like that are made of this NIC, directly or not."""
-    return frozenset(key.mac for key, request in requests.items() if request.virtual and mac in carriers(key.mac, requests))
+    return frozenset(
+        key.mac
+        for key, request in requests.items()
+        if request.virtual and mac in carriers(key.mac, requests)
+    )
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
     """The links of an incomplete document that have lines, all of them good: what they no longer ask for may go."""
-    doubtful = {mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)}
-    return frozenset(key for key, request in requests.items() if key.mac not in doubtful and request.origins)
+    doubtful = {
+        mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)
+    }
+    return frozenset(
+        key for key, request in requests.items() if key.mac not in doubtful and request.origins
+    )
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
     """Every MAC that a faulty line may be about, in any notation; `[vlan MAC.ID]` has one before its last dot."""
     words = fault.section.split()
-    yield from (f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS)
+    yield from (
+        f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS
+    )
     for word in (fault.key, *words):
         for part in (word, word.rpartition(".")[0]):
             with suppress(UnusableError):
@@ -66,8 +81,12 @@ def _macs_of(fault: Fault) -> Iterable[str]:
 NONE: Mapping[str, str] = {}
 
 
-def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tuple[Address, ...]],
-             routes: Iterable[RouteRequest], sysctls: Mapping[str, str] = NONE) -> dict[str, str]:
+def digests(
+    requests: Mapping[LinkKey, LinkRequest],
+    asked: Mapping[LinkKey, tuple[Address, ...]],
+    routes: Iterable[RouteRequest],
+    sysctls: Mapping[str, str] = NONE,
+) -> dict[str, str]:
     """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
 
     `sysctls` are of the whole host. Each depends on the texts alone, not on what is found: a NIC that comes or goes changes no
@@ -84,4 +103,7 @@ def digests(requests: Mapping[LinkKey, LinkRequest], asked: Mapping[LinkKey, tup
     for route in routes:
         link = networks.link(route.via)
         parts[link.mac if link else ""].append(repr(replace(route, where="")))
-    return {mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}
+    return {
+        mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+        for mac, texts in parts.items()
+    }

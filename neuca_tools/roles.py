@@ -17,7 +17,9 @@ from typing import Optional
 from .keys import KINDS
 from .model import Device, LinkKey, Problem, Record, Role, Route, World
 
-VIRTUAL_NICS = frozenset({"veth", "tun"})  # so that the whole agent can be tried in a network namespace
+VIRTUAL_NICS = frozenset(
+    {"veth", "tun"}
+)  # so that the whole agent can be tried in a network namespace
 AUTOMATIC = frozenset({9, 16})  # RTPROT_RA, RTPROT_DHCP (linux/rtnetlink.h): nobody's decision
 MAC_LENGTH = len("00:00:00:00:00:00")
 
@@ -91,7 +93,11 @@ def base(device: Device) -> str:
 
 def made(world: World, record: Record) -> dict[str, Device]:
     """The bonds and their like that are there, and that we made since the boot."""
-    ours = {key.mac for key in record.owned.vlans if key.made} if record.boot_id == world.boot_id else set()
+    ours = (
+        {key.mac for key in record.owned.vlans if key.made}
+        if record.boot_id == world.boot_id
+        else set()
+    )
     return {base(device): device for device in world.devices.values() if base(device) in ours}
 
 
@@ -106,9 +112,16 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
     """Device and family of each default route from DHCP or a router, where management has none of that family."""
-    others = {route.to.version for route in world.routes if route.to.prefixlen == 0 and route.index in management}
-    return frozenset((route.index, route.to.version) for route in world.routes
-                     if route.to.prefixlen == 0 and automatic(route) and route.to.version not in others)
+    others = {
+        route.to.version
+        for route in world.routes
+        if route.to.prefixlen == 0 and route.index in management
+    }
+    return frozenset(
+        (route.index, route.to.version)
+        for route in world.routes
+        if route.to.prefixlen == 0 and automatic(route) and route.to.version not in others
+    )
 
 
 def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
@@ -144,7 +157,9 @@ def _closure(start: Iterable[int], edges: Mapping[int, Collection[int]]) -> froz
     return frozenset(reached)
 
 
-def find_nics(world: World, named: Collection[str], ours: Collection[int] = ()) -> tuple[dict[str, Device], list[Problem]]:
+def find_nics(
+    world: World, named: Collection[str], ours: Collection[int] = ()
+) -> tuple[dict[str, Device], list[Problem]]:
     """Every NIC that is free and unique, by MAC; a problem for each named one that is not.
 
     `ours` are the devices that we made: a NIC in a bond of ours is as free as one in none.
@@ -156,7 +171,9 @@ def find_nics(world: World, named: Collection[str], ours: Collection[int] = ()) 
             held[identity(device)] = device
         elif is_nic(device):
             candidates[identity(device)].append(device)
-    problems = [_unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)]
+    problems = [
+        _unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)
+    ]
     unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
     return unique, [problem for problem in problems if problem]
 
@@ -170,11 +187,17 @@ def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, 
     return found
 
 
-def _unusable(mac: str, found: list[Device], held: Optional[Device], world: World) -> Optional[Problem]:
+def _unusable(
+    mac: str, found: list[Device], held: Optional[Device], world: World
+) -> Optional[Problem]:
     key = LinkKey(mac)
     if len(found) > 1:
         names = ", ".join(sorted(device.name for device in found))
-        return Problem("contested", f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched', key)
+        return Problem(
+            "contested",
+            f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched',
+            key,
+        )
     if not found and held:
         master = world.devices.get(held.master)
         holder = f'"{master.name}"' if master else "another device"
@@ -184,8 +207,13 @@ def _unusable(mac: str, found: list[Device], held: Optional[Device], world: Worl
     return None
 
 
-def assign(world: World, named: Collection[str], policy: Policy, record: Record,
-           declared: Mapping[str, str] = MappingProxyType({})) -> Roles:
+def assign(
+    world: World,
+    named: Collection[str],
+    policy: Policy,
+    record: Record,
+    declared: Mapping[str, str] = MappingProxyType({}),
+) -> Roles:
     """Give every NIC its role.
 
     The management role is recorded and sticky. A NIC that is recorded as dataplane does not lose that to a default route that
@@ -195,7 +223,9 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record,
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
-    nics, problems = find_nics(world, named - ignored, {device.index for device in stacked.values()})
+    nics, problems = find_nics(
+        world, named - ignored, {device.index for device in stacked.values()}
+    )
     seen, doubtful = _management(world, policy, record)
     declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
     reasons = {**declared, **seen}
@@ -215,11 +245,23 @@ def assign(world: World, named: Collection[str], policy: Policy, record: Record,
             roles[device.mac] = role
     management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
     hands_off = _indexes(world, ignored)
-    return Roles(nics, _twins(world, nics), roles, reasons, above(world, management | hands_off), above(world, management),
-                 tuple(problems), doubtful, frozenset(declared.keys() - seen.keys()), stacked=stacked)
+    return Roles(
+        nics,
+        _twins(world, nics),
+        roles,
+        reasons,
+        above(world, management | hands_off),
+        above(world, management),
+        tuple(problems),
+        doubtful,
+        frozenset(declared.keys() - seen.keys()),
+        stacked=stacked,
+    )
 
 
-def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+def _management(
+    world: World, policy: Policy, record: Record
+) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
     """MAC to reason, for every NIC that is management; and the families of those that are it for automatic routes alone.
 
     Before a document is known, a network manager gives every NIC that has a DHCP server a default route, and any of them may
@@ -229,18 +271,30 @@ def _management(world: World, policy: Policy, record: Record) -> tuple[dict[str,
     metadata = _nics(world, [world.metadata_index]) - dataplane
     sure = metadata | policy.management
     best = best_default_routes(world.routes)
-    anchored = {route.to.version for route in world.routes if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure}
+    anchored = {
+        route.to.version
+        for route in world.routes
+        if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure
+    }
     decided = [route for route in best if not automatic(route)]
     telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
-    carriers = _nics(world, (route.index for route in best)) & (sure | _nics(world, (route.index for route in telling)))
+    carriers = _nics(world, (route.index for route in best)) & (
+        sure | _nics(world, (route.index for route in telling))
+    )
     reasons: dict[str, str] = {}
     if not policy.management:
-        recorded = {mac for mac, nic in record.nics.items() if nic.role == "management" and not _ended(nic.doubtful, anchored)}
+        recorded = {
+            mac
+            for mac, nic in record.nics.items()
+            if nic.role == "management" and not _ended(nic.doubtful, anchored)
+        }
         reasons.update((mac, "it is recorded as the management NIC") for mac in recorded)
     reasons.update((mac, "it carries the route to the metadata service") for mac in metadata)
     reasons.update((mac, "it carries the default route") for mac in carriers - dataplane)
     reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
-    firm = {mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful}
+    firm = {
+        mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
+    }
     doubtful = frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
     return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
 
@@ -250,7 +304,9 @@ def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:
     return bool(doubt) and set(doubt) <= set(anchored)
 
 
-def _families(mac: str, telling: Iterable[Route], anchored: Collection[int], world: World, record: Record) -> tuple[int, ...]:
+def _families(
+    mac: str, telling: Iterable[Route], anchored: Collection[int], world: World, record: Record
+) -> tuple[int, ...]:
     """Those in which the NIC has an automatic default route that tells, or had one when it was recorded."""
     now = {route.to.version for route in telling if mac in _nics(world, [route.index])}
     before = record.nics[mac].doubtful if mac in record.nics else ()
@@ -265,8 +321,11 @@ def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:
 
 def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:
     """Every device that has one of these MACs, permanent or current: a VLAN that copies one is stacked there anyway."""
-    return frozenset(device.index for device in world.devices.values()
-                     if device.permanent_mac in macs or device.mac in macs)
+    return frozenset(
+        device.index
+        for device in world.devices.values()
+        if device.permanent_mac in macs or device.mac in macs
+    )
 
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:

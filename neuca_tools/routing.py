@@ -15,7 +15,9 @@ from .model import Address, Device, Hop, Host, Link, LinkKey, Network, Problem, 
 # A metric of our own, so that a route of somebody else with the same prefix is never replaced (the key that the kernel replaces
 # by is prefix, TOS and metric); low enough to beat the kernel's default for IPv6, 1024 (IP6_RT_PRIO_USER).
 ROUTE_METRIC = 20
-ROUTE_PROTOCOL = 110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
+ROUTE_PROTOCOL = (
+    110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,14 @@ class Hops:
     loose: frozenset[str] = frozenset()
 
 
-def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link], asked_of: Mapping[LinkKey, tuple[Address, ...]],
-                   world: World, found: Mapping[LinkKey, Device], limits: Fence) -> Hops:
+def resolve_routes(
+    routes: Iterable[RouteRequest],
+    links: Mapping[LinkKey, Link],
+    asked_of: Mapping[LinkKey, tuple[Address, ...]],
+    world: World,
+    found: Mapping[LinkKey, Device],
+    limits: Fence,
+) -> Hops:
     """Give each route its link; a route that may not or cannot be set is a problem with its reason.
 
     `links` can be used; `asked_of` has the addresses that are asked for on any link, whether it is there or not.
@@ -55,7 +63,9 @@ def resolve_routes(routes: Iterable[RouteRequest], links: Mapping[LinkKey, Link]
             key = asked or found_networks.link(route.via) or _said(route, usable)
             nowhere = None if key else all_networks.link(route.via)
             reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
-            reason = reason or (key and _down_reason(route, key, usable, found)) or _clash(route, taken)
+            reason = (
+                reason or (key and _down_reason(route, key, usable, found)) or _clash(route, taken)
+            )
             if reason is None and key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
                 loose |= set() if asked else {key.mac}
@@ -89,13 +99,20 @@ class Networks:
 
     def link(self, via: Optional[Host]) -> Optional[LinkKey]:
         """The link with the most specific network that holds the next hop."""
-        networks = (ip_network((via, length), strict=False) for version, length in self._lengths
-                    if via is not None and via.version == version)
+        networks = (
+            ip_network((via, length), strict=False)
+            for version, length in self._lengths
+            if via is not None and via.version == version
+        )
         return next((self._links[network] for network in networks if network in self._links), None)
 
 
-def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[LinkKey, Link], own: Container[Host],
-                ) -> Optional[str]:
+def _hop_reason(
+    route: RouteRequest,
+    key: Optional[LinkKey],
+    links: Mapping[LinkKey, Link],
+    own: Container[Host],
+) -> Optional[str]:
     if route.link is None and _link_local(route):
         return f"the next hop {route.via} is link-local, which does not say through which interface"
     if key is None:
@@ -107,8 +124,12 @@ def _hop_reason(route: RouteRequest, key: Optional[LinkKey], links: Mapping[Link
     return None
 
 
-def _down_reason(route: RouteRequest, key: LinkKey, links: Mapping[LinkKey, Link], found: Mapping[LinkKey, Device],
-                 ) -> Optional[str]:
+def _down_reason(
+    route: RouteRequest,
+    key: LinkKey,
+    links: Mapping[LinkKey, Link],
+    found: Mapping[LinkKey, Device],
+) -> Optional[str]:
     """A link that is down, or whose NIC is, has no routes (the kernel answers ENETDOWN)."""
     for part in (key.nic, key):
         link = links.get(part)
@@ -122,7 +143,11 @@ def _down_reason(route: RouteRequest, key: LinkKey, links: Mapping[LinkKey, Link
 def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
     """Somebody's route that the kernel would replace by ours: its key is prefix and metric, whatever the device."""
     same = (route.to, ROUTE_METRIC) in taken
-    return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})" if same else None
+    return (
+        f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
+        if same
+        else None
+    )
 
 
 def _all_addresses(links: Mapping[LinkKey, Link], world: World) -> Iterator[Address]:

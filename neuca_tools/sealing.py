@@ -27,7 +27,11 @@ from .fileio import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from .guest import iscsi, outcome, storage, users
 from .guest.users import Leaving
 
-LOCKS = ("lock", "neucad.lock", "guest.lock")  # of a pass, of the daemon, of a run for the guest; in the run directory
+LOCKS = (
+    "lock",
+    "neucad.lock",
+    "guest.lock",
+)  # of a pass, of the daemon, of a run for the guest; in the run directory
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
 SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
@@ -38,16 +42,25 @@ OUTPUTS = ("neucad.out", "neuca-guest.out")  # of the init scripts
 # client ids; a lease makes a DHCP client ask for the address that the host had. dhcpd.leases is a server's, and stays.
 IDENTITY = (
     ("var/lib/dbus", "machine-id"),
-    ("var/lib/systemd", "random-seed"), ("var/lib/systemd", "credential.secret"), ("var/lib/urandom", "random-seed"),
-    ("var/lib/NetworkManager", "secret_key"), ("var/lib/NetworkManager", "*.lease"),
-    ("var/lib/dhcp", "dhclient*.lease*"), ("var/lib/dhclient", "dhclient*.lease*"),
-    ("var/lib/dhcpcd", "duid"), ("var/lib/dhcpcd", "secret"), ("var/lib/dhcpcd", "*.lease*"),
+    ("var/lib/systemd", "random-seed"),
+    ("var/lib/systemd", "credential.secret"),
+    ("var/lib/urandom", "random-seed"),
+    ("var/lib/NetworkManager", "secret_key"),
+    ("var/lib/NetworkManager", "*.lease"),
+    ("var/lib/dhcp", "dhclient*.lease*"),
+    ("var/lib/dhclient", "dhclient*.lease*"),
+    ("var/lib/dhcpcd", "duid"),
+    ("var/lib/dhcpcd", "secret"),
+    ("var/lib/dhcpcd", "*.lease*"),
 )
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
 HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
 # What makes new host keys at boot, where it is enabled; sshd does not start without any, and then nobody can log in.
-KEY_MAKERS = (("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"), ("etc/rc2.d", "S??neuca-host-keys"))
+KEY_MAKERS = (
+    ("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"),
+    ("etc/rc2.d", "S??neuca-host-keys"),
+)
 
 
 @dataclass(frozen=True)
@@ -95,19 +108,37 @@ def own_files(config: Config) -> list[Path]:
 
     Names and records decide: a directory may be shared, and is never taken whole. Raises ApplyError, ObserveError.
     """
-    rules = [config.udev_directory / name for name in names_in(config.udev_directory)
-             if marks.rule_mac(name[:-len(NEW)] if name.endswith(NEW) else name, config.udev_substring)]
+    rules = [
+        config.udev_directory / name
+        for name in names_in(config.udev_directory)
+        if marks.rule_mac(name[: -len(NEW)] if name.endswith(NEW) else name, config.udev_substring)
+    ]
     logs = _matching(config.log_directory, "script-*.log")
-    logs += [config.log_path.parent / name for name in names_in(config.log_path.parent)
-            if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)]
-    lists = [config.networkmanager_directory / marks.NETWORKMANAGER_FILE, config.sysctl_directory / marks.SYSCTL_FILE,
-             config.networkd_directory / marks.NETWORKD_NICS_FILE, config.networkd_directory / marks.NETWORKD_VLANS_FILE]
+    logs += [
+        config.log_path.parent / name
+        for name in names_in(config.log_path.parent)
+        if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)
+    ]
+    lists = [
+        config.networkmanager_directory / marks.NETWORKMANAGER_FILE,
+        config.sysctl_directory / marks.SYSCTL_FILE,
+        config.networkd_directory / marks.NETWORKD_NICS_FILE,
+        config.networkd_directory / marks.NETWORKD_VLANS_FILE,
+    ]
     lists += _matching(config.state_directory, SELFTEST)
     kept = (record.RECORD, record.JOURNAL, record.DOCUMENT, record.MACHINE)
-    state = [config.state_directory / name for name in kept] + _matching(config.state_directory, outcome.RECORDS)
-    state += [place / name for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
-              for name in names_in(place)]
-    run = [config.run_directory / name for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())]
+    state = [config.state_directory / name for name in kept] + _matching(
+        config.state_directory, outcome.RECORDS
+    )
+    state += [
+        place / name
+        for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
+        for name in names_in(place)
+    ]
+    run = [
+        config.run_directory / name
+        for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())
+    ]
     # What a record tells of goes before that record.
     files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]
     outputs = [config.log_directory / name for name in OUTPUTS]
@@ -117,16 +148,24 @@ def own_files(config: Config) -> list[Path]:
 
 def identity(root: Path) -> list[Trace]:
     """What tells this host from others, in the file system at `root`, but for SSH host keys. Raises ObserveError."""
-    found = [Trace(path) for directory, pattern in IDENTITY for path in _matching(root / directory, pattern)]
+    found = [
+        Trace(path)
+        for directory, pattern in IDENTITY
+        for path in _matching(root / directory, pattern)
+    ]
     # systemd and D-Bus take an id from here where /etc has none; a link to that one has none of its own.
-    found = [trace for trace in found if trace.path.name != "machine-id" or not trace.path.is_symlink()]
+    found = [
+        trace for trace in found if trace.path.name != "machine-id" or not trace.path.is_symlink()
+    ]
     machine_id = root / MACHINE_ID
     try:
         content = read_bytes(machine_id)
     except OSError as error:
         raise ObserveError(f'read "{machine_id}": {error.strerror}') from error
     has_one = content is not None and content.strip() not in NO_IDENTITY
-    initiator = root / iscsi.INITIATOR.relative_to("/")  # two hosts of one name break each other's sessions
+    initiator = root / iscsi.INITIATOR.relative_to(
+        "/"
+    )  # two hosts of one name break each other's sessions
     found += [Trace(initiator)] if iscsi.is_ours(initiator) else []
     return [Trace(machine_id, emptied=True), *found] if has_one else found
 
@@ -134,7 +173,11 @@ def identity(root: Path) -> list[Trace]:
 def host_keys(root: Path) -> list[Trace]:
     """The host keys of the SSH server, with their certificates. Raises ObserveError."""
     directory, pattern = HOST_KEYS
-    return [Trace(root / directory / name) for name in names_in(root / directory) if pattern.fullmatch(name)]
+    return [
+        Trace(root / directory / name)
+        for name in names_in(root / directory)
+        if pattern.fullmatch(name)
+    ]
 
 
 def makes_host_keys(root: Path) -> bool:
@@ -171,7 +214,9 @@ def _stop(process: int) -> None:
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
         if not select.select([descriptor], [], [], STOP_WITHIN)[0]:
-            raise NeucaError(f"stop neucad, process {process}: it still runs after {STOP_WITHIN:g} s")
+            raise NeucaError(
+                f"stop neucad, process {process}: it still runs after {STOP_WITHIN:g} s"
+            )
     finally:
         os.close(descriptor)
 

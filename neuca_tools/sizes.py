@@ -23,9 +23,21 @@ class Refuse(Protocol):
 class Sizes:
     """One resolution's judgement of MTUs; each refusal is handed to `refuse`."""
 
-    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, record: Record, found: Mapping[LinkKey, Device],
-                 refuse: Refuse) -> None:
-        self.requests, self.world, self.record, self.found, self.refuse = requests, world, record, found, refuse
+    def __init__(
+        self,
+        requests: Mapping[LinkKey, LinkRequest],
+        world: World,
+        record: Record,
+        found: Mapping[LinkKey, Device],
+        refuse: Refuse,
+    ) -> None:
+        self.requests, self.world, self.record, self.found, self.refuse = (
+            requests,
+            world,
+            record,
+            found,
+            refuse,
+        )
         self.keys = {device.index: key for key, device in found.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in world.devices.values():
@@ -45,21 +57,32 @@ class Sizes:
         if mtu is None:
             return None
         if device.max_mtu and mtu > device.max_mtu:
-            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at most {device.max_mtu}', "mtu")
+            self.refuse(
+                key, f'MTU {mtu} asked, but "{device.name}" takes at most {device.max_mtu}', "mtu"
+            )
         elif mtu < device.min_mtu:
-            self.refuse(key, f'MTU {mtu} asked, but "{device.name}" takes at least {device.min_mtu}', "mtu")
+            self.refuse(
+                key, f'MTU {mtu} asked, but "{device.name}" takes at least {device.min_mtu}', "mtu"
+            )
         else:
             foreign = self._foreign_above(device, mtu)
             if foreign is None:
                 return self.with_ipv6(key, mtu, device)
-            self.refuse(key, f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}')
+            self.refuse(
+                key,
+                f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}',
+            )
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
         """At most that of what it is on."""
         found = self.found.get(key)
         if mtu is not None and mtu > most:
-            self.refuse(key, f'MTU {mtu} asked, but its {key.made or "NIC"} "{parent.name}" has {most}', "mtu")
+            self.refuse(
+                key,
+                f'MTU {mtu} asked, but its {key.made or "NIC"} "{parent.name}" has {most}',
+                "mtu",
+            )
             return None
         return self.with_ipv6(key, mtu, found) if mtu and found else mtu
 
@@ -69,46 +92,81 @@ class Sizes:
         if key.kind == "bond":
             mtu = self._bond(key, virtual, links, mtu)
         elif key.kind == "bridge" and mtu:
-            small = next((port for port in virtual.members if port in links and self.of(port, links) < mtu), None)
+            small = next(
+                (port for port in virtual.members if port in links and self.of(port, links) < mtu),
+                None,
+            )
             if small:
-                self.refuse(key, f'MTU {mtu} asked, but its port "{links[small].name}" has {self.of(small, links)}', "mtu")
+                self.refuse(
+                    key,
+                    f'MTU {mtu} asked, but its port "{links[small].name}" has {self.of(small, links)}',
+                    "mtu",
+                )
                 mtu = None
         elif virtual.parent:
-            mtu = self._over(key, virtual, links[virtual.parent], self.of(virtual.parent, links), mtu)
+            mtu = self._over(
+                key, virtual, links[virtual.parent], self.of(virtual.parent, links), mtu
+            )
         return self.with_ipv6(key, mtu, found) if mtu and found else mtu
 
-    def _bond(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]) -> Optional[int]:
+    def _bond(
+        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
+    ) -> Optional[int]:
         there = [member for member in virtual.members if member in links]
         asked = {member: self.requests[member].mtu for member in there}
         mtu = mtu or min(filter(None, asked.values()), default=None)
-        small = next((member for member in there if mtu and 0 < self.found[member].max_mtu < mtu), None)
+        small = next(
+            (member for member in there if mtu and 0 < self.found[member].max_mtu < mtu), None
+        )
         if small:
             most = self.found[small].max_mtu
-            self.refuse(key, f'MTU {mtu} asked, but its member "{links[small].name}" takes at most {most}', "mtu")
+            self.refuse(
+                key,
+                f'MTU {mtu} asked, but its member "{links[small].name}" takes at most {most}',
+                "mtu",
+            )
             return None
         for member in there:
-            named = any(one.setting == "mtu" and not one.where.startswith(PROFILE) for one in self.requests[member].origins)
+            named = any(
+                one.setting == "mtu" and not one.where.startswith(PROFILE)
+                for one in self.requests[member].origins
+            )
             if named and asked[member] != mtu:
-                self.refuse(member, f'MTU {asked[member]} asked, but it is in "{key.given_name}", which has {mtu}', "mtu")
+                self.refuse(
+                    member,
+                    f'MTU {asked[member]} asked, but it is in "{key.given_name}", which has {mtu}',
+                    "mtu",
+                )
         return mtu
 
-    def _over(self, key: LinkKey, virtual: Virtual, parent: Link, size: int, mtu: Optional[int]) -> int:
+    def _over(
+        self, key: LinkKey, virtual: Virtual, parent: Link, size: int, mtu: Optional[int]
+    ) -> int:
         taken = kinds.overhead(virtual)
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most
-        why = f', which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}' if taken else ""
+        why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}" if taken else ""
         self.refuse(key, f'MTU {mtu} asked, but "{parent.name}" below it has {size}{why}', "mtu")
         return most
 
     def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
-        theirs = (address for address in self.world.addresses.get(device.index, ()) if address.version == 6
-                  and not address.is_link_local and (key, address) not in self.record.owned.addresses)
+        theirs = (
+            address
+            for address in self.world.addresses.get(device.index, ())
+            if address.version == 6
+            and not address.is_link_local
+            and (key, address) not in self.record.owned.addresses
+        )
         address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
         if address is None:
             return mtu
-        self.refuse(key, f'MTU {mtu} asked, but "{device.name}" would lose its IPv6 address {address}', "mtu")
+        self.refuse(
+            key,
+            f'MTU {mtu} asked, but "{device.name}" would lose its IPv6 address {address}',
+            "mtu",
+        )
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
@@ -116,6 +174,8 @@ class Sizes:
         for child in self.children[device.index]:
             key = self.keys.get(child.index)
             request = self.requests.get(key) if key else None
-            if child.mtu > mtu and not (key in self.record.owned.vlans or (request and request.mtu)):
+            if child.mtu > mtu and not (
+                key in self.record.owned.vlans or (request and request.mtu)
+            ):
                 return child
         return None

@@ -26,7 +26,12 @@ class Stacks:
     problems: tuple[Problem, ...] = ()
 
 
-def judge(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, names: Mapping[LinkKey, str]) -> Stacks:
+def judge(
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+    names: Mapping[LinkKey, str],
+) -> Stacks:
     """Go through them, the lowest first. `names` are those of the NICs."""
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
@@ -35,14 +40,27 @@ def judge(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, n
 
 
 class _Judge:
-    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, taken: frozenset[str]) -> None:
+    def __init__(
+        self,
+        requests: Mapping[LinkKey, LinkRequest],
+        world: World,
+        roles: Roles,
+        taken: frozenset[str],
+    ) -> None:
         self.requests, self.roles, self.taken = requests, roles, taken
         self.found = find_links(world, roles)
         ours = {device.index for device in roles.stacked.values()}
-        self.macvlans = {device.lower: f'"{device.name}"' for device in world.devices.values()
-                         if device.kind == "macvlan" and device.index not in ours}
+        self.macvlans = {
+            device.lower: f'"{device.name}"'
+            for device in world.devices.values()
+            if device.kind == "macvlan" and device.index not in ours
+        }
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
-        self.holders = {name: device for device in world.devices.values() for name in (device.name, *device.altnames)}
+        self.holders = {
+            name: device
+            for device in world.devices.values()
+            for name in (device.name, *device.altnames)
+        }
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
@@ -54,7 +72,9 @@ class _Judge:
         virtual = request.virtual and self._whole(key, request.virtual)
         found = self._reason(key, virtual)
         if found:
-            self.problems.append(Problem("absent" if found.startswith("none of") else "refused", found, key))
+            self.problems.append(
+                Problem("absent" if found.startswith("none of") else "refused", found, key)
+            )
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -64,7 +84,9 @@ class _Judge:
         options = {**kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
         for end in ("local", "remote") if key.kind == "vxlan" else ():
-            parent = parent or (self.networks.link(values.host(options[end])) if end in options else None)
+            parent = parent or (
+                self.networks.link(values.host(options[end])) if end in options else None
+            )
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
 
     def _mac(self, virtual: Virtual) -> dict[str, str]:
@@ -83,10 +105,15 @@ class _Judge:
             return wrong or "no text says what it is made of"
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link here has the network of its local or remote address: say which parent it is on"
-        forbidden = next(filter(None, (self._forbidden(key, lower) for lower in virtual.lower)), None)
+        forbidden = next(
+            filter(None, (self._forbidden(key, lower) for lower in virtual.lower)), None
+        )
         there = [lower for lower in virtual.lower if self._is_there(lower)]
         if forbidden or (virtual.lower and not there):
-            return forbidden or f"none of what it is made of is there: {', '.join(map(str, virtual.lower))}"
+            return (
+                forbidden
+                or f"none of what it is made of is there: {', '.join(map(str, virtual.lower))}"
+            )
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
         if holder is None or (ours is not None and holder.index == ours.index):
             wanted = key.given_name in self.taken
@@ -111,8 +138,19 @@ class _Judge:
         if other or lower not in request_members(self.requests[key]):
             return f"{lower} is in {other} already" if other else None
         on_it = self.macvlans.get(self.found[lower].index) if lower in self.found else None
-        asked = next((key for key, made in self.links.items() if key.kind == "macvlan" and made.parent == lower), None)
-        return f"{lower} has {on_it or asked} on it: it can be in no bond or bridge" if on_it or asked else None
+        asked = next(
+            (
+                key
+                for key, made in self.links.items()
+                if key.kind == "macvlan" and made.parent == lower
+            ),
+            None,
+        )
+        return (
+            f"{lower} has {on_it or asked} on it: it can be in no bond or bridge"
+            if on_it or asked
+            else None
+        )
 
     def _is_there(self, lower: LinkKey) -> bool:
         return bool(lower.made) or lower.mac in self.roles.nics
@@ -124,5 +162,11 @@ def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
 
 def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[Device]:
     """A device that is on this one, or in it, and that is none of `ours`."""
-    return next((one for one in world.devices.values()
-                 if device.index in (one.lower, one.master) and one.index not in ours), None)
+    return next(
+        (
+            one
+            for one in world.devices.values()
+            if device.index in (one.lower, one.master) and one.index not in ours
+        ),
+        None,
+    )

@@ -60,9 +60,18 @@ class Status:
     held: bool = False
 
 
-def judge(version: str, document: DocumentStatus, resolution: Resolution, have: NetworkState, left: Sequence[Operation],
-          unapplied: Collection[str], managers: Mapping[str, Mapping[str, str]], notes: Iterable[str],
-          report: Optional[Report], own_names: Mapping[LinkKey, str] = NO_NAMES) -> Status:
+def judge(
+    version: str,
+    document: DocumentStatus,
+    resolution: Resolution,
+    have: NetworkState,
+    left: Sequence[Operation],
+    unapplied: Collection[str],
+    managers: Mapping[str, Mapping[str, str]],
+    notes: Iterable[str],
+    report: Optional[Report],
+    own_names: Mapping[LinkKey, str] = NO_NAMES,
+) -> Status:
     """`left` is the plan for all NICs; `unapplied` those whose request has not been applied yet: for the others it is drift.
 
     `own_names` is what each NIC should be called, whether that can be done now or not.
@@ -71,36 +80,67 @@ def judge(version: str, document: DocumentStatus, resolution: Resolution, have: 
     failed = _failures(report, left)
     problems += failed
     lost = _lost({problem.link.mac for problem in failed if problem.link}, left)
-    pending = {operation for operation in left if _is_pending(operation, unapplied) and operation.domain not in lost}
-    problems += [_shortfall(operation, operation in pending) for operation in left
-                 if operation.domain not in lost and not isinstance(operation, WriteFile)]
+    pending = {
+        operation
+        for operation in left
+        if _is_pending(operation, unapplied) and operation.domain not in lost
+    }
+    problems += [
+        _shortfall(operation, operation in pending)
+        for operation in left
+        if operation.domain not in lost and not isinstance(operation, WriteFile)
+    ]
     problems += _taken_back(failed, left)
-    problems += _files([operation for operation in left if isinstance(operation, WriteFile)], report is not None)
+    problems += _files(
+        [operation for operation in left if isinstance(operation, WriteFile)], report is not None
+    )
     problems += _contested(resolution, have)
     problems = list(dict.fromkeys(problems))
     own: dict[LinkKey, list[Problem]] = {}
     for problem in problems:
         if problem.link is not None:
             own.setdefault(problem.link, []).append(problem)
-    waiting = bool(pending or resolution.roles.held) or (not document.source and not document.none_for_us)
+    waiting = bool(pending or resolution.roles.held) or (
+        not document.source and not document.none_for_us
+    )
     codes = {problem.code for problem in problems} - INFORMATION
-    state = ("failed" if "failed" in codes else "pending" if waiting else
-             "degraded" if codes or (document.stale and document.source) else "ok")
+    state = (
+        "failed"
+        if "failed" in codes
+        else "pending"
+        if waiting
+        else "degraded"
+        if codes or (document.stale and document.source)
+        else "ok"
+    )
     data = {
-        "version": 1, "neuca": version, "state": state, "document": _document(document),
-        "interfaces": [_interface(link, resolution, have, own.get(link.key, []), managers, own_names)
-                       for link in resolution.shown],
+        "version": 1,
+        "neuca": version,
+        "state": state,
+        "document": _document(document),
+        "interfaces": [
+            _interface(link, resolution, have, own.get(link.key, []), managers, own_names)
+            for link in resolution.shown
+        ],
         "problems": [_problem(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": report and {"finished": report.finished, "seconds": report.seconds, "changed": len(report.changed),
-                                 "failed": len(report.problems)}}
+        "last_pass": report
+        and {
+            "finished": report.finished,
+            "seconds": report.seconds,
+            "changed": len(report.changed),
+            "failed": len(report.problems),
+        },
+    }
     return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:
     if "invalid" in codes:
         return EXIT_INVALID
-    return {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED}.get(state, EXIT_OK)
+    return {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED}.get(
+        state, EXIT_OK
+    )
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
@@ -110,7 +150,9 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
 def _lost(failed: set[str], left: Sequence[Operation]) -> set[str]:
     """The NICs that failed, and those that were to be put together with one."""
     while True:
-        more = {mac for operation in left if operation.fate & failed for mac in operation.fate} - failed
+        more = {
+            mac for operation in left if operation.fate & failed for mac in operation.fate
+        } - failed
         if not more:
             return failed
         failed = failed | more
@@ -118,10 +160,20 @@ def _lost(failed: set[str], left: Sequence[Operation]) -> set[str]:
 
 def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
     """The other links of a NIC that failed: they were undone with it."""
-    first = {mac: problem for problem in reversed(failed) if problem.link for mac in _lost({problem.link.mac}, left)}
+    first = {
+        mac: problem
+        for problem in reversed(failed)
+        if problem.link
+        for mac in _lost({problem.link.mac}, left)
+    }
     named = {problem.link for problem in failed}
-    links = {operation.link.key for operation in left if operation.link and operation.domain in first} - named
-    return [Problem("failed", f"undone, since this failed: {first[key.mac].text}", key) for key in sorted(links)]
+    links = {
+        operation.link.key for operation in left if operation.link and operation.domain in first
+    } - named
+    return [
+        Problem("failed", f"undone, since this failed: {first[key.mac].text}", key)
+        for key in sorted(links)
+    ]
 
 
 def _files(left: Sequence[WriteFile], passed: bool) -> list[Problem]:
@@ -135,8 +187,11 @@ def _files(left: Sequence[WriteFile], passed: bool) -> list[Problem]:
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
     """Failures of the last pass that still matter: something is left to do where they were."""
     unfinished = {operation.domain for operation in left}
-    return [problem for problem in (report.problems if report else ())
-            if (problem.link.mac if problem.link else None) in unfinished]
+    return [
+        problem
+        for problem in (report.problems if report else ())
+        if (problem.link.mac if problem.link else None) in unfinished
+    ]
 
 
 def _shortfall(operation: Operation, pending: bool) -> Problem:
@@ -145,39 +200,69 @@ def _shortfall(operation: Operation, pending: bool) -> Problem:
 
 
 def _words(operation: Operation, pending: bool) -> str:
-    return f"not done yet: {operation.text}" if pending else f"changed since; a start would {operation.text}"
+    return (
+        f"not done yet: {operation.text}"
+        if pending
+        else f"changed since; a start would {operation.text}"
+    )
 
 
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     titles = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
-    return [Problem("contested", f"{titles.get(manager, manager)} manages it", key) for key, link in have.links.items()
-            for manager, word in link.managers.items() if word == "managed" and key in resolution.want.links]
+    return [
+        Problem("contested", f"{titles.get(manager, manager)} manages it", key)
+        for key, link in have.links.items()
+        for manager, word in link.managers.items()
+        if word == "managed" and key in resolution.want.links
+    ]
 
 
 def _document(document: DocumentStatus) -> dict[str, Any]:
-    return {"source": document.source or None, "sha256": document.sha256 or None, "fetched": document.fetched or None,
-            "stale": document.stale, "none_for_us": document.none_for_us, "reason": document.reason or None,
-            "platform": document.platform or None}
+    return {
+        "source": document.source or None,
+        "sha256": document.sha256 or None,
+        "fetched": document.fetched or None,
+        "stale": document.stale,
+        "none_for_us": document.none_for_us,
+        "reason": document.reason or None,
+        "platform": document.platform or None,
+    }
 
 
 def _problem(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
-def _interface(link: Link, resolution: Resolution, have: NetworkState, problems: Sequence[Problem],
-               managers: Mapping[str, Mapping[str, str]], own_names: Mapping[LinkKey, str]) -> dict[str, Any]:
+def _interface(
+    link: Link,
+    resolution: Resolution,
+    have: NetworkState,
+    problems: Sequence[Problem],
+    managers: Mapping[str, Mapping[str, str]],
+    own_names: Mapping[LinkKey, str],
+) -> dict[str, Any]:
     found, is_nic = have.links.get(link.key), not link.key.rank
     present = resolution.roles.name(link.key.mac) if is_nic else ""
     name = (found.name if found else None) or present or link.name
-    words = {manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
-             for manager in ("networkmanager", "networkd")}
+    words = {
+        manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
+        for manager in ("networkmanager", "networkd")
+    }
     return {
-        "mac": link.key.mac if is_nic else None, "name": name, "wanted_name": _should_be(link, resolution, own_names),
-        "kind": link.kind, "role": link.role,
-        "ok": all(problem.code in INFORMATION for problem in problems), "managers": words,
+        "mac": link.key.mac if is_nic else None,
+        "name": name,
+        "wanted_name": _should_be(link, resolution, own_names),
+        "kind": link.kind,
+        "role": link.role,
+        "ok": all(problem.code in INFORMATION for problem in problems),
+        "managers": words,
         "problems": [_problem(problem) for problem in problems],
         "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
-        "parent": parent(link), "vlan_id": link.key.vlan_id, "members": members(link), "master": link.master and str(link.master)}
+        "parent": parent(link),
+        "vlan_id": link.key.vlan_id,
+        "members": members(link),
+        "master": link.master and str(link.master),
+    }
 
 
 def parent(link: Link) -> Optional[str]:
@@ -192,7 +277,9 @@ def members(link: Link) -> list[str]:
     return list(map(str, link.virtual.members)) if link.virtual else []
 
 
-def _should_be(link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]) -> Optional[str]:
+def _should_be(
+    link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
+) -> Optional[str]:
     """The name that is meant for it, whether it can be given or not."""
     request = resolution.requests.get(link.key)
     asked = (request.name if request else None) or link.name
@@ -205,7 +292,12 @@ def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -
     nic, _, vlan = text.rpartition(".")
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
     whole = next((key for key in known if str(key) == text), None)
-    keys = (by_name.get(text), whole, _key(text, None), _key(nic, int(vlan)) if vlan.isdecimal() else None)
+    keys = (
+        by_name.get(text),
+        whole,
+        _key(text, None),
+        _key(nic, int(vlan)) if vlan.isdecimal() else None,
+    )
     return next((key for key in keys if key in known), None)
 
 

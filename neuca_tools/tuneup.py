@@ -27,11 +27,17 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 def operations(survey: Survey, link: Optional[LinkKey] = None) -> tuple[Operation, ...]:
     """What tuning has to do, in the order of a pass; with `link` for it alone."""
-    return tuple(one for one in survey.plan() if isinstance(one, KINDS)
-                 and (link is None or (one.link is not None and one.link.key == link)))
+    return tuple(
+        one
+        for one in survey.plan()
+        if isinstance(one, KINDS)
+        and (link is None or (one.link is not None and one.link.key == link))
+    )
 
 
-def tune(config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None) -> Result:
+def tune(
+    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
+) -> Result:
     """Set what is asked for and what the profiles want, and nothing else. A choice holds until the next boot.
 
     It is kept before anything is written, so that every pass from then on agrees with it. Raises NeucaError.
@@ -41,8 +47,14 @@ def tune(config: Config, intake: Intake, choice: Optional[Choice], link: Optiona
             records.save_choice(config.run_directory, choice)
         with host(config) as handles:
             result, after = _round(handles, intake, link)
-            if not result.failures and probing.explore(config, after.resolution, after.have, after.record,
-                                                            writer(handles, after), start=True):
+            if not result.failures and probing.explore(
+                config,
+                after.resolution,
+                after.have,
+                after.record,
+                writer(handles, after),
+                start=True,
+            ):
                 result += _round(handles, intake, link)[0]
         return result
 
@@ -57,7 +69,10 @@ def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Resu
         records.save_record(directory, record)
         result = apply(todo, writer(handles, survey))
         log_result(result)
-        record, failed = memory.decline(record, result.declined), {failure.operation.target for failure in result.failures}
+        record, failed = (
+            memory.decline(record, result.declined),
+            {failure.operation.target for failure in result.failures},
+        )
         for patience in PATIENCE:
             if patience:
                 watch.wait(patience)
@@ -65,7 +80,10 @@ def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Resu
             left = [one for one in operations(after, link) if one.target not in failed]
             if not left:
                 break
-    lost = Result((), tuple(Failure(one, "done, but it is not so: another program put it back") for one in left))
+    lost = Result(
+        (),
+        tuple(Failure(one, "done, but it is not so: another program put it back") for one in left),
+    )
     log_result(lost)
     record = memory.settle(record, after.resolution, after.have, after.world)
     records.save_record(directory, record)

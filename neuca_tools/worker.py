@@ -95,9 +95,20 @@ class Worker:
     def begin(self, job: Job) -> None:
         """Have it do this. Raises OSError where the child has just died."""
         self._said, self.started, self.job = b"", job.start, job
-        self.deadline = time.monotonic() + 2 * job.config.timeout + job.config.command_timeout  # a change is read twice
-        self._socket.sendall(_line({"fetch": job.fetch, "run": job.run, "start": job.start, "sha256": job.sha256,
-                                    "session": job.session.to_json()}))
+        self.deadline = (
+            time.monotonic() + 2 * job.config.timeout + job.config.command_timeout
+        )  # a change is read twice
+        self._socket.sendall(
+            _line(
+                {
+                    "fetch": job.fetch,
+                    "run": job.run,
+                    "start": job.start,
+                    "sha256": job.sha256,
+                    "session": job.session.to_json(),
+                }
+            )
+        )
 
     def read(self) -> bool:
         """Take in what there is to read. True once the job, or the child, has ended."""
@@ -145,7 +156,7 @@ def _line(data: object) -> bytes:
 
 def _outcome(said: bytes) -> Optional[Outcome]:
     with suppress(ValueError, TypeError):
-        data = json.loads(said[len(IN_PASS):] if said.startswith(IN_PASS) else said)
+        data = json.loads(said[len(IN_PASS) :] if said.startswith(IN_PASS) else said)
         return Outcome(**{**data, "session": Session.from_json(data["session"])})
     return None
 
@@ -156,10 +167,15 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # systemd signals the whole group; the daemon says when to stop
+            signal.signal(
+                number, signal.SIG_IGN
+            )  # systemd signals the whole group; the daemon says when to stop
         for line in jobs.makefile("rb"):
             data = json.loads(line)
-            outcome = work(Job(config, **{**data, "session": Session.from_json(data["session"])}), lambda: jobs.sendall(IN_PASS))
+            outcome = work(
+                Job(config, **{**data, "session": Session.from_json(data["session"])}),
+                lambda: jobs.sendall(IN_PASS),
+            )
             jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
@@ -180,7 +196,11 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     if not (job.run or news):
         before = load_look(config.run_directory)
         keep(intake, config.state_directory, config.run_directory)
-        text = "" if load_look(config.run_directory) == before else _text(intake, status_now(config, intake))
+        text = (
+            ""
+            if load_look(config.run_directory) == before
+            else _text(intake, status_now(config, intake))
+        )
         return Outcome(sha256=job.sha256, session=intake.session, text=text, unanswered=unanswered)
     begin_pass()
     try:
@@ -193,8 +213,17 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     parts = (status.data, *status.data["interfaces"])
     codes = {problem["code"] for one in parts for problem in one["problems"]}
     attentive = bool(codes & {"absent", "contested"})
-    return Outcome(True, len(report.problems), sha256, intake.session, attentive, _text(intake, status), passed=True,
-                   held=status.held, unanswered=unanswered)
+    return Outcome(
+        True,
+        len(report.problems),
+        sha256,
+        intake.session,
+        attentive,
+        _text(intake, status),
+        passed=True,
+        held=status.held,
+        unanswered=unanswered,
+    )
 
 
 def _intake(job: Job) -> Intake:
@@ -203,7 +232,9 @@ def _intake(job: Job) -> Intake:
         before = confirmed(job.config.state_directory, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
-    return fetch(specs, job.config.timeout, job.session, job.config.state_directory, job.config.surroundings)
+    return fetch(
+        specs, job.config.timeout, job.session, job.config.state_directory, job.config.surroundings
+    )
 
 
 def _text(intake: Intake, status: Status) -> str:

@@ -38,17 +38,21 @@ ALLOWED_SKIPS = (
 
 def unexpected(reason: str) -> bool:
     """Whether a skip for this reason fails the run."""
-    return os.environ.get("CI") == "true" and not any(re.match(allowed, reason) for allowed in ALLOWED_SKIPS)
+    return os.environ.get("CI") == "true" and not any(
+        re.match(allowed, reason) for allowed in ALLOWED_SKIPS
+    )
 
 
 def _judge(report) -> None:
     if not report.skipped or hasattr(report, "wasxfail"):
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    reason = reason[len("Skipped: "):] if reason.startswith("Skipped: ") else reason
+    reason = reason[len("Skipped: ") :] if reason.startswith("Skipped: ") else reason
     if unexpected(reason):
         report.outcome = "failed"
-        report.longrepr = f"skipped under CI for a reason that tests/conftest.py does not list: {reason}"
+        report.longrepr = (
+            f"skipped under CI for a reason that tests/conftest.py does not list: {reason}"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)

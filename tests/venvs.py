@@ -29,9 +29,15 @@ class Interpreter:
             "import os, sys, sysconfig; print(*sys.version_info[:3]); print(sys.version);"
             "print(os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h')))"
         )
-        asked = subprocess.run([path, "-I", "-c", ask], capture_output=True, text=True, timeout=60, check=False)
-        numbers, *_, headers = asked.stdout.splitlines() if asked.returncode == 0 else ("0", "False")
-        self.version = tuple(int(number) for number in numbers.split()) if headers == "True" else (0,)
+        asked = subprocess.run(
+            [path, "-I", "-c", ask], capture_output=True, text=True, timeout=60, check=False
+        )
+        numbers, *_, headers = (
+            asked.stdout.splitlines() if asked.returncode == 0 else ("0", "False")
+        )
+        self.version = (
+            tuple(int(number) for number in numbers.split()) if headers == "True" else (0,)
+        )
         self.build = asked.stdout
 
     def __str__(self) -> str:
@@ -46,12 +52,29 @@ def pyenv_root() -> Optional[Path]:
 
 def interpreters() -> list[Interpreter]:
     """Every released CPython 3 that extensions can be built for: pyenv's, and python3 or python3.N on the PATH."""
-    places = [Path(place) for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if "shims" not in place]
-    found = [path for place in places for path in place.glob("python3*") if path.name[7:].lstrip(".").isdigit()]
+    places = [
+        Path(place)
+        for place in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if "shims" not in place
+    ]
+    found = [
+        path
+        for place in places
+        for path in place.glob("python3*")
+        if path.name[7:].lstrip(".").isdigit()
+    ]
     found += [place / "python3" for place in places if (place / "python3").exists()]
     if root := pyenv_root():
-        found += [path / "bin" / "python3" for path in root.glob("3.*") if path.name.replace(".", "").isdigit()]
-    return [one for one in map(Interpreter, sorted({path.resolve() for path in found})) if one.version > (0,)]
+        found += [
+            path / "bin" / "python3"
+            for path in root.glob("3.*")
+            if path.name.replace(".", "").isdigit()
+        ]
+    return [
+        one
+        for one in map(Interpreter, sorted({path.resolve() for path in found}))
+        if one.version > (0,)
+    ]
 
 
 def cached_venv(python: Interpreter, requirements: Path) -> Path:
@@ -59,7 +82,9 @@ def cached_venv(python: Interpreter, requirements: Path) -> Path:
 
     Raises RuntimeError with the words of pip.
     """
-    key = hashlib.sha256(f"{python.path}\n{python.build}\n".encode() + requirements.read_bytes()).hexdigest()[:16]
+    key = hashlib.sha256(
+        f"{python.path}\n{python.build}\n".encode() + requirements.read_bytes()
+    ).hexdigest()[:16]
     venv = CACHE / f"venv-{key}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"venv-{key}.lock").open("w") as lock:

@@ -29,9 +29,11 @@ CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
 _DAEMON = "org.freedesktop.DBus"
 _ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"  # D-Bus specification, "Well-known Message Bus Instances"
-_NOBODY = ("org.freedesktop.DBus.Error.NameHasNoOwner",
-           "org.freedesktop.DBus.Error.FileNotFound",  # no socket
-           "org.freedesktop.DBus.Error.NoServer")  # a socket that nobody listens on
+_NOBODY = (
+    "org.freedesktop.DBus.Error.NameHasNoOwner",
+    "org.freedesktop.DBus.Error.FileNotFound",  # no socket
+    "org.freedesktop.DBus.Error.NoServer",
+)  # a socket that nobody listens on
 
 
 class RefusedError(ManagerError):
@@ -58,8 +60,12 @@ class Bus:
     def __enter__(self) -> Bus:
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -72,8 +78,16 @@ class Bus:
     def owner(self, name: str) -> Optional[str]:
         """The unique name of the running service that owns a name; None for nobody, and where there is no bus."""
         try:
-            return str(self.call(f'looked for "{name}" on the system bus', _DAEMON, "/org/freedesktop/DBus",
-                                 "org.freedesktop.DBus.GetNameOwner", "s", name))
+            return str(
+                self.call(
+                    f'looked for "{name}" on the system bus',
+                    _DAEMON,
+                    "/org/freedesktop/DBus",
+                    "org.freedesktop.DBus.GetNameOwner",
+                    "s",
+                    name,
+                )
+            )
         except RefusedError as refusal:
             if refusal.name in _NOBODY:
                 return None
@@ -85,10 +99,20 @@ class Bus:
         if owner is not None:
             return owner
         what = f'started "{name}" on the system bus'
-        self.call(what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.StartServiceByName", "su", name, 0)
+        self.call(
+            what,
+            _DAEMON,
+            "/org/freedesktop/DBus",
+            "org.freedesktop.DBus.StartServiceByName",
+            "su",
+            name,
+            0,
+        )
         return self.owner(name)
 
-    def call(self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object) -> Any:
+    def call(
+        self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object
+    ) -> Any:
         """Call a method (`interface.method`) of an object. `what` says in an error what was tried.
 
         Raises ManagerError: a RefusedError for an error that was answered, else there was no answer in time.
@@ -107,7 +131,9 @@ class Bus:
             from dbus.connection import Connection
             from dbus.exceptions import DBusException
         except ImportError as error:
-            raise ManagerError(f'{what}: the Python module "dbus" cannot be imported: {error}') from error
+            raise ManagerError(
+                f'{what}: the Python module "dbus" cannot be imported: {error}'
+            ) from error
         try:
             self._connection = Connection(os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or _ADDRESS)
         except DBusException as error:
@@ -116,21 +142,33 @@ class Bus:
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
-                self._call(what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.Hello", "", ())
+                self._call(
+                    what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.Hello", "", ()
+                )
             finally:
                 guard.cancel()
                 guard.join()
 
-    def _call(self, what: str, owner: str, path: str, method: str, signature: str, arguments: tuple[object, ...],
-              ) -> Any:
+    def _call(
+        self,
+        what: str,
+        owner: str,
+        path: str,
+        method: str,
+        signature: str,
+        arguments: tuple[object, ...],
+    ) -> Any:
         from dbus.exceptions import DBusException
+
         started = time.monotonic()
         wait = min(self._answer, self._deadline - started)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
             raise ManagerError(f"{what}: not tried again in this pass, after no answer in time")
         interface, _, member = method.rpartition(".")
         try:
-            return self._connection.call_blocking(owner, path, interface, member, signature, arguments, timeout=wait)
+            return self._connection.call_blocking(
+                owner, path, interface, member, signature, arguments, timeout=wait
+            )
         except DBusException as error:
             # By the clock: NoReply is also what the daemon says at once for a service that went away.
             if time.monotonic() - started >= 0.9 * wait:
@@ -157,7 +195,9 @@ class Manager(ABC):
 
     def _starting(self) -> bool:
         """It runs, and is not on the bus yet: it may have read its files before ours were there. A unit's cgroup goes with it."""
-        return self._bus.reached and any((root / "system.slice" / self.unit).is_dir() for root in CGROUPS)
+        return self._bus.reached and any(
+            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
+        )
 
     @abstractmethod
     def states(self) -> dict[str, str]:
@@ -170,12 +210,16 @@ class Manager(ABC):
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
         if known is None and self._starting():
-            return dict.fromkeys(interfaces, "unknown"), f"{self.title} runs, and is not on the system bus yet"
+            return dict.fromkeys(
+                interfaces, "unknown"
+            ), f"{self.title} runs, and is not on the system bus yet"
         if known is None:
             return dict.fromkeys(interfaces, "absent"), ""
         return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
 
-    def _ask(self, what: str, path: str, method: str, signature: str = "", *arguments: object) -> Any:
+    def _ask(
+        self, what: str, path: str, method: str, signature: str = "", *arguments: object
+    ) -> Any:
         if self.absent() or self._owner is None:
             raise ManagerError(f"{what}: {self.title} is not running")
         return self._bus.call(what, self._owner, path, method, signature, *arguments)

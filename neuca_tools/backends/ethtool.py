@@ -45,16 +45,40 @@ class _Group(NamedTuple):
 GROUPS: Mapping[str, _Group] = {
     "rings": _Group(15, {"rx": _Field(6, 2), "tx": _Field(9, 5)}),
     "channels": _Group(17, {"rx": _Field(6, 2), "tx": _Field(7, 3), "combined": _Field(9, 5)}),
-    "coalesce": _Group(19, {
-        "rx-usecs": _Field(2), "rx-frames": _Field(3), "tx-usecs": _Field(6), "tx-frames": _Field(7),
-        "adaptive-rx": _Field(11, switch=True), "adaptive-tx": _Field(12, switch=True)}),
-    "pause": _Group(21, {"autoneg": _Field(2, switch=True), "rx": _Field(3, switch=True), "tx": _Field(4, switch=True)}),
+    "coalesce": _Group(
+        19,
+        {
+            "rx-usecs": _Field(2),
+            "rx-frames": _Field(3),
+            "tx-usecs": _Field(6),
+            "tx-frames": _Field(7),
+            "adaptive-rx": _Field(11, switch=True),
+            "adaptive-tx": _Field(12, switch=True),
+        },
+    ),
+    "pause": _Group(
+        21,
+        {
+            "autoneg": _Field(2, switch=True),
+            "rx": _Field(3, switch=True),
+            "tx": _Field(4, switch=True),
+        },
+    ),
 }
 # ethtool(8) -K: the features that a short name stands for (off_flag_def of ethtool 6.1).
 SHORT: Mapping[str, tuple[str, ...]] = {
-    "rx": ("rx-checksum",), "tx": ("tx-checksum-*",), "sg": ("tx-scatter-gather*",), "tso": ("tx-tcp*-segmentation",),
-    "gso": ("tx-generic-segmentation",), "gro": ("rx-gro",), "lro": ("rx-lro",), "rxvlan": ("rx-vlan-hw-parse",),
-    "txvlan": ("tx-vlan-hw-insert",), "ntuple": ("rx-ntuple-filter",), "rxhash": ("rx-hashing",)}
+    "rx": ("rx-checksum",),
+    "tx": ("tx-checksum-*",),
+    "sg": ("tx-scatter-gather*",),
+    "tso": ("tx-tcp*-segmentation",),
+    "gso": ("tx-generic-segmentation",),
+    "gro": ("rx-gro",),
+    "lro": ("rx-lro",),
+    "rxvlan": ("rx-vlan-hw-parse",),
+    "txvlan": ("tx-vlan-hw-insert",),
+    "ntuple": ("rx-ntuple-filter",),
+    "rxhash": ("rx-hashing",),
+}
 MANGLED = "tx-tcp-mangleid-segmentation"  # breaks RFC 6864; a driver has it off, and "tso on" leaves it so
 
 
@@ -70,8 +94,12 @@ class Ethtool:
     def __enter__(self) -> Ethtool:  # noqa: PYI034 - typing.Self is newer than Python 3.9
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         self._wire.__exit__(kind, error, trace)
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
@@ -83,7 +111,10 @@ class Ethtool:
             try:
                 found = self._features(index) if group == "offloads" else self._group(index, group)
             except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # EINVAL: the command is newer than this kernel
+                if error.errno not in (
+                    errno.EOPNOTSUPP,
+                    errno.EINVAL,
+                ):  # EINVAL: the command is newer than this kernel
                     raise
                 missing[group] = f"the driver has no {group}"
                 continue
@@ -94,14 +125,23 @@ class Ethtool:
 
     def _ask(self, command: int, index: int, more: bytes = b"") -> list[dict[int, bytes]]:
         payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + more
-        return [dict(wire.attributes(answer[4:])) for answer in self._wire.ask(self._family, 0, payload)]
+        return [
+            dict(wire.attributes(answer[4:])) for answer in self._wire.ask(self._family, 0, payload)
+        ]
 
     def _group(self, index: int, group: str) -> DeviceSettings:
         found = self._ask(GROUPS[group].get, index)[0]
         fields = GROUPS[group].fields
-        most = {f"{group}.{name}": str(_integer(found.get(field.most, b""))) for name, field in fields.items() if field.most}
-        values = {f"{group}.{name}": _word(found[field.value], field) for name, field in fields.items()
-                  if field.value in found and most.get(f"{group}.{name}") != "0"}
+        most = {
+            f"{group}.{name}": str(_integer(found.get(field.most, b"")))
+            for name, field in fields.items()
+            if field.most
+        }
+        values = {
+            f"{group}.{name}": _word(found[field.value], field)
+            for name, field in fields.items()
+            if field.value in found and most.get(f"{group}.{name}") != "0"
+        }
         return DeviceSettings(values, {name: value for name, value in most.items() if value != "0"})
 
     def _features(self, index: int) -> DeviceSettings:
@@ -111,7 +151,9 @@ class Ethtool:
         free = {name for name, yes in able.items() if yes and name not in fixed}
         values, missing = {}, {}
         for short, features in {**{name: (name,) for name in able}, **_short(able)}.items():
-            values[f"offloads.{short}"] = "on" if any(name in active for name in features) else "off"
+            values[f"offloads.{short}"] = (
+                "on" if any(name in active for name in features) else "off"
+            )
             if not free.intersection(features):
                 missing[f"offloads.{short}"] = "the driver has it fixed"
         return DeviceSettings(values, {}, missing)
@@ -122,14 +164,24 @@ class Ethtool:
             self._write_features(index, values)
         else:
             fields = GROUPS[group].fields
-            self._ask(GROUPS[group].set, index, b"".join(_encode(fields[name], value) for name, value in values.items()))
+            self._ask(
+                GROUPS[group].set,
+                index,
+                b"".join(_encode(fields[name], value) for name, value in values.items()),
+            )
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
         found = self._ask(FEATURES_GET, index)[0]
         able, fixed = _bits(found.get(HW, b"")), _bits(found.get(NOCHANGE, b""))
         short = _short(able)
-        bits = [_bit(name, value == "on") for asked, value in values.items() for name in short.get(asked, (asked,))
-                if able.get(name) and name not in fixed and (name, asked, value) != (MANGLED, "tso", "on")]
+        bits = [
+            _bit(name, value == "on")
+            for asked, value in values.items()
+            for name in short.get(asked, (asked,))
+            if able.get(name)
+            and name not in fixed
+            and (name, asked, value) != (MANGLED, "tso", "on")
+        ]
         if not bits:
             raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
         self._ask(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
@@ -149,14 +201,22 @@ def _word(value: bytes, field: _Field) -> str:
 
 
 def _encode(field: _Field, value: str) -> bytes:
-    return wire.attribute(field.value, bytes([value == "on"])) if field.switch else wire.number(field.value, int(value))
+    return (
+        wire.attribute(field.value, bytes([value == "on"]))
+        if field.switch
+        else wire.number(field.value, int(value))
+    )
 
 
 def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The features of this kernel that each short name stands for."""
     listed = tuple(able)
-    return {short: tuple(name for name in listed if any(fnmatchcase(name, pattern) for pattern in patterns))
-            for short, patterns in SHORT.items()}
+    return {
+        short: tuple(
+            name for name in listed if any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
+        for short, patterns in SHORT.items()
+    }
 
 
 def _bits(bitset: bytes) -> dict[str, bool]:

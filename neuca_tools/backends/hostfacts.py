@@ -13,34 +13,64 @@ from typing import Optional
 from ..fileio import read_bytes
 from ..model import Record, World
 from ..tuning import environment, sysctld
-from ..tuning.layer import AVAILABLE, CONGESTION, PERMITTED, Choice, Facts, Layer, Obstacle, layer, named
+from ..tuning.layer import (
+    AVAILABLE,
+    CONGESTION,
+    PERMITTED,
+    Choice,
+    Facts,
+    Layer,
+    Obstacle,
+    layer,
+    named,
+)
 from ..tuning.profile import LARGEST, NAME, Profile, parse
 from . import sysctl
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
 ENOUGH = 64 * 1024  # bytes of a sign: /proc/cpuinfo says the same of each processor
-OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"  # no other network namespace has it (net/core/sysctl_net_core.c)
+OF_FIRST_NAMESPACE = (
+    "net/core/netdev_max_backlog"  # no other network namespace has it (net/core/sysctl_net_core.c)
+)
 
 
 def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record: Record) -> Layer:
     """Read profiles and host, and judge."""
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    found = {path: value for path in (*paths, AVAILABLE, PERMITTED) for value in [sysctl.read(path)] if value is not None}
+    found = {
+        path: value
+        for path in (*paths, AVAILABLE, PERMITTED)
+        for value in [sysctl.read(path)]
+        if value is not None
+    }
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
     facts = Facts(
-        environment.detect(_signs()), found, {path: one for path in paths for one in [_obstacle(path, own)] if one},
-        sysctld.words(_sysctl_files(sysctl_directory)), _memory(), _modules() if CONGESTION in paths else None, own,
-        {mac: mtu for mac, mtu in record.probed.items() if mtu > 0})
+        environment.detect(_signs()),
+        found,
+        {path: one for path in paths for one in [_obstacle(path, own)] if one},
+        sysctld.words(_sysctl_files(sysctl_directory)),
+        _memory(),
+        _modules() if CONGESTION in paths else None,
+        own,
+        {mac: mtu for mac, mtu in record.probed.items() if mtu > 0},
+    )
     return layer(choice, profiles, facts, record, missing)
 
 
 def advertised(world: World) -> frozenset[int]:
     """The devices on which the kernel takes routes from router advertisements because they do not forward."""
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
-    return frozenset(device.index for device in world.devices.values() if device.mac and all(
-        sysctl.read(f"net/ipv6/conf/{device.name}/{key}") == value for key, value in signs.items()))
+    return frozenset(
+        device.index
+        for device in world.devices.values()
+        if device.mac
+        and all(
+            sysctl.read(f"net/ipv6/conf/{device.name}/{key}") == value
+            for key, value in signs.items()
+        )
+    )
 
 
 def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
@@ -49,7 +79,9 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
     for name in named(choice):
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
         if content is None:
-            faults.append(f'profile "{name}": there is no such profile, in "{directory}" or among those shipped')
+            faults.append(
+                f'profile "{name}": there is no such profile, in "{directory}" or among those shipped'
+            )
         elif len(content) > LARGEST:
             faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')
         else:
@@ -88,9 +120,15 @@ def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
         writable = file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY
     except OSError:
         if own_namespace:
-            return Obstacle("not applicable", "only the first network namespace, that of the host, has it")
+            return Obstacle(
+                "not applicable", "only the first network namespace, that of the host, has it"
+            )
         return Obstacle("unsupported", "this kernel has no such setting")
-    return None if writable else Obstacle("not applicable", "it is read-only here: only the host can set it")
+    return (
+        None
+        if writable
+        else Obstacle("not applicable", "it is read-only here: only the host can set it")
+    )
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
@@ -98,12 +136,21 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
     paths = [str(path) for place in directories for path in _listed(place)]
-    return [(path, text) for path in sysctld.order([*paths, str(root / sysctld.LAST)]) for text in [_sign(path)] if text]
+    return [
+        (path, text)
+        for path in sysctld.order([*paths, str(root / sysctld.LAST)])
+        for text in [_sign(path)]
+        if text
+    ]
 
 
 def _listed(directory: Path) -> Iterable[Path]:
     try:
-        return sorted(path for path in directory.iterdir() if path.suffix == ".conf" and path.name != sysctld.OURS)
+        return sorted(
+            path
+            for path in directory.iterdir()
+            if path.suffix == ".conf" and path.name != sysctld.OURS
+        )
     except OSError:
         return []
 
@@ -119,14 +166,26 @@ def open_files(choice: Choice) -> list[str]:
     """What a switch in user space lacks for many peers: ovs-vswitchd opens a file for each port and processor (IBM Research)."""
     if "many-peers" not in choice.profiles:
         return []
-    pids = [pid for pid in _listing("/proc") if pid.isdecimal() and (_sign(f"/proc/{pid}/comm") or "") == "ovs-vswitchd\n"]
+    pids = [
+        pid
+        for pid in _listing("/proc")
+        if pid.isdecimal() and (_sign(f"/proc/{pid}/comm") or "") == "ovs-vswitchd\n"
+    ]
     ports = len(_listing("/sys/class/net"))
     needed = ports * (os.cpu_count() or 1)
     limits = {pid: (_sign(f"/proc/{pid}/limits") or "") for pid in pids}
-    found = {pid: int(words[3]) for pid, text in limits.items() for words in map(str.split, text.splitlines())
-             if words[:3] == ["Max", "open", "files"] and words[3].isdecimal()}
-    return [f"ovs-vswitchd ({pid}) may open {most} files, and {ports} ports on {os.cpu_count()} processors need {needed}: "
-            "raise LimitNOFILE= of its service" for pid, most in found.items() if most < needed]
+    found = {
+        pid: int(words[3])
+        for pid, text in limits.items()
+        for words in map(str.split, text.splitlines())
+        if words[:3] == ["Max", "open", "files"] and words[3].isdecimal()
+    }
+    return [
+        f"ovs-vswitchd ({pid}) may open {most} files, and {ports} ports on {os.cpu_count()} processors need {needed}: "
+        "raise LimitNOFILE= of its service"
+        for pid, most in found.items()
+        if most < needed
+    ]
 
 
 def _listing(directory: str) -> list[str]:
@@ -139,11 +198,20 @@ def _listing(directory: str) -> list[str]:
 def _modules() -> Optional[frozenset[str]]:
     """The congestion control algorithms that are modules of this kernel, built in or not; None if that cannot be read."""
     place = MODULES / os.uname().release
-    lists = [content for name in ("modules.dep", "modules.builtin") for content in [_whole(place / name)] if content]
+    lists = [
+        content
+        for name in ("modules.dep", "modules.builtin")
+        for content in [_whole(place / name)]
+        if content
+    ]
     if not lists:
         return None
-    names = (line.partition(":")[0].rpartition("/")[2].partition(".ko")[0] for text in lists for line in text.splitlines())
-    return frozenset(name[len("tcp_"):] for name in names if name.startswith("tcp_"))
+    names = (
+        line.partition(":")[0].rpartition("/")[2].partition(".ko")[0]
+        for text in lists
+        for line in text.splitlines()
+    )
+    return frozenset(name[len("tcp_") :] for name in names if name.startswith("tcp_"))
 
 
 def _whole(path: Path) -> str:

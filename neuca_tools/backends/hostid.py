@@ -14,7 +14,10 @@ from pathlib import Path
 from .. import machine
 
 MACHINE_ID = Path("/etc/machine-id")
-UUIDS = (Path("/sys/class/dmi/id/product_uuid"), Path("/sys/hypervisor/uuid"))  # the second is Xen's, without firmware
+UUIDS = (
+    Path("/sys/class/dmi/id/product_uuid"),
+    Path("/sys/hypervisor/uuid"),
+)  # the second is Xen's, without firmware
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LONGEST = 64  # bytes of an id
 SIOCGIFHWADDR, ARPHRD_ETHER = 0x8927, 1  # netdevice(7), linux/if_arp.h

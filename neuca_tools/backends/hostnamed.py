@@ -14,4 +14,6 @@ def set_hostname(hostname: str) -> None:
     """Set the static host name, which the kernel's follows; hostnamed is started for it. Raises ManagerError."""
     with Bus(ANSWER, 2 * ANSWER) as bus:
         what = f'ask systemd-hostnamed for the host name "{hostname}"'
-        bus.call(what, bus.start(NAME) or NAME, PATH, f"{NAME}.SetStaticHostname", "sb", hostname, False)
+        bus.call(
+            what, bus.start(NAME) or NAME, PATH, f"{NAME}.SetStaticHostname", "sb", hostname, False
+        )

@@ -11,11 +11,24 @@ from ..documents.kinds import WORDS
 
 _CENTISECONDS = 100  # of a second: what a bridge counts time in (USER_HZ)
 _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
-    "bond": {"mode": "BOND_MODE", "miimon": "BOND_MIIMON", "updelay": "BOND_UPDELAY", "downdelay": "BOND_DOWNDELAY",
-             "lacp-rate": "BOND_AD_LACP_RATE", "xmit-hash-policy": "BOND_XMIT_HASH_POLICY", "ad-select": "BOND_AD_SELECT",
-             "fail-over-mac": "BOND_FAIL_OVER_MAC", "min-links": "BOND_MIN_LINKS"},
+    "bond": {
+        "mode": "BOND_MODE",
+        "miimon": "BOND_MIIMON",
+        "updelay": "BOND_UPDELAY",
+        "downdelay": "BOND_DOWNDELAY",
+        "lacp-rate": "BOND_AD_LACP_RATE",
+        "xmit-hash-policy": "BOND_XMIT_HASH_POLICY",
+        "ad-select": "BOND_AD_SELECT",
+        "fail-over-mac": "BOND_FAIL_OVER_MAC",
+        "min-links": "BOND_MIN_LINKS",
+    },
     "bridge": {"stp": "BR_STP_STATE", "forward-delay": "BR_FORWARD_DELAY"},
-    "vxlan": {"id": "VXLAN_ID", "local": "VXLAN_LOCAL", "remote": "VXLAN_GROUP", "port": "VXLAN_PORT"},
+    "vxlan": {
+        "id": "VXLAN_ID",
+        "local": "VXLAN_LOCAL",
+        "remote": "VXLAN_GROUP",
+        "port": "VXLAN_PORT",
+    },
     "macvlan": {"mode": "MACVLAN_MODE"},
     "vlan": {"id": "VLAN_ID"},
 }
@@ -47,7 +60,9 @@ def options(kind: str, mac: str, attribute: Callable[[str], Any]) -> tuple[tuple
 def _options(kind: str, attribute: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
     for name, what in _ATTRIBUTES[kind].items():
         found = attribute(f"IFLA_{what}")
-        found = attribute(f"IFLA_{what}6") if found is None and name in ("local", "remote") else found
+        found = (
+            attribute(f"IFLA_{what}6") if found is None and name in ("local", "remote") else found
+        )
         if found is None:
             continue
         if (kind, name) in WORDS:

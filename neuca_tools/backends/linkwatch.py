@@ -36,17 +36,26 @@ class Watch:
     """A socket that becomes readable when a link or an address changes; what changed is for the next look to find out."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
-                                     socket.NETLINK_ROUTE)
-        with suppress(OSError):  # without CAP_NET_ADMIN the default size has to do; an overflow means: look again
+        self._socket = socket.socket(
+            socket.AF_NETLINK,
+            socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
+            socket.NETLINK_ROUTE,
+        )
+        with suppress(
+            OSError
+        ):  # without CAP_NET_ADMIN the default size has to do; an overflow means: look again
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
         self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
 
     def __enter__(self) -> Watch:  # noqa: PYI034 - typing.Self is newer than Python 3.9
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         self.close()
 
     def fileno(self) -> int:
@@ -115,5 +124,5 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
             length, kind, *_ = HEAD.unpack_from(data, at)
             if length < HEAD.size:
                 return
-            yield kind, data[at + HEAD.size:at + length]
+            yield kind, data[at + HEAD.size : at + length]
             at += (length + 3) & ~3

@@ -24,14 +24,27 @@ def mount_privately(device: Path, place: Path) -> None:
     """Mount a device read-only, without its devices, set-user-ID bits and programs, for this process. Raises SourceError."""
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS), "make a mount namespace")
-    _check(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None), "make the mount namespace private")
+    _check(
+        libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None),
+        "make the mount namespace private",
+    )
     for kind in FILE_SYSTEMS:
-        code = libc.mount(os.fsencode(device), os.fsencode(place), kind.encode(), ctypes.c_ulong(_MS_HARMLESS), None)
+        code = libc.mount(
+            os.fsencode(device),
+            os.fsencode(place),
+            kind.encode(),
+            ctypes.c_ulong(_MS_HARMLESS),
+            None,
+        )
         if code == 0:
             return
-        if ctypes.get_errno() != errno.EINVAL:  # another file system, or a kernel without this one: ENODEV
+        if (
+            ctypes.get_errno() != errno.EINVAL
+        ):  # another file system, or a kernel without this one: ENODEV
             _check(code if ctypes.get_errno() != errno.ENODEV else 0, f'mount "{device}"')
-    raise SourceError(f'mount "{device}": it is neither {" nor ".join(FILE_SYSTEMS)}, or the kernel has no module for it')
+    raise SourceError(
+        f'mount "{device}": it is neither {" nor ".join(FILE_SYSTEMS)}, or the kernel has no module for it'
+    )
 
 
 def _check(code: int, what: str) -> None:

@@ -21,7 +21,9 @@ def enter(namespace: Path) -> None:
     try:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ObserveError(f'enter the network namespace "{namespace}": {error.strerror}') from error
+        raise ObserveError(
+            f'enter the network namespace "{namespace}": {error.strerror}'
+        ) from error
     try:
         _check(libc.setns(descriptor, _CLONE_NEWNET), namespace)
     finally:
@@ -34,4 +36,6 @@ def enter(namespace: Path) -> None:
 
 def _check(code: int, namespace: Path) -> None:
     if code != 0:
-        raise ObserveError(f'enter the network namespace "{namespace}": {os.strerror(ctypes.get_errno())}')
+        raise ObserveError(
+            f'enter the network namespace "{namespace}": {os.strerror(ctypes.get_errno())}'
+        )

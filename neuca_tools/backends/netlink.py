@@ -26,7 +26,9 @@ from .hostid import boot_id
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
 UNICAST = 1  # RTN_UNICAST
-DUMP_TRIES = 5  # a dump that was interrupted by a change is asked for again (appliers: NLM_F_DUMP_INTR)
+DUMP_TRIES = (
+    5  # a dump that was interrupted by a change is asked for again (appliers: NLM_F_DUMP_INTR)
+)
 DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
 IFF_UP, IFF_SLAVE = 0x1, 0x800
 IFF_LOWER_UP = 0x10000
@@ -35,7 +37,14 @@ LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
 # What the kernel answers where a host cannot be reached: no route or a route `throw`, routes `unreachable`, `prohibit` and
 # `blackhole` (fib_props of net/ipv4/fib_semantics.c, ip6_route_info_create_nh), and a kernel without IPv6. All else is an error.
-NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EAFNOSUPPORT)
+NO_ROUTE = (
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.EACCES,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+    errno.EAFNOSUPPORT,
+)
 
 
 class Netlink:
@@ -46,16 +55,22 @@ class Netlink:
             from pyroute2 import IPRoute  # 80 ms and 20 MiB that most commands do without
             from pyroute2.netlink.exceptions import NetlinkError
         except ImportError as error:
-            raise ObserveError(f"look at the network: the Python module pyroute2 cannot be imported: {error}",
-                               hint="install the package python3-pyroute2") from error
+            raise ObserveError(
+                f"look at the network: the Python module pyroute2 cannot be imported: {error}",
+                hint="install the package python3-pyroute2",
+            ) from error
         self._error: type[Exception] = NetlinkError
         self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
 
     def __enter__(self) -> Netlink:  # noqa: PYI034 - typing.Self is newer than Python 3.9
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         self._ip.close()
 
     # --- reading ---
@@ -63,12 +78,22 @@ class Netlink:
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """One whole look. Raises ObserveError where the kernel does not answer."""
         devices = {device.index: device for device in map(_device, self._dump(self._ip.get_links))}
-        routes = tuple(route for message in self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
-                       for route in _routes(message))
+        routes = tuple(
+            route
+            for message in self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
+            for route in _routes(message)
+        )
         indexes = (self._route_to(host) for host in metadata_hosts)
         addresses, leased = self._addresses()
-        return World(devices, addresses, routes, next((index for index in indexes if index), 0), boot_id(),
-                     kernel_release() >= LIVE_RENAME_SINCE, leased)
+        return World(
+            devices,
+            addresses,
+            routes,
+            next((index for index in indexes if index), 0),
+            boot_id(),
+            kernel_release() >= LIVE_RENAME_SINCE,
+            leased,
+        )
 
     def _addresses(self) -> tuple[dict[int, tuple[Address, ...]], frozenset[tuple[int, Address]]]:
         """All of them, and those with a lifetime: from DHCP or a router advertisement, hardly ever from a hand."""
@@ -90,13 +115,19 @@ class Netlink:
                 messages = list(ask())
             except self._error as error:
                 if type(error).__name__ != "NetlinkDumpInterrupted":
-                    raise ObserveError(f"ask the kernel for its links, addresses and routes: {_words(error)[1]}") from error
+                    raise ObserveError(
+                        f"ask the kernel for its links, addresses and routes: {_words(error)[1]}"
+                    ) from error
                 continue
             except OSError as error:
-                raise ObserveError(f"ask the kernel for its links, addresses and routes: {error.strerror}") from error
+                raise ObserveError(
+                    f"ask the kernel for its links, addresses and routes: {error.strerror}"
+                ) from error
             if not any(message["header"]["flags"] & DUMP_INTERRUPTED for message in messages):
                 return messages
-        raise ObserveError(f"ask the kernel for its links, addresses and routes: they changed {DUMP_TRIES} times meanwhile")
+        raise ObserveError(
+            f"ask the kernel for its links, addresses and routes: they changed {DUMP_TRIES} times meanwhile"
+        )
 
     def _route_to(self, host: Host) -> int:
         """The index of the device that packets to this host leave through now; 0 where there is no route. Raises ObserveError."""
@@ -142,7 +173,9 @@ class Netlink:
     def drop_altname(self, index: int, name: str) -> None:
         self._run("link", "property_del", index=index, altname=name)
 
-    def create_link(self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]) -> None:
+    def create_link(
+        self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
+    ) -> None:
         """A VLAN, bond, bridge, VXLAN or macvlan. A VXLAN has its parent among its own settings."""
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         if parent:
@@ -164,18 +197,35 @@ class Netlink:
         more: dict[str, Any] = {"flags": IFA_F_NODAD} if address.version == 6 else {}
         if address.version == 4 and address.network.prefixlen < 31:
             more["broadcast"] = str(address.network.broadcast_address)
-        self._run("addr", "replace", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
-                  family=_family(address), gone=(errno.EEXIST,), **more)
+        self._run(
+            "addr",
+            "replace",
+            index=index,
+            address=str(address.ip),
+            prefixlen=address.network.prefixlen,
+            family=_family(address),
+            gone=(errno.EEXIST,),
+            **more,
+        )
 
     def delete_address(self, index: int, address: Address) -> None:
-        self._run("addr", "del", index=index, address=str(address.ip), prefixlen=address.network.prefixlen,
-                  family=_family(address), gone=(errno.EADDRNOTAVAIL, errno.ENODEV))
+        self._run(
+            "addr",
+            "del",
+            index=index,
+            address=str(address.ip),
+            prefixlen=address.network.prefixlen,
+            family=_family(address),
+            gone=(errno.EADDRNOTAVAIL, errno.ENODEV),
+        )
 
     def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
         self._run("route", "replace", **_route_words(index, to, via, metric), proto=ROUTE_PROTOCOL)
 
     def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run("route", "del", **_route_words(index, to, via, metric), gone=(errno.ESRCH, errno.ENODEV))
+        self._run(
+            "route", "del", **_route_words(index, to, via, metric), gone=(errno.ESRCH, errno.ENODEV)
+        )
 
     def _run(self, what: str, command: str, gone: tuple[int, ...] = (), **words: Any) -> None:
         """One request. `gone` are the errors that mean: it is so already. Verification has the last word in any case."""
@@ -202,7 +252,13 @@ def _family(address: Any) -> int:
 
 
 def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> dict[str, Any]:
-    words: dict[str, Any] = {"dst": str(to), "oif": index, "priority": metric, "table": MAIN_TABLE, "family": _family(to)}
+    words: dict[str, Any] = {
+        "dst": str(to),
+        "oif": index,
+        "priority": metric,
+        "table": MAIN_TABLE,
+        "family": _family(to),
+    }
     return words if via is None else {**words, "gateway": str(via)}
 
 
@@ -214,22 +270,35 @@ def _device(message: Any) -> Device:
     elsewhere = kind == "veth" or message.get_attr("IFLA_LINK_NETNSID") is not None
     flags = message["flags"]
     return Device(
-        index=message["index"], name=os.fsdecode(message.get_attr("IFLA_IFNAME") or ""), kind=kind,
-        mac=own_mac, permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or _mac_of_member(info),
+        index=message["index"],
+        name=os.fsdecode(message.get_attr("IFLA_IFNAME") or ""),
+        kind=kind,
+        mac=own_mac,
+        permanent_mac=message.get_attr("IFLA_PERM_ADDRESS") or _mac_of_member(info),
         lower=0 if elsewhere else message.get_attr("IFLA_LINK") or _underlay(kind, data),
         master=message.get_attr("IFLA_MASTER") or 0,
-        slave=bool(flags & IFF_SLAVE), hardware=not kind and _has_parent_device(message),
+        slave=bool(flags & IFF_SLAVE),
+        hardware=not kind and _has_parent_device(message),
         vlan_id=data.get_attr("IFLA_VLAN_ID") if data and kind == "vlan" else None,
-        up=bool(flags & IFF_UP), carrier=bool(flags & IFF_LOWER_UP),
-        mtu=message.get_attr("IFLA_MTU") or 0, min_mtu=message.get_attr("IFLA_MIN_MTU") or 0,
-        max_mtu=message.get_attr("IFLA_MAX_MTU") or 0, txqueuelen=message.get_attr("IFLA_TXQLEN") or 0,
+        up=bool(flags & IFF_UP),
+        carrier=bool(flags & IFF_LOWER_UP),
+        mtu=message.get_attr("IFLA_MTU") or 0,
+        min_mtu=message.get_attr("IFLA_MIN_MTU") or 0,
+        max_mtu=message.get_attr("IFLA_MAX_MTU") or 0,
+        txqueuelen=message.get_attr("IFLA_TXQLEN") or 0,
         qdisc=message.get_attr("IFLA_QDISC") or "",
-        altnames=tuple(_altnames(message)), options=kinds.options(kind, own_mac, data.get_attr) if data else ())
+        altnames=tuple(_altnames(message)),
+        options=kinds.options(kind, own_mac, data.get_attr) if data else (),
+    )
 
 
 def _mac_of_member(info: Any) -> str:
     """What a member of a bond had for a MAC before; a virtual NIC has no permanent one."""
-    data = info.get_attr("IFLA_INFO_SLAVE_DATA") if info and info.get_attr("IFLA_INFO_SLAVE_KIND") == "bond" else None
+    data = (
+        info.get_attr("IFLA_INFO_SLAVE_DATA")
+        if info and info.get_attr("IFLA_INFO_SLAVE_KIND") == "bond"
+        else None
+    )
     return (data.get_attr("IFLA_BOND_SLAVE_PERM_HWADDR") if data else None) or ""
 
 
@@ -241,7 +310,9 @@ def _underlay(kind: str, data: Any) -> int:
 def _altnames(message: Any) -> Iterator[str]:
     names = message.get_attr("IFLA_PROP_LIST")
     if names:
-        yield from (os.fsdecode(value) for name, value in names["attrs"] if name == "IFLA_ALT_IFNAME")
+        yield from (
+            os.fsdecode(value) for name, value in names["attrs"] if name == "IFLA_ALT_IFNAME"
+        )
 
 
 def _has_parent_device(message: Any) -> bool:

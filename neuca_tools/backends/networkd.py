@@ -9,7 +9,12 @@ from .bus import Manager, RefusedError
 _PATH = "/org/freedesktop/network1"
 _MANAGER = "org.freedesktop.network1.Manager"
 # link_state_table, networkd-link.c. Not here: `pending` (udev is not done) and `initialized` (not yet decided).
-_WORDS = {"unmanaged": "unmanaged", "configuring": "managed", "configured": "managed", "failed": "managed"}
+_WORDS = {
+    "unmanaged": "unmanaged",
+    "configuring": "managed",
+    "configured": "managed",
+    "failed": "managed",
+}
 
 
 class Networkd(Manager):
@@ -30,9 +35,14 @@ class Networkd(Manager):
     def _state(self, name: str, path: str) -> str:
         """One question for each link: Describe answers for all at once, but is newer (systemd 249) than some."""
         try:
-            state = self._ask(f'asked systemd-networkd for the state of "{name}"', path,
-                              "org.freedesktop.DBus.Properties.Get", "ss", "org.freedesktop.network1.Link",
-                              "AdministrativeState")
+            state = self._ask(
+                f'asked systemd-networkd for the state of "{name}"',
+                path,
+                "org.freedesktop.DBus.Properties.Get",
+                "ss",
+                "org.freedesktop.network1.Link",
+                "AdministrativeState",
+            )
         except RefusedError:  # the link has gone since the list was made
             return "unknown"
         return _WORDS.get(str(state), "unknown")

@@ -32,7 +32,10 @@ class NetworkManager(Manager):
     unit = "NetworkManager.service"
 
     def states(self) -> dict[str, str]:
-        return {device.interface: "managed" if device.managed else "unmanaged" for device in self._devices()}
+        return {
+            device.interface: "managed" if device.managed else "unmanaged"
+            for device in self._devices()
+        }
 
     def unmanage(self, interfaces: Collection[str]) -> None:
         """Set Managed to false for those of these interfaces that are managed. Their addresses and routes stay.
@@ -44,8 +47,15 @@ class NetworkManager(Manager):
         for device in self._devices():
             if device.managed and device.interface in interfaces:
                 try:
-                    self._ask(f'set Managed of "{device.interface}" to false in NetworkManager', device.path,
-                              "org.freedesktop.DBus.Properties.Set", "ssv", _DEVICE, "Managed", False)
+                    self._ask(
+                        f'set Managed of "{device.interface}" to false in NetworkManager',
+                        device.path,
+                        "org.freedesktop.DBus.Properties.Set",
+                        "ssv",
+                        _DEVICE,
+                        "Managed",
+                        False,
+                    )
                 except RefusedError as refusal:
                     refused.append(refusal.text)
         if refused:
@@ -56,16 +66,30 @@ class NetworkManager(Manager):
 
         Raises ManagerError.
         """
-        self._ask("asked NetworkManager to read its configuration again", "/org/freedesktop/NetworkManager",
-                  "org.freedesktop.NetworkManager.Reload", "u", _RELOAD_CONFIGURATION)
+        self._ask(
+            "asked NetworkManager to read its configuration again",
+            "/org/freedesktop/NetworkManager",
+            "org.freedesktop.NetworkManager.Reload",
+            "u",
+            _RELOAD_CONFIGURATION,
+        )
 
     def _devices(self) -> list[_Device]:
-        objects = self._ask("asked NetworkManager for its devices", "/org/freedesktop",
-                            "org.freedesktop.DBus.ObjectManager.GetManagedObjects")
-        return [_device(str(path), interfaces[_DEVICE]) for path, interfaces in objects.items()
-                if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)]
+        objects = self._ask(
+            "asked NetworkManager for its devices",
+            "/org/freedesktop",
+            "org.freedesktop.DBus.ObjectManager.GetManagedObjects",
+        )
+        return [
+            _device(str(path), interfaces[_DEVICE])
+            for path, interfaces in objects.items()
+            if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)
+        ]
 
 
 def _device(path: str, properties: Any) -> _Device:
-    managed = bool(properties.get("Managed", True)) and int(properties.get("State", 0)) != _STATE_UNMANAGED
+    managed = (
+        bool(properties.get("Managed", True))
+        and int(properties.get("State", 0)) != _STATE_UNMANAGED
+    )
     return _Device(path, str(properties.get("Interface", "")), managed)

@@ -19,10 +19,21 @@ FIRST_PORT = 33434  # that traceroute(8) begins with: firewalls know it
 TRIES = 3
 PATIENCE = 0.4  # seconds for one answer of a neighbour
 HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
-MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}  # linux/in.h, in6.h; Python has no names for them
+MTU_DISCOVER = {
+    4: (socket.IPPROTO_IP, 10),
+    6: (socket.IPPROTO_IPV6, 23),
+}  # linux/in.h, in6.h; Python has no names for them
 PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and go by the device's MTU alone
-_NOT_CARRIED = (errno.EMSGSIZE, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENODEV, errno.ENETDOWN, errno.EADDRNOTAVAIL,
-                errno.EPERM, errno.EACCES)
+_NOT_CARRIED = (
+    errno.EMSGSIZE,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENODEV,
+    errno.ENETDOWN,
+    errno.EADDRNOTAVAIL,
+    errno.EPERM,
+    errno.EACCES,
+)
 
 
 def acknowledged(device: str, neighbour: Host, size: int) -> bool:
@@ -33,7 +44,9 @@ def acknowledged(device: str, neighbour: Host, size: int) -> bool:
 def _try(device: str, neighbour: Host, size: int, port: int) -> bool:
     family = socket.AF_INET if neighbour.version == 4 else socket.AF_INET6
     deadline = time.monotonic() + PATIENCE
-    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as probe:
+    with socket.socket(
+        family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    ) as probe:
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
             probe.setsockopt(*MTU_DISCOVER[neighbour.version], PROBE)

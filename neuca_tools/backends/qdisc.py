@@ -38,7 +38,9 @@ class _Qdisc(NamedTuple):
         """As a document asks for it."""
         if self.kind in ("pfifo", "bfifo") and len(self.options) >= 4:
             return f"{self.kind} limit {struct.unpack_from('=I', self.options)[0]}"
-        rate = dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"") if self.kind == "fq" else b""
+        rate = (
+            dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"") if self.kind == "fq" else b""
+        )
         known = len(rate) == 4 and struct.unpack("=I", rate)[0] != UNLIMITED
         return f"fq maxrate {rate_text(8 * struct.unpack('=I', rate)[0])}" if known else self.kind
 
@@ -89,7 +91,9 @@ def _words(found: list[_Qdisc]) -> str:
 
 
 def _leaves(found: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
-    return [qdisc for qdisc in found if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16]
+    return [
+        qdisc for qdisc in found if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16
+    ]
 
 
 def _has_queues(asked: wire.Socket, index: int) -> bool:
@@ -97,8 +101,12 @@ def _has_queues(asked: wire.Socket, index: int) -> bool:
     kinds = {qdisc.kind for qdisc in _dump(asked).get(index, []) if qdisc.parent == ROOT}
     if kinds:
         return "mq" in kinds
-    link = dict(wire.attributes(asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0][_LINK.size :]))
-    return LINKINFO not in link and bool(struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0] > 1)
+    link = dict(
+        wire.attributes(asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0][_LINK.size :])
+    )
+    return LINKINFO not in link and bool(
+        struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0] > 1
+    )
 
 
 def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -> None:
@@ -110,7 +118,14 @@ def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -
 def _own_mq(asked: wire.Socket, index: int) -> _Qdisc:
     """The root `mq`, with a handle by which its queues can be named: that of the kernel's own has none."""
     for attempt in (True, False):
-        root = next((one for one in _dump(asked).get(index, []) if one.parent == ROOT and one.kind == "mq" and one.handle), None)
+        root = next(
+            (
+                one
+                for one in _dump(asked).get(index, [])
+                if one.parent == ROOT and one.kind == "mq" and one.handle
+            ),
+            None,
+        )
         if root is not None:
             return root
         if attempt:

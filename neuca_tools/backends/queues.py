@@ -64,15 +64,24 @@ class Queues:
     def _files(self, group: str) -> list[Path]:
         side, file = FILES[group]
         with suppress(OSError):
-            queues = [one for one in (self._node / "queues").iterdir() if one.name.startswith(f"{side}-")]
-            return [one / file for one in sorted(queues, key=lambda one: int(one.name.partition("-")[2]))]
+            queues = [
+                one for one in (self._node / "queues").iterdir() if one.name.startswith(f"{side}-")
+            ]
+            return [
+                one / file
+                for one in sorted(queues, key=lambda one: int(one.name.partition("-")[2]))
+            ]
         return []
 
     def _masks(self, group: str) -> DeviceSettings:
         masks = [_read(file) for file in self._files(group)]
         lists = [_cpus(mask) for mask in masks if mask is not None]
-        if not lists or len(lists) != len(masks):  # the kernel refuses to speak of XPS with a single queue
-            return DeviceSettings(missing={group: f"the device has no {WORDS[group]} queues to choose from"})
+        if not lists or len(lists) != len(
+            masks
+        ):  # the kernel refuses to speak of XPS with a single queue
+            return DeviceSettings(
+                missing={group: f"the device has no {WORDS[group]} queues to choose from"}
+            )
         value = lists[0] if len(set(lists)) == 1 else " / ".join(lists)
         online = _read(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
@@ -83,16 +92,24 @@ class Queues:
         lists = {irq: _read(self._irq / str(irq) / "smp_affinity_list") for irq in irqs}
         known = {irq: cpus for irq, cpus in lists.items() if cpus}
         if near is None or not known:
-            reason = "the device belongs to no NUMA node" if near is None else "the device has no interrupts of its own"
+            reason = (
+                "the device belongs to no NUMA node"
+                if near is None
+                else "the device has no interrupts of its own"
+            )
             return DeviceSettings(missing={"irq-affinity": reason})
-        wanted = {irq: cpus if _numbers(cpus) <= _numbers(near) else near for irq, cpus in known.items()}
+        wanted = {
+            irq: cpus if _numbers(cpus) <= _numbers(near) else near for irq, cpus in known.items()
+        }
         return DeviceSettings({"irq-affinity": _joined(known)}, {"irq-affinity": _joined(wanted)})
 
     def _irqs(self) -> list[int]:
         """Message-signalled interrupts; those of a virtio NIC are of the PCI device that it is on."""
         for place in (self._node / "device", self._node / "device" / ".."):
             with suppress(OSError):
-                return sorted(int(one.name) for one in (place / "msi_irqs").iterdir() if one.name.isdecimal())
+                return sorted(
+                    int(one.name) for one in (place / "msi_irqs").iterdir() if one.name.isdecimal()
+                )
         return []
 
     def _node_cpus(self) -> Optional[str]:

@@ -34,7 +34,11 @@ def notify(state: str) -> None:
 def watchdog_interval() -> Optional[float]:
     """Seconds within which systemd wants `WATCHDOG=1`; None if it does not (sd_watchdog_enabled(3))."""
     microseconds, process = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
-    if not microseconds.isdecimal() or int(microseconds) == 0 or process not in ("", str(os.getpid())):
+    if (
+        not microseconds.isdecimal()
+        or int(microseconds) == 0
+        or process not in ("", str(os.getpid()))
+    ):
         return None
     return int(microseconds) / 1_000_000
 

@@ -56,7 +56,13 @@ class Monitor:
             device = self._next()
             if device is None:
                 break
-            events.add(Event(str(device.action), str(device.sys_name), int(device.properties.get("IFINDEX", 0))))
+            events.add(
+                Event(
+                    str(device.action),
+                    str(device.sys_name),
+                    int(device.properties.get("IFINDEX", 0)),
+                )
+            )
         return events
 
     def close(self) -> None:
@@ -80,7 +86,9 @@ def open_monitor() -> Monitor:
     try:
         monitor = pyudev.Monitor.from_netlink(pyudev.Context(), "udev")
         monitor.filter_by("net")
-        with contextlib.suppress(PermissionError):  # SO_RCVBUFFORCE wants CAP_NET_ADMIN: then the usual size has to do
+        with contextlib.suppress(
+            PermissionError
+        ):  # SO_RCVBUFFORCE wants CAP_NET_ADMIN: then the usual size has to do
             monitor.set_receive_buffer_size(_BUFFER)
         monitor.start()
     except OSError as error:
@@ -110,8 +118,12 @@ def settle(seconds: float) -> None:
     program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run([program, "settle", f"--timeout={int(seconds)}"], check=False, timeout=seconds + 1,
-                           stdin=subprocess.DEVNULL)
+            subprocess.run(
+                [program, "settle", f"--timeout={int(seconds)}"],
+                check=False,
+                timeout=seconds + 1,
+                stdin=subprocess.DEVNULL,
+            )
 
 
 def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
@@ -142,12 +154,15 @@ def here(ours: Mapping[str, int]) -> bool:
     control, own, first = _CONTROL.exists(), _namespace("self"), _namespace("1")
     if serves(control, own, first, ours, ours):
         # Once more with what there is now: an interface may have come or gone since `ours` was read.
-        return (serves(control, own, first, _sysfs(), ours)
-                or serves(control, own, first, _sysfs(), {name: index for index, name in socket.if_nameindex()}))
+        return serves(control, own, first, _sysfs(), ours) or serves(
+            control, own, first, _sysfs(), {name: index for index, name in socket.if_nameindex()}
+        )
     return False
 
 
-def serves(control: bool, own: str, first: str, sysfs: Mapping[str, int], ours: Mapping[str, int]) -> bool:
+def serves(
+    control: bool, own: str, first: str, sysfs: Mapping[str, int], ours: Mapping[str, int]
+) -> bool:
     """Whether a udevd serves this namespace, from what can be seen.
 
     `control`: its socket exists. `own`, `first`: the namespaces of this process and of process 1, empty where they cannot
@@ -163,7 +178,9 @@ def hardware() -> list[tuple[str, str]]:
     for name in _sysfs():
         with contextlib.suppress(OSError):
             node = _SYSFS / name
-            if (node / "device").exists() and (node / "type").read_text(encoding="ascii").strip() == _ETHERNET:
+            if (node / "device").exists() and (node / "type").read_text(
+                encoding="ascii"
+            ).strip() == _ETHERNET:
                 found.append((name, (node / "address").read_text(encoding="ascii").strip()))
     return found
 
@@ -173,7 +190,10 @@ def rules() -> Iterator[tuple[Path, str]]:
     for directory in _RULES:
         with contextlib.suppress(OSError):
             for path in sorted(directory.glob("*.rules")):
-                with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+                with (
+                    contextlib.suppress(OSError),
+                    path.open(encoding="utf-8", errors="replace") as file,
+                ):
                     yield path, file.read(_LONGEST_RULES)
 
 
@@ -199,5 +219,7 @@ def _pyudev(what: str) -> Any:
     try:
         import pyudev
     except ImportError as error:
-        raise ObserveError(f'{what}: the Python module "pyudev" cannot be imported: {error}') from error
+        raise ObserveError(
+            f'{what}: the Python module "pyudev" cannot be imported: {error}'
+        ) from error
     return pyudev

@@ -62,7 +62,9 @@ class Socket:
     """One netlink socket of a protocol. Every error is an OSError with the kernel's own words where it has any."""
 
     def __init__(self, protocol: int) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._socket = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
+        )
         self._socket.settimeout(_LIMIT)
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
@@ -71,15 +73,21 @@ class Socket:
     def __enter__(self) -> Socket:  # noqa: PYI034 - typing.Self is newer than Python 3.9
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
         self._socket.close()
 
     def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
         """One request, and the payloads of all that answers it. Raises OSError."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
-        self._socket.send(_HEADER.pack(_HEADER.size + len(payload), kind, flags, self._sequence, 0) + payload)
+        self._socket.send(
+            _HEADER.pack(_HEADER.size + len(payload), kind, flags, self._sequence, 0) + payload
+        )
         answers: list[bytes] = []
         while True:
             for what, options, sequence, body in _messages(self._socket.recv(_ROOM)):
@@ -106,6 +114,13 @@ def _check(body: bytes, flags: int) -> None:
     if not code:
         return
     rest = body[4 + _HEADER.size :] if flags & _CAPPED and flags & _WITH_WORDS else b""
-    said = next((value.rstrip(b"\0").decode(errors="replace") for kind, value in attributes(rest) if kind == _WORDS), "")
+    said = next(
+        (
+            value.rstrip(b"\0").decode(errors="replace")
+            for kind, value in attributes(rest)
+            if kind == _WORDS
+        ),
+        "",
+    )
     name = os.strerror(code)
     raise OSError(code, f"{name} ({said})" if said and said != name else name)

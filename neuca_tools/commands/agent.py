@@ -27,14 +27,35 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="neucad", description="Keeps the dataplane NICs of this host as its document asks.")
-    parser.add_argument("--once", action="store_true", help="make one pass and exit, with the exit code of neuca status")
-    parser.add_argument("--names", action="store_true", help="give every NIC its own name back and exit: for the boot, before"
-                        " the network")
-    parser.add_argument("--guest", action="store_true", help="do what the document asks of the host itself and exit: its host"
-                        " name, users, scripts and storage")
-    parser.add_argument("--stay", action="store_true", help="with --guest: do not exit, and do it again whenever it is due")
-    parser.add_argument("--foreground", action="store_true", help="accepted, and changes nothing: it always stays there")
+    parser = argparse.ArgumentParser(
+        prog="neucad", description="Keeps the dataplane NICs of this host as its document asks."
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="make one pass and exit, with the exit code of neuca status",
+    )
+    parser.add_argument(
+        "--names",
+        action="store_true",
+        help="give every NIC its own name back and exit: for the boot, before the network",
+    )
+    parser.add_argument(
+        "--guest",
+        action="store_true",
+        help="do what the document asks of the host itself and exit: its host"
+        " name, users, scripts and storage",
+    )
+    parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="with --guest: do not exit, and do it again whenever it is due",
+    )
+    parser.add_argument(
+        "--foreground",
+        action="store_true",
+        help="accepted, and changes nothing: it always stays there",
+    )
     parser.add_argument("--config", metavar="FILE", help=f"the configuration ({DEFAULT_PATH})")
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     return parser
@@ -89,7 +110,9 @@ def _alone(config: Config) -> Iterator[None]:
             yield
     except ApplyError as error:
         if "another pass" in error.text:
-            raise NeucaError(f'neucad: another one runs already, with the run directory "{config.run_directory}"') from error
+            raise NeucaError(
+                f'neucad: another one runs already, with the run directory "{config.run_directory}"'
+            ) from error
         raise
 
 

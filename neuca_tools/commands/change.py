@@ -28,7 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_root():
         raise NeucaError(f"neuca {arguments.command}: only root may do this")
     to_stderr()
-    return {"apply": _apply, "release": _release, "revert": _revert}[arguments.command](arguments, config)
+    return {"apply": _apply, "release": _release, "revert": _revert}[arguments.command](
+        arguments, config
+    )
 
 
 def apply_once(config: Config, source: str = "") -> int:
@@ -61,9 +63,13 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         run_pass(config, intake, start=False)
         return EXIT_OK
     result = release(config, intake, key.mac)
-    print(f"{names.get(key, key.mac)} is released, and ignored from now on (neuca release --undo takes it back)")
+    print(
+        f"{names.get(key, key.mac)} is released, and ignored from now on (neuca release --undo takes it back)"
+    )
     if "networkmanager" in survey.managers:
-        print("A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted.")
+        print(
+            "A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted."
+        )
     return EXIT_FAILED if result.failures else EXIT_OK
 
 

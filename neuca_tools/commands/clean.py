@@ -18,15 +18,19 @@ from .context import configuration, is_root
 if TYPE_CHECKING:
     import argparse
 
-KEPT = ('neuca: keep the SSH host keys in "{}": nothing would make new ones at the next boot, and sshd starts with none\n'
-        "       enable neuca-host-keys.service; if something else makes them, remove them by hand")
+KEPT = (
+    'neuca: keep the SSH host keys in "{}": nothing would make new ones at the next boot, and sshd starts with none\n'
+    "       enable neuca-host-keys.service; if something else makes them, remove them by hand"
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     if not is_root():
         raise NeucaError("neuca clean: only root may do this")
-    return clean(config, Path("/"), with_identity=not arguments.keep_identity, dry_run=arguments.dry_run)
+    return clean(
+        config, Path("/"), with_identity=not arguments.keep_identity, dry_run=arguments.dry_run
+    )
 
 
 def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
@@ -37,7 +41,13 @@ def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int
         return _clean(config, root, with_identity, daemon, _remove)
 
 
-def _clean(config: Config, root: Path, with_identity: bool, daemon: int, each: Callable[[Union[Trace, Leaving]], bool]) -> int:
+def _clean(
+    config: Config,
+    root: Path,
+    with_identity: bool,
+    daemon: int,
+    each: Callable[[Union[Trace, Leaving]], bool],
+) -> int:
     found = sealing.find(config, root, with_identity)
     if daemon:
         print(f"stop neucad, process {daemon}: it starts again at the next boot")

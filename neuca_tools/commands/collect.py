@@ -41,8 +41,18 @@ LONGEST = 20.0  # seconds for one program
 LINES = 20000  # of the journal, its last
 MOST = 4 << 20  # bytes of one part, its last
 # The scripts of a document run in units of their own: what they say may be anything, and stays out.
-JOURNAL = ("journalctl", "--no-pager", "--quiet", "--output=short-precise", f"--lines={LINES}", "--unit=neuca-names",
-           "--unit=neuca-guest-tools", "--unit=neuca-guest", "--unit=neuca-selftest", "--unit=neuca-drive@*")
+JOURNAL = (
+    "journalctl",
+    "--no-pager",
+    "--quiet",
+    "--output=short-precise",
+    f"--lines={LINES}",
+    "--unit=neuca-names",
+    "--unit=neuca-guest-tools",
+    "--unit=neuca-guest",
+    "--unit=neuca-selftest",
+    "--unit=neuca-drive@*",
+)
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "journal.txt": JOURNAL,
     "links.txt": ("ip", "-details", "-statistics", "address"),
@@ -51,14 +61,24 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "rules.txt": ("ip", "rule"),
     "networkmanager.txt": ("nmcli", "device"),
     "networkd.txt": ("networkctl", "list", "--no-pager"),
-    "services.txt": ("systemctl", "--no-pager", "--full", "status", "neuca-names", "neuca-guest-tools", "neuca-guest"),
+    "services.txt": (
+        "systemctl",
+        "--no-pager",
+        "--full",
+        "status",
+        "neuca-names",
+        "neuca-guest-tools",
+        "neuca-guest",
+    ),
 }
 ENDS_WELL = {"services.txt": (0, 3)}  # 3: one of them does not run, systemctl(1)
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    name = f"neuca-logs-{platform.node() or 'host'}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    name = (
+        f"neuca-logs-{platform.node() or 'host'}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    )
     path = Path(arguments.output or f"{name}.tar.gz").absolute()
     parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed(name, parts)}, mode=0o600)
@@ -68,13 +88,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
     """Each part by its name in the tar. One that cannot be had says why, and so does standard error."""
-    yield "version.txt", f"NEuca version {__version__}, Python {platform.python_version()}, {platform.platform()}\n".encode()
+    yield (
+        "version.txt",
+        f"NEuca version {__version__}, Python {platform.python_version()}, {platform.platform()}\n".encode(),
+    )
     for name, view in _views(config).items():
         yield name, _tried(name, view)
     for name, command in PROGRAMS.items():
         if programs.find(command[0]):
             well = ENDS_WELL.get(name, (0,))
-            yield name, _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well))
+            yield (
+                name,
+                _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well)),
+            )
     for path in [*config_files(file), *sealing.own_files(config)]:
         content = _open_to_all(path)
         if content is not None:
@@ -99,7 +125,9 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
             return handles.survey(intake, load_record(config.state_directory))
 
     return {
-        "status.json": lambda: _text(with_guest(status_now(config, intake), config.run_directory).data),
+        "status.json": lambda: _text(
+            with_guest(status_now(config, intake), config.run_directory).data
+        ),
         "plan.json": lambda: _text(render.plan_json(survey().plan())),
         "desired.json": lambda: _text(render.desired_json(survey().resolution)),
         "observed.json": lambda: _text(render.observed_json(survey().world)),

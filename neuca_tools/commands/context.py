@@ -42,11 +42,19 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         if error.hint:
             print(f"       {error.hint}", file=sys.stderr)
         invalid = isinstance(error, (ConfigError, DocumentError))
-        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_INVALID if invalid else EXIT_FAILED
+        return (
+            EXIT_USAGE
+            if isinstance(error, UsageError)
+            else EXIT_INVALID
+            if invalid
+            else EXIT_FAILED
+        )
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush is quiet
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # so that the interpreter's own flush is quiet
         return EXIT_OK
 
 
@@ -74,7 +82,9 @@ def document(config: Config, source: Optional[str]) -> Intake:
     """The document to work on: asked for by root or from a file, else the copy of the last pass. Raises UsageError."""
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
-        intake = fetch(asked, config.timeout, Session(), config.state_directory, config.surroundings)
+        intake = fetch(
+            asked, config.timeout, Session(), config.state_directory, config.surroundings
+        )
         if source and intake.refused:
             raise DocumentError(intake.refused)
         if source and intake.reason and not intake.none_for_us:

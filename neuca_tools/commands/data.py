@@ -52,7 +52,11 @@ def _item(words: list[str], intake: Intake) -> Optional[str]:
 
 def _section(name: str) -> Callable[[Intake], int]:
     def show(intake: Intake) -> int:
-        items = [item for item in intake.document.items if item.section == name] if intake.document else []
+        items = (
+            [item for item in intake.document.items if item.section == name]
+            if intake.document
+            else []
+        )
         return _say("\n".join(f"{item.key} = {item.value}" for item in items) if items else None)
 
     return show
@@ -69,17 +73,24 @@ def _user_data(intake: Intake) -> int:
 
 def _boot_script(intake: Intake) -> int:
     scripts = intake.document.scripts if intake.document else ()
-    return _say(next((script.body for script in scripts if script.name == "bootscript"), None), "No user script found.")
+    return _say(
+        next((script.body for script in scripts if script.name == "bootscript"), None),
+        "No user script found.",
+    )
 
 
 def _all_scripts(intake: Intake) -> int:
     scripts = intake.document.scripts if intake.document else ()
-    return _say("\n".join(f"{script.name}:\n{script.body}" for script in scripts) if scripts else None)
+    return _say(
+        "\n".join(f"{script.name}:\n{script.body}" for script in scripts) if scripts else None
+    )
 
 
 def _public_ip(config: Config) -> Optional[str]:
     if not is_root():
-        raise NeucaError("ask the metadata service for the public address: only root asks the network")
+        raise NeucaError(
+            "ask the metadata service for the public address: only root asks the network"
+        )
     asked = next((spec for spec in specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
     return fetch_path(asked, "/latest/meta-data/public-ipv4", config.timeout, Session())
 
@@ -91,11 +102,16 @@ def _distribution() -> Optional[str]:
     for place in ("/etc/os-release", "/usr/lib/os-release"):
         for line in (read_bytes(Path(place)) or b"").decode(errors="replace").splitlines():
             if line.startswith("ID="):
-                return line[len("ID="):].strip("\"'")
+                return line[len("ID=") :].strip("\"'")
     return None
 
 
 _GETTERS: dict[str, Callable[[Intake], int]] = {
-    "user-data": _user_data, "interfaces": _section("interfaces"), "routes": _routes, "users": _section("users"),
-    "storage": _section("storage"), "user-script": _boot_script, "all-user-scripts": _all_scripts,
+    "user-data": _user_data,
+    "interfaces": _section("interfaces"),
+    "routes": _routes,
+    "users": _section("users"),
+    "storage": _section("storage"),
+    "user-script": _boot_script,
+    "all-user-scripts": _all_scripts,
 }

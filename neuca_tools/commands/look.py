@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=arguments.command == "status")
-    return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[arguments.command](arguments, config)
+    return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[
+        arguments.command
+    ](arguments, config)
 
 
 def _status(arguments: argparse.Namespace, config: Config) -> int:
@@ -39,7 +41,11 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
         if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
             break
         _wait_for_a_change(min(left, 1.0))
-    print(json.dumps(status.data, indent=1) if arguments.json else render.status(status.data, sys.stdout.isatty()))
+    print(
+        json.dumps(status.data, indent=1)
+        if arguments.json
+        else render.status(status.data, sys.stdout.isatty())
+    )
     return status.exit_code
 
 
@@ -73,17 +79,26 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
         data: dict[str, Any] = render.document_json(intake.document, intake.stored)
     else:
         intake, survey = _survey(arguments, config)
-        data = render.observed_json(survey.world) if arguments.stage == "observed" else render.desired_json(survey.resolution)
+        data = (
+            render.observed_json(survey.world)
+            if arguments.stage == "observed"
+            else render.desired_json(survey.resolution)
+        )
     print(json.dumps(data, indent=1) if arguments.json else render.tree(data))
     return report_faults(intake, config)
 
 
 def _explain(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
-    names = {**survey.resolution.names, **{key: link.name or "" for key, link in survey.have.links.items()}}
+    names = {
+        **survey.resolution.names,
+        **{key: link.name or "" for key, link in survey.have.links.items()},
+    }
     key = find_link(arguments.link, survey.resolution, names)
     if key is None:
-        raise UsageError(f'explain "{arguments.link}": no interface has this name or MAC here, nor in the document')
+        raise UsageError(
+            f'explain "{arguments.link}": no interface has this name or MAC here, nor in the document'
+        )
     data = render.explanation(key, survey.resolution, survey.have, survey.record)
     print(json.dumps(data, indent=1) if arguments.json else render.explain(data))
     return report_faults(intake, config)

@@ -33,7 +33,9 @@ def ready_ahead(address: str, config: str) -> None:
     import _socket
 
     try:
-        if address[:1] not in ("/", "@") or os.path.exists(os.path.join(_state_directory(config), DOCUMENT)):
+        if address[:1] not in ("/", "@") or os.path.exists(
+            os.path.join(_state_directory(config), DOCUMENT)
+        ):
             return
         sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         sender.settimeout(1.0)
@@ -52,13 +54,21 @@ def _state_directory(config: str) -> str:
                 for line in file:
                     name, _, value = line.partition("=")
                     value = value.partition(" ;")[0].strip()
-                    found = value if name.strip().lower() == "state-directory" and value[:1] == "/" else found
+                    found = (
+                        value
+                        if name.strip().lower() == "state-directory" and value[:1] == "/"
+                        else found
+                    )
     return found
 
 
 def _drop_ins(directory: str) -> list[str]:
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    return [os.path.join(directory, name) for name in names if name.endswith(".conf") and not name.startswith(".")]
+    return [
+        os.path.join(directory, name)
+        for name in names
+        if name.endswith(".conf") and not name.startswith(".")
+    ]
 
 
 if __name__ == "__main__":

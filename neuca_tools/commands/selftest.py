@@ -30,8 +30,10 @@ from .selftest_options import rate, run_parser
 
 PURPOSE = "Says what limits a dataplane, by how much, and what to do."
 EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
-COMPARES = ("Compares a run with earlier ones: hosts with the last of them, rates with the median of all. A run is a file, or the"
-            " label of a kept report; last-boot alone: the last test of this boot with those of the boot before.")
+COMPARES = (
+    "Compares a run with earlier ones: hosts with the last of them, rates with the median of all. A run is a file, or the"
+    " label of a kept report; last-boot alone: the last test of this boot with those of the boot before."
+)
 
 
 def main(words: Sequence[str]) -> int:
@@ -50,16 +52,29 @@ def main(words: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="neuca-selftest", description=PURPOSE)
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
-    rows.add_parser("explain", parents=[explain_parser()], description=explain_parser().description,
-                    help="what a run of iperf3 or iperf 2 says of a path")
-    rows.add_parser("compare", parents=[compare_parser()], description=compare_parser().description,
-                    help="what changed since earlier runs, and whether it is worse")
+    rows.add_parser(
+        "explain",
+        parents=[explain_parser()],
+        description=explain_parser().description,
+        help="what a run of iperf3 or iperf 2 says of a path",
+    )
+    rows.add_parser(
+        "compare",
+        parents=[compare_parser()],
+        description=compare_parser().description,
+        help="what changed since earlier runs, and whether it is worse",
+    )
     return parser
 
 
 def compare_parser() -> argparse.ArgumentParser:
     row = argparse.ArgumentParser(add_help=False, description=COMPARES)
-    row.add_argument("runs", metavar="RUN", nargs="+", help="reports or runs, in order of time: the last is the one to judge")
+    row.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="reports or runs, in order of time: the last is the one to judge",
+    )
     row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
     row.add_argument("--json", action="store_true", help="JSON, for scripts")
     return row
@@ -68,14 +83,34 @@ def compare_parser() -> argparse.ArgumentParser:
 def explain_parser() -> argparse.ArgumentParser:
     explain = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
     explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
-    explain.add_argument("--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G")
-    explain.add_argument("--rtt", metavar="MS", type=_milliseconds, help="the round-trip time of the idle path, in milliseconds")
+    explain.add_argument(
+        "--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G"
+    )
+    explain.add_argument(
+        "--rtt",
+        metavar="MS",
+        type=_milliseconds,
+        help="the round-trip time of the idle path, in milliseconds",
+    )
     form = explain.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="JSON, for scripts")
-    form.add_argument("--nagios", action="store_true", help="one line, with the exit codes of a Nagios plugin")
-    explain.add_argument("--html", metavar="PATH", type=Path, help="write the report as one HTML file too")
-    explain.add_argument("--prometheus", metavar="PATH", type=Path, help="write a text file for Prometheus' node exporter too")
-    explain.add_argument("--before", metavar="FILE", help="an earlier run, to show beside this one in the HTML report")
+    form.add_argument(
+        "--nagios", action="store_true", help="one line, with the exit codes of a Nagios plugin"
+    )
+    explain.add_argument(
+        "--html", metavar="PATH", type=Path, help="write the report as one HTML file too"
+    )
+    explain.add_argument(
+        "--prometheus",
+        metavar="PATH",
+        type=Path,
+        help="write a text file for Prometheus' node exporter too",
+    )
+    explain.add_argument(
+        "--before",
+        metavar="FILE",
+        help="an earlier run, to show beside this one in the HTML report",
+    )
     return explain
 
 
@@ -93,7 +128,10 @@ def _explain(arguments: argparse.Namespace) -> int:
     evidence = evidence_of(_content(arguments.file), arguments.expect, arguments.rtt)
     diagnosis = diagnose(evidence)
     before = diagnose(evidence_of(_content(arguments.before))) if arguments.before else None
-    files = {arguments.html: page(evidence, diagnosis, before), arguments.prometheus: prometheus(diagnosis)}
+    files = {
+        arguments.html: page(evidence, diagnosis, before),
+        arguments.prometheus: prometheus(diagnosis),
+    }
     write_files({path: content.encode() for path, content in files.items() if path is not None})
     if arguments.nagios:
         print(nagios(diagnosis))
@@ -105,11 +143,25 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.runs != ["last-boot"] and len(arguments.runs) < 2:
         raise UsageError("neuca-selftest compare: it takes two runs or more, or last-boot")
-    runs = _of_last_boot(arguments) if arguments.runs == ["last-boot"] else [_run(name, arguments) for name in arguments.runs]
+    runs = (
+        _of_last_boot(arguments)
+        if arguments.runs == ["last-boot"]
+        else [_run(name, arguments) for name in arguments.runs]
+    )
     found = compare(runs[:-1], runs[-1])
     if arguments.json:
-        print(json.dumps({"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code), **cast(
-            dict[str, Any], encode(found))}, indent=1, ensure_ascii=False))
+        print(
+            json.dumps(
+                {
+                    "version": 1,
+                    "verdict": WORDS[found.exit_code],
+                    "exit_code": int(found.exit_code),
+                    **cast(dict[str, Any], encode(found)),
+                },
+                indent=1,
+                ensure_ascii=False,
+            )
+        )
     else:
         print(comparison(found))
     return found.exit_code
@@ -126,9 +178,15 @@ def _run(name: str, arguments: argparse.Namespace) -> Evidence:
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     """The tests of the boot before that of the last test, of the same peer; then that last test. Raises SelftestError."""
     kept = _kept(arguments)
-    earlier = [one for one in kept if one.boot != kept[-1].boot and one.address == kept[-1].address] if kept else []
+    earlier = (
+        [one for one in kept if one.boot != kept[-1].boot and one.address == kept[-1].address]
+        if kept
+        else []
+    )
     if not earlier:
-        raise SelftestError("compare with the last boot: there are no tests of two boots, of the same peer")
+        raise SelftestError(
+            "compare with the last boot: there are no tests of two boots, of the same peer"
+        )
     return [*(one for one in earlier if one.boot == earlier[-1].boot), kept[-1]]
 
 
@@ -149,4 +207,7 @@ def _content(name: str) -> bytes:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
 
-SUBCOMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"explain": _explain, "compare": _compare}
+SUBCOMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "explain": _explain,
+    "compare": _compare,
+}

@@ -28,10 +28,12 @@ from .context import configuration
 from .selftest_options import address_of, measuring, options, port_number, whole
 from .selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 
-COMPARES_PATHS = ("Makes the same test over each PATH in turn, several rounds of it, and says what each costs against the first,"
-                  " the baseline. A PATH is LABEL=PEER; where it begins elsewhere than on the host, leaves through a NIC that has"
-                  " to be named, or has the peer's ports elsewhere: LABEL=PEER,netns=NAME and so on, with netns, container,"
-                  " interface or port.")
+COMPARES_PATHS = (
+    "Makes the same test over each PATH in turn, several rounds of it, and says what each costs against the first,"
+    " the baseline. A PATH is LABEL=PEER; where it begins elsewhere than on the host, leaves through a NIC that has"
+    " to be named, or has the peer's ports elsewhere: LABEL=PEER,netns=NAME and so on, with netns, container,"
+    " interface or port."
+)
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
@@ -51,9 +53,21 @@ class Path:
 
 def paths_parser() -> argparse.ArgumentParser:
     row = argparse.ArgumentParser(prog="neuca-selftest compare-paths", description=COMPARES_PATHS)
-    row.add_argument("paths", metavar="PATH", nargs="+", type=_path, help="LABEL=PEER[,netns=NAME…], the baseline first")
+    row.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=_path,
+        help="LABEL=PEER[,netns=NAME…], the baseline first",
+    )
     measuring(row)
-    row.add_argument("--rounds", metavar="NUMBER", type=_rounds, default=ROUNDS, help="tests of each path (%(default)d)")
+    row.add_argument(
+        "--rounds",
+        metavar="NUMBER",
+        type=_rounds,
+        default=ROUNDS,
+        help="tests of each path (%(default)d)",
+    )
     row.add_argument("--json", action="store_true", help="JSON, for scripts")
     row.set_defaults(at_boot=False, label=None, interface=None)
     return row
@@ -64,13 +78,17 @@ def run_paths(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     asked: list[Path] = arguments.paths
     if not 2 <= len(asked) <= MOST_PATHS or len({one.label for one in asked}) < len(asked):
-        raise UsageError(f"neuca-selftest compare-paths: it takes 2 to {MOST_PATHS} paths, each with a label of its own")
+        raise UsageError(
+            f"neuca-selftest compare-paths: it takes 2 to {MOST_PATHS} paths, each with a label of its own"
+        )
     if not has_iperf3():
         return without_iperf3()
     arguments.plan = arguments.plan or "quick"
     wanted = options(arguments, config)
     if arguments.only is None:
-        wanted = replace(wanted, steps=(wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip)
+        wanted = replace(
+            wanted, steps=(wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
+        )
     seen = outlook(config)
     peers = [address_of(one.peer) for one in asked]
     found: dict[str, list[Evidence]] = {one.label: [] for one in asked}
@@ -79,7 +97,10 @@ def run_paths(arguments: argparse.Namespace) -> int:
             evidence = apart(partial(_test, one, peer, wanted, seen))
             found[one.label].append(evidence)
             if not arguments.json:
-                print(f"round {number + 1} of {arguments.rounds}  {one.label:<12} {_summary(evidence)}", flush=True)
+                print(
+                    f"round {number + 1} of {arguments.rounds}  {one.label:<12} {_summary(evidence)}",
+                    flush=True,
+                )
     return _told([Tests(label, tuple(rounds)) for label, rounds in found.items()], arguments.json)
 
 
@@ -88,13 +109,21 @@ def _test(path: Path, peer: Address, wanted: Options, seen: Outlook) -> Evidence
     if path.netns or path.container:
         enter(where.named(path.netns) if path.netns else where.of_container(path.container or ""))
         seen = Outlook()
-    mine = replace(wanted, port=path.port or wanted.port, interface=path.interface or wanted.interface, label=path.label)
+    mine = replace(
+        wanted,
+        port=path.port or wanted.port,
+        interface=path.interface or wanted.interface,
+        label=path.label,
+    )
     return Session(peer, mine, seen, silent).run()  # a line for each round is enough
 
 
 def _summary(evidence: Evidence) -> str:
     failed = [f"{one.name} failed: {one.text}" for one in evidence.steps if one.verdict == "fail"]
-    rates = [f"{one.name}{' ←' if one.direction == 'reverse' else ''} {phase_words(one)}" for one in phase_results(evidence)]
+    rates = [
+        f"{one.name}{' ←' if one.direction == 'reverse' else ''} {phase_words(one)}"
+        for one in phase_results(evidence)
+    ]
     return "; ".join(rates or failed[:1] or ["nothing was measured"])
 
 
@@ -112,14 +141,26 @@ def _path(text: str) -> Path:
     label, _, rest = text.partition("=")
     peer, *more = rest.split(",")
     known = dict(one.partition("=")[::2] for one in more)
-    wrong = sorted(known.keys() - set(WORDS)) + sorted(name for name, value in known.items() if not value)
+    wrong = sorted(known.keys() - set(WORDS)) + sorted(
+        name for name, value in known.items() if not value
+    )
     if not LABEL.fullmatch(label) or not peer or wrong or len(known) < len(more):
-        what = f'"{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value' if wrong else "it is no LABEL=PEER[,netns=NAME…]"
+        what = (
+            f'"{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value'
+            if wrong
+            else "it is no LABEL=PEER[,netns=NAME…]"
+        )
         raise argparse.ArgumentTypeError(f'"{text}": {what}')
     if "netns" in known and "container" in known:
         raise argparse.ArgumentTypeError(f'"{text}": netns and container are two places')
-    return Path(label, peer, known.get("netns"), known.get("container"), known.get("interface"),
-                port_number(known["port"]) if "port" in known else None)
+    return Path(
+        label,
+        peer,
+        known.get("netns"),
+        known.get("container"),
+        known.get("interface"),
+        port_number(known["port"]) if "port" in known else None,
+    )
 
 
 def _rounds(word: str) -> int:

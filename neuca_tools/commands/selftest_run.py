@@ -42,8 +42,16 @@ from .selftest_options import SETTINGS, address_of, options, peers, port, secret
 if TYPE_CHECKING:
     import argparse
 
-SEVEREST = (ExitCode.ERROR, ExitCode.UNREACHABLE, ExitCode.BUSY, ExitCode.BELOW, ExitCode.NOT_AS_PLANNED, ExitCode.WORSE,
-            ExitCode.INCONCLUSIVE, ExitCode.PASS)
+SEVEREST = (
+    ExitCode.ERROR,
+    ExitCode.UNREACHABLE,
+    ExitCode.BUSY,
+    ExitCode.BELOW,
+    ExitCode.NOT_AS_PLANNED,
+    ExitCode.WORSE,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.PASS,
+)
 
 
 class Done(NamedTuple):
@@ -60,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _serve(arguments, config)
     entries = peers(arguments, config)
     if not entries:
-        print("neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test", file=sys.stderr)
+        print(
+            "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test",
+            file=sys.stderr,
+        )
         return ExitCode.NOTHING_CONFIGURED
     if len(entries) > 1 and (arguments.nagios or arguments.html or arguments.prometheus):
         raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
@@ -86,12 +97,17 @@ def has_iperf3() -> bool:
 def without_iperf3(at_boot: bool = False) -> int:
     """A host that has peers for another reason is not broken: at a boot there is just nothing to do."""
     if not at_boot:
-        raise SelftestError("run iperf3: it is not installed", hint="install the package iperf3, here and at the other end")
+        raise SelftestError(
+            "run iperf3: it is not installed",
+            hint="install the package iperf3, here and at the other end",
+        )
     print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
     return ExitCode.NOTHING_CONFIGURED
 
 
-def _one(arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config) -> Done:
+def _one(
+    arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config
+) -> Done:
     """One peer, from the first packet to the last line."""
     tell = silent if arguments.json or arguments.nagios else _say
     earlier = store.earlier(config.state_directory, str(address))
@@ -110,7 +126,11 @@ def _told(arguments: argparse.Namespace, done: Sequence[Done]) -> int:
     """What programs are told at the end; the exit code is that of the worst."""
     if arguments.json:
         reports = [one.report for one in done]
-        print(reports[0] if len(reports) == 1 else json.dumps([json.loads(one) for one in reports], ensure_ascii=False))
+        print(
+            reports[0]
+            if len(reports) == 1
+            else json.dumps([json.loads(one) for one in reports], ensure_ascii=False)
+        )
     if arguments.nagios:
         print(nagios(done[0].diagnosis))
         return NAGIOS[done[0].code]
@@ -123,12 +143,15 @@ def _outlook(arguments: argparse.Namespace, config: Config) -> Outlook:
         raise UsageError("neuca-selftest: --netns and --container are two places")
     if not arguments.netns and not arguments.container:
         return outlook(config)
-    enter(where.named(arguments.netns) if arguments.netns else where.of_container(arguments.container))
+    enter(
+        where.named(arguments.netns) if arguments.netns else where.of_container(arguments.container)
+    )
     return Outlook()
 
 
-def _test(address: Address, wanted: Options, seen: Outlook, config: Config, tell: Callable[[Step], None]) \
-        -> tuple[Evidence, Diagnosis]:
+def _test(
+    address: Address, wanted: Options, seen: Outlook, config: Config, tell: Callable[[Step], None]
+) -> tuple[Evidence, Diagnosis]:
     """One peer: measured, judged, and kept."""
     try:
         evidence = Session(address, wanted, seen, tell).run()
@@ -153,8 +176,14 @@ def _compared(before: Sequence[Evidence], evidence: Evidence) -> Comparison:
     return replace(found, changes=tuple(replace(one, identity=False) for one in found.changes))
 
 
-def _try_fix(address: Address, wanted: Options, seen: Outlook, evidence: Evidence, diagnosis: Diagnosis,
-             tell: Callable[[Step], None]) -> Evidence:
+def _try_fix(
+    address: Address,
+    wanted: Options,
+    seen: Outlook,
+    evidence: Evidence,
+    diagnosis: Diagnosis,
+    tell: Callable[[Step], None],
+) -> Evidence:
     """The test as it was, with a step more: what became of the advice."""
     found = fix_for(evidence, diagnosis, wanted)
     if isinstance(found, str):
@@ -168,7 +197,9 @@ def _try_fix(address: Address, wanted: Options, seen: Outlook, evidence: Evidenc
 
 def _exit_code(diagnosis: Diagnosis, found: Optional[Comparison]) -> ExitCode:
     """A test that is fine by itself can be worse than the ones before it, or of a host that a reboot has changed."""
-    fine = diagnosis.exit_code is ExitCode.PASS or (diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive)
+    fine = diagnosis.exit_code is ExitCode.PASS or (
+        diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive
+    )
     if not fine or found is None or found.exit_code is ExitCode.PASS:
         return diagnosis.exit_code
     return found.exit_code
@@ -181,7 +212,9 @@ def _differences(found: Optional[Comparison], code: ExitCode) -> str:
     if found is None or not (found.changes or any(one.worse for one in found.rates)):
         return ""
     told, _, verdict = comparison(found).rpartition("\n")
-    return "\n".join(["— against earlier tests", told, *([verdict] if code is found.exit_code else [])])
+    return "\n".join(
+        ["— against earlier tests", told, *([verdict] if code is found.exit_code else [])]
+    )
 
 
 def _say(step: Step) -> None:
@@ -193,9 +226,16 @@ def silent(_: Step) -> None:
     """For a form that is for programs."""
 
 
-def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]) -> None:
+def _write(
+    arguments: argparse.Namespace,
+    evidence: Evidence,
+    diagnosis: Diagnosis,
+    before: Optional[Diagnosis],
+) -> None:
     makers: dict[Optional[Path], Callable[[], str]] = {
-        arguments.html: lambda: page(evidence, diagnosis, before), arguments.prometheus: lambda: prometheus(diagnosis)}
+        arguments.html: lambda: page(evidence, diagnosis, before),
+        arguments.prometheus: lambda: prometheus(diagnosis),
+    }
     write_files({path: make().encode() for path, make in makers.items() if path is not None})
 
 
@@ -205,8 +245,12 @@ def _write(arguments: argparse.Namespace, evidence: Evidence, diagnosis: Diagnos
 def _serve(arguments: argparse.Namespace, config: Config) -> int:
     """Until the time is over."""
     if arguments.peers:
-        raise UsageError("neuca-selftest --serve: it takes no PEER; whoever has the secret is served")
-    addresses = _dataplane(arguments.address or [], arguments.interface, _outlook(arguments, config))
+        raise UsageError(
+            "neuca-selftest --serve: it takes no PEER; whoever has the secret is served"
+        )
+    addresses = _dataplane(
+        arguments.address or [], arguments.interface, _outlook(arguments, config)
+    )
     number = port(arguments, config)
     try:
         if arguments.stdio:
@@ -214,11 +258,15 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
             return ExitCode.PASS
         known = secret(arguments, config)
         if known is None:
-            raise UsageError("neuca-selftest --serve: it needs a secret: --secret-file, or secret-file in [selftest]")
+            raise UsageError(
+                "neuca-selftest --serve: it needs a secret: --secret-file, or secret-file in [selftest]"
+            )
         server = Server(addresses, number, known, _tell, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
-    _tell(f"serving tests for {arguments.period:g} s at {', '.join(map(str, addresses))}, ports {number} to {number + 2}")
+    _tell(
+        f"serving tests for {arguments.period:g} s at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
+    )
     server.run(arguments.period)
     return ExitCode.PASS
 
@@ -226,7 +274,11 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
 def _places(addresses: Sequence[Address]) -> list[Place]:
     devices = kernel.devices()
     held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
-    return [Place(address, held[address].name, held[address].index) for address in addresses if address in held]
+    return [
+        Place(address, held[address].name, held[address].index)
+        for address in addresses
+        if address in held
+    ]
 
 
 def _tell(text: str) -> None:
@@ -237,18 +289,34 @@ def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook
     """The addresses to serve at. Raises UsageError for one that is not ours, or not of the dataplane."""
     devices = kernel.devices()
     held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
-    free = {address: device for address, device in held.items()
-            if device.name == interface or (interface is None and device.name != "lo" and device.index not in seen.reserved)}
+    free = {
+        address: device
+        for address, device in held.items()
+        if device.name == interface
+        or (interface is None and device.name != "lo" and device.index not in seen.reserved)
+    }
     planned = {name for name, _ in seen.meant}
     for address in asked:
         if address not in held:
             raise UsageError(f"serve at {address}: this host has no such address")
         if address not in free:
-            why = seen.reserved.get(held[address].index, "another interface" if interface else "no dataplane")
-            raise UsageError(f"serve at {address}: it is on {held[address].name}, {why}",
-                             hint=f"--interface {held[address].name} says that this is meant")
-    found = list(asked) or [address for address, device in free.items() if not address.is_link_local and device.up
-                            and (not planned or interface or device.name in planned)]
+            why = seen.reserved.get(
+                held[address].index, "another interface" if interface else "no dataplane"
+            )
+            raise UsageError(
+                f"serve at {address}: it is on {held[address].name}, {why}",
+                hint=f"--interface {held[address].name} says that this is meant",
+            )
+    found = list(asked) or [
+        address
+        for address, device in free.items()
+        if not address.is_link_local
+        and device.up
+        and (not planned or interface or device.name in planned)
+    ]
     if not found:
-        raise UsageError("serve: no dataplane interface here has an address", hint="--address, or --interface NAME")
+        raise UsageError(
+            "serve: no dataplane interface here has an address",
+            hint="--address, or --interface NAME",
+        )
     return found

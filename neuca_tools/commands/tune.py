@@ -54,8 +54,11 @@ def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
         return None
     now = load_choice(config.run_directory) or config.choice
     profiles = _read("profile", profile_names, arguments.profile) or now.profiles
-    return Choice(profiles, _read("rate", arithmetic.rate, arguments.rate) or now.rate,
-                  _read("rtt", arithmetic.rtt, arguments.rtt) or now.rtt)
+    return Choice(
+        profiles,
+        _read("rate", arithmetic.rate, arguments.rate) or now.rate,
+        _read("rtt", arithmetic.rtt, arguments.rtt) or now.rtt,
+    )
 
 
 def _read(option: str, reader: Callable[[str], Read], text: Optional[str]) -> Optional[Read]:
@@ -66,40 +69,64 @@ def _read(option: str, reader: Callable[[str], Read], text: Optional[str]) -> Op
 
 
 def _link(text: str, survey: Survey) -> LinkKey:
-    names = {**survey.resolution.names, **{key: link.name or "" for key, link in survey.have.links.items()}}
+    names = {
+        **survey.resolution.names,
+        **{key: link.name or "" for key, link in survey.have.links.items()},
+    }
     key = find_link(text, survey.resolution, names)
     if key is None or key not in survey.resolution.want.links:
-        raise UsageError(f'tune --interface "{text}": no dataplane interface here has this name or MAC')
+        raise UsageError(
+            f'tune --interface "{text}": no dataplane interface here has this name or MAC'
+        )
     return key
 
 
-def _apply(config: Config, intake: Intake, survey: Survey, choice: Optional[Choice], link: Optional[LinkKey]) -> int:
+def _apply(
+    config: Config,
+    intake: Intake,
+    survey: Survey,
+    choice: Optional[Choice],
+    link: Optional[LinkKey],
+) -> int:
     if survey.resolution.tuning.faults:
         raise UsageError(f"tune: {survey.resolution.tuning.faults[0]}")
     to_stderr()
     result = tune(config, intake, choice, link)
     count = len(result.done)
-    print(f"{count} setting{'' if count == 1 else 's'} changed" if count else "all is as it should be")
+    print(
+        f"{count} setting{'' if count == 1 else 's'} changed" if count else "all is as it should be"
+    )
     if choice is not None:
-        print(f"profile {', '.join(choice.profiles)} holds until the next boot; [tuning] in the configuration keeps it")
+        print(
+            f"profile {', '.join(choice.profiles)} holds until the next boot; [tuning] in the configuration keeps it"
+        )
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
-        raise UsageError("tune revert: it puts back everything, and takes no --profile, --rate, --rtt or --interface")
+        raise UsageError(
+            "tune revert: it puts back everything, and takes no --profile, --rate, --rtt or --interface"
+        )
     to_stderr()
     result = untune(config, last_good(config.state_directory))
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
-    print(f"{count} setting{'' if count == 1 else 's'} put back; a start of neucad sets again what the configuration asks for"
-          if count else "nothing was changed, so nothing is put back")
+    print(
+        f"{count} setting{'' if count == 1 else 's'} put back; a start of neucad sets again what the configuration asks for"
+        if count
+        else "nothing was changed, so nothing is put back"
+    )
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
 def _plan(arguments: argparse.Namespace, survey: Survey, link: Optional[LinkKey]) -> None:
     todo = operations(survey, link)
     if arguments.json:
-        print(json.dumps({"version": 1, "operations": [operation.to_json() for operation in todo]}, indent=1))
+        print(
+            json.dumps(
+                {"version": 1, "operations": [operation.to_json() for operation in todo]}, indent=1
+            )
+        )
     else:
         print(render.plan(todo, (), {}))
 

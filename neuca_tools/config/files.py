@@ -26,14 +26,18 @@ class Entry(NamedTuple):
     value: str
 
     def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> ConfigFault:
-        return ConfigFault(self.file, self.section, self.option, values.clip(self.value), reason, severity)
+        return ConfigFault(
+            self.file, self.section, self.option, values.clip(self.value), reason, severity
+        )
 
 
 class _Parser(RawConfigParser):
     """1.7's grammar: ` ;` begins a comment, the last of two equal options wins; there is no section of defaults."""
 
     def __init__(self) -> None:
-        super().__init__(delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section="")
+        super().__init__(
+            delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section=""
+        )
 
     def optionxform(self, optionstr: str) -> str:
         # Options are lowered later: a sysctl key may hold the name of an interface.
@@ -59,11 +63,17 @@ def files(path: Path) -> list[Path]:
 
 def _drop_ins(directory: Path) -> list[Path]:
     try:
-        return sorted(file for file in directory.iterdir() if file.suffix == ".conf" and not file.name.startswith("."))
+        return sorted(
+            file
+            for file in directory.iterdir()
+            if file.suffix == ".conf" and not file.name.startswith(".")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise ConfigError(f'cannot read the configuration directory "{directory}": {error.strerror or error}') from None
+        raise ConfigError(
+            f'cannot read the configuration directory "{directory}": {error.strerror or error}'
+        ) from None
 
 
 def _read(file: Path) -> str:
@@ -92,13 +102,26 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         faults += [_broken(file, number - 1) for number, _ in error.errors]
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
-        given = [header._replace(option=option, value=value.strip()) for option, value in parser.items(section) if option]
+        given = [
+            header._replace(option=option, value=value.strip())
+            for option, value in parser.items(section)
+            if option
+        ]
         if section == _NO_SECTION:
-            faults += [entry._replace(section="").fault("it stands before the first section, ignoring it") for entry in given]
+            faults += [
+                entry._replace(section="").fault("it stands before the first section, ignoring it")
+                for entry in given
+            ]
         else:
             yield header
             yield from given
 
 
 def _broken(file: Path, number: int) -> ConfigFault:
-    return ConfigFault(str(file), "", "", "", f'line {number} is neither a section nor "option = value", ignoring it')
+    return ConfigFault(
+        str(file),
+        "",
+        "",
+        "",
+        f'line {number} is neither a section nor "option = value", ignoring it',
+    )

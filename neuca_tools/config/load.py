@@ -11,7 +11,16 @@ from typing import Any, Callable, Optional
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
-from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, SECTIONS, WITHOUT_EFFECT, Config, ConfigFault, listed
+from neuca_tools.config.options import (
+    MAC_LISTS,
+    OPTIONS,
+    RAW_SECTIONS,
+    SECTIONS,
+    WITHOUT_EFFECT,
+    Config,
+    ConfigFault,
+    listed,
+)
 from neuca_tools.documents import links, values
 from neuca_tools.documents.ini import Line
 from neuca_tools.documents.secrecy import link_kind, shown_key
@@ -60,7 +69,9 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
     return fields
 
 
-def _field(entry: Entry, name: str, read: Callable[[str], object], faults: list[ConfigFault]) -> dict[str, object]:
+def _field(
+    entry: Entry, name: str, read: Callable[[str], object], faults: list[ConfigFault]
+) -> dict[str, object]:
     try:
         return {name: read(entry.value)} if entry.value else {}
     except UnusableError as reason:
@@ -70,7 +81,11 @@ def _field(entry: Entry, name: str, read: Callable[[str], object], faults: list[
 
 def _macs(entry: Entry, faults: list[ConfigFault]) -> frozenset[str]:
     """The MAC addresses that can be read. One that cannot is an error: the list must not shrink unseen."""
-    found = (_mac(entry, "".join(part.split()), faults) for part in entry.value.split(",") if part.strip())
+    found = (
+        _mac(entry, "".join(part.split()), faults)
+        for part in entry.value.split(",")
+        if part.strip()
+    )
     return frozenset(filter(None, found))
 
 
@@ -121,7 +136,9 @@ def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     for entry in entries:
         lines = grouped.setdefault((entry.file, entry.section), [])
         if entry.option and entry.value:
-            line = Line(0, entry.section, entry.option.lower(), entry.value, entry.option, source=entry.file)
+            line = Line(
+                0, entry.section, entry.option.lower(), entry.value, entry.option, source=entry.file
+            )
             lines.append(line)
     return grouped
 

@@ -120,7 +120,16 @@ class Config:
 
 # --- Readers of single values: each raises UnusableError ------------------------------------------------------------
 
-TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 # What useradd(8) of Debian and of Fedora both take. No name is an option, a path, or more than one word of a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -144,7 +153,9 @@ def _file_name(text: str) -> str:
 
 def _file_name_part(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", text):
-        raise UnusableError('it is not a part of a file name: letters, digits, "_", "." and "-" only')
+        raise UnusableError(
+            'it is not a part of a file name: letters, digits, "_", "." and "-" only'
+        )
     return text
 
 
@@ -187,7 +198,9 @@ def profile_names(text: str) -> tuple[str, ...]:
     """A comma list of profiles. Whether there are such files is found out when they are read."""
     for name in listed(text):
         if not NAME.fullmatch(name):
-            raise UnusableError(f'"{values.clip(name)}" cannot be the name of a profile: letters, digits, "_" and "-" only')
+            raise UnusableError(
+                f'"{values.clip(name)}" cannot be the name of a profile: letters, digits, "_" and "-" only'
+            )
     return listed(text)
 
 
@@ -238,7 +251,10 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),
 }
-MAC_LISTS = {("runtime", "dataplane-macs-to-ignore"): "ignored_macs", ("network", "management-macs"): "management_macs"}
+MAC_LISTS = {
+    ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",
+    ("network", "management-macs"): "management_macs",
+}
 # They were options of 1.7: a file that still has them is not wrong.
 WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
 RAW_SECTIONS = ("selftest",)

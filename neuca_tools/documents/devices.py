@@ -20,8 +20,17 @@ from .values import UnusableError
 MOST_CPUS = 8192  # CONFIG_NR_CPUS of the largest distribution kernels
 MOST_OFFLOADS = 64  # features of one kernel; ours, against nonsense
 _QDISCS: Mapping[str, str] = {
-    "fq": "maxrate", "fq_codel": "", "pfifo": "limit", "pfifo_fast": "", "noqueue": "", "default": ""}
-_LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000  # bit/s; fq holds bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE)
+    "fq": "maxrate",
+    "fq_codel": "",
+    "pfifo": "limit",
+    "pfifo_fast": "",
+    "noqueue": "",
+    "default": "",
+}
+_LEAST_RATE, _MOST_RATE = (
+    8000,
+    34_000_000_000,
+)  # bit/s; fq holds bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE)
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
@@ -45,7 +54,9 @@ def _rate(text: str) -> str:
     except ValueError:
         rate = 0
     if not _LEAST_RATE <= rate <= _MOST_RATE:
-        raise UnusableError(f'"{values.clip(text)}" is not a rate from {rate_text(_LEAST_RATE)} to {rate_text(_MOST_RATE)}')
+        raise UnusableError(
+            f'"{values.clip(text)}" is not a rate from {rate_text(_LEAST_RATE)} to {rate_text(_MOST_RATE)}'
+        )
     return rate_text(rate)
 
 
@@ -71,8 +82,11 @@ def _coalesce(text: str) -> str:
     pairs = _pairs(text)
     for name, value in pairs.items():
         values.word(name, _COALESCE)
-        pairs[name] = (values.word(value, _SWITCHES) if name.startswith("adaptive")
-                       else str(values.integer(value, 0, 1000000, name)))
+        pairs[name] = (
+            values.word(value, _SWITCHES)
+            if name.startswith("adaptive")
+            else str(values.integer(value, 0, 1000000, name))
+        )
     return _joined(pairs)
 
 

@@ -60,7 +60,9 @@ class Draft:
         if found is not None and len(self.addresses) < MAX_ADDRESSES:
             self.addresses.setdefault(found, part.where)
 
-    def add_route(self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]) -> None:
+    def add_route(
+        self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]
+    ) -> None:
         """A route; one that everything or the metadata service goes by tells what the NIC is for, and is left to others."""
         if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
             self.manage("the platform's document gives it the default route")
@@ -86,17 +88,44 @@ class Draft:
         origins = [Origin("state", "up", self.part.where)]
         origins += [Origin("name", self.name, self.part.where)] if self.name else []
         origins += [Origin("mtu", str(mtu), self.part.where)] if mtu else []
-        origins += [Origin("addresses", ", ".join(map(str, self.addresses)), next(iter(self.addresses.values())))] \
-            if self.addresses else []
-        own = [name for name in kinds.names(self.key.kind) if self.virtual and kinds.shown(self.virtual, name)]
-        origins += [Origin(name, kinds.shown(self.virtual, name), self.part.where) for name in own if self.virtual]
-        return LinkRequest(self.key, "up", self.name, tuple(self.addresses), mtu, origins=tuple(origins), virtual=self.virtual)
+        origins += (
+            [
+                Origin(
+                    "addresses",
+                    ", ".join(map(str, self.addresses)),
+                    next(iter(self.addresses.values())),
+                )
+            ]
+            if self.addresses
+            else []
+        )
+        own = [
+            name
+            for name in kinds.names(self.key.kind)
+            if self.virtual and kinds.shown(self.virtual, name)
+        ]
+        origins += [
+            Origin(name, kinds.shown(self.virtual, name), self.part.where)
+            for name in own
+            if self.virtual
+        ]
+        return LinkRequest(
+            self.key,
+            "up",
+            self.name,
+            tuple(self.addresses),
+            mtu,
+            origins=tuple(origins),
+            virtual=self.virtual,
+        )
 
     def _usable_mtu(self) -> Optional[int]:
         small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
         if not small or all(address.version == 4 for address in self.addresses):
             return self.mtu
-        reason = f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
+        reason = (
+            f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
+        )
         self.part.fault("mtu", str(self.mtu), reason)
         return None
 
@@ -130,7 +159,9 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
     routes: list[RouteRequest] = []
     for draft in drafts:
         if draft.key in links:
-            draft.part.fault("", None, f'there is another link "{draft.key}" above it, ignoring this one')
+            draft.part.fault(
+                "", None, f'there is another link "{draft.key}" above it, ignoring this one'
+            )
         elif len(links) == MAX_LINKS:
             root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
             break
@@ -138,7 +169,17 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             links[draft.key] = draft.request()
             routes += draft.routes
             hints += [ManagementHint(draft.key.mac, draft.management)] if draft.management else []
-    below = [ManagementHint(mac, hint.reason) for hint in hints for mac in sorted(carriers(hint.mac, links))]
+    below = [
+        ManagementHint(mac, hint.reason)
+        for hint in hints
+        for mac in sorted(carriers(hint.mac, links))
+    ]
     hints += [hint for hint in below if hint.mac not in {one.mac for one in hints}]
-    return PlatformDocument(None, with_parents(links.values()), tuple(routes[:MAX_ROUTES]), tuple(hints),
-                            resolvers.items(dict(root.tree)), tuple(root.faults))
+    return PlatformDocument(
+        None,
+        with_parents(links.values()),
+        tuple(routes[:MAX_ROUTES]),
+        tuple(hints),
+        resolvers.items(dict(root.tree)),
+        tuple(root.faults),
+    )

@@ -21,8 +21,17 @@ from .instance import PUBLIC_KEYS
 from .parts import Part
 
 NAME = "EC2 network"
-LEAVES = ("device-number", "network-card", "local-ipv4s", "subnet-ipv4-cidr-block", "ipv6s", "subnet-ipv6-cidr-block",
-          "subnet-ipv6-cidr-blocks", "ipv4-prefix", "ipv6-prefix")
+LEAVES = (
+    "device-number",
+    "network-card",
+    "local-ipv4s",
+    "subnet-ipv4-cidr-block",
+    "ipv6s",
+    "subnet-ipv6-cidr-block",
+    "subnet-ipv6-cidr-blocks",
+    "ipv4-prefix",
+    "ipv6-prefix",
+)
 KEYS = frozenset(("mac", PUBLIC_KEYS, *LEAVES))
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
@@ -30,7 +39,10 @@ _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 def read(root: Part) -> PlatformDocument:
     """The instance's primary NIC is its management NIC; the others get all their addresses. The rest are items."""
     drafts: list[Draft] = []
-    items = [Item(PUBLIC_KEYS, str(number), text, 0) for number, text in enumerate(root.texts(PUBLIC_KEYS))]
+    items = [
+        Item(PUBLIC_KEYS, str(number), text, 0)
+        for number, text in enumerate(root.texts(PUBLIC_KEYS))
+    ]
     primary = root.read("mac", values.mac)
     for name, nic in root.named("macs"):
         mac = nic.made("", name, values.mac)
@@ -43,9 +55,15 @@ def read(root: Part) -> PlatformDocument:
             _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
             _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
         drafts.append(draft)
-        items += [Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0) for leaf in _PREFIXES if _lines(nic, leaf)]
+        items += [
+            Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0)
+            for leaf in _PREFIXES
+            if _lines(nic, leaf)
+        ]
     document = finish(drafts, root)
-    return PlatformDocument(None, document.links, (), document.management, tuple(items), document.faults)
+    return PlatformDocument(
+        None, document.links, (), document.management, tuple(items), document.faults
+    )
 
 
 def _is_first(nic: Part) -> bool:
@@ -56,13 +74,24 @@ def _is_first(nic: Part) -> bool:
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     """Each address with the prefix length of the subnet's block that holds it."""
     nic = draft.part
-    networks = [network for block in blocks for text in _lines(nic, block) for network in [nic.made(block, text, values.network)]
-                if network is not None]
+    networks = [
+        network
+        for block in blocks
+        for text in _lines(nic, block)
+        for network in [nic.made(block, text, values.network)]
+        if network is not None
+    ]
     for text in _lines(nic, key):
         host = nic.made(key, text, values.host)
         if host is not None:
-            length = next((network.prefixlen for network in networks if network.version == host.version and host in network),
-                          host.max_prefixlen)
+            length = next(
+                (
+                    network.prefixlen
+                    for network in networks
+                    if network.version == host.version and host in network
+                ),
+                host.max_prefixlen,
+            )
             draft.add_address(nic, key, f"{host}/{length}")
 
 

@@ -22,9 +22,13 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 # What cloud-init tells user-data by (cloudinit/handlers/__init__.py and the user-data chapter of its manual).
 _FOREIGN = re.compile(
-    rb"#!|##\s*template:|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b", re.IGNORECASE
+    rb"#!|##\s*template:|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
+    re.IGNORECASE,
 )
-_MIME = re.compile(rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):", re.I)
+_MIME = re.compile(
+    rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):",
+    re.I,
+)
 _HEADER = re.compile(r"^[ \t]*\[[^\]\n]+\]", re.MULTILINE)
 _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 
@@ -64,11 +68,15 @@ def _gunzip(data: bytes) -> bytes:
     try:
         plain = stream.decompress(data, MAX_UNZIPPED_BYTES + 1)
     except zlib.error as error:
-        raise DocumentError(f"cannot read the document: its gzip data is damaged: {error}") from None
+        raise DocumentError(
+            f"cannot read the document: its gzip data is damaged: {error}"
+        ) from None
     if len(plain) <= MAX_UNZIPPED_BYTES and not stream.eof:
         raise DocumentError("cannot read the document: its gzip data is damaged: it ends too early")
     if stream.unused_data.strip(b"\0"):
-        raise DocumentError("cannot read the document: its gzip data is damaged: something follows it")
+        raise DocumentError(
+            "cannot read the document: its gzip data is damaged: something follows it"
+        )
     return plain
 
 
@@ -78,10 +86,16 @@ def _part(data: bytes) -> Optional[bytes]:
 
     lower = data.lower()
     if lower.count(b"multipart/") + lower.count(b"message/") > _MOST_PARTS:
-        raise DocumentError(f"cannot read the document: its MIME message has more than {_MOST_PARTS} levels")
-    ours = [part for part in message_from_bytes(data).walk() if part.get_content_type() == MIME_TYPE]
+        raise DocumentError(
+            f"cannot read the document: its MIME message has more than {_MOST_PARTS} levels"
+        )
+    ours = [
+        part for part in message_from_bytes(data).walk() if part.get_content_type() == MIME_TYPE
+    ]
     if len(ours) > 1:
-        raise DocumentError(f'cannot read the document: {len(ours)} MIME parts of type "{MIME_TYPE}", not one')
+        raise DocumentError(
+            f'cannot read the document: {len(ours)} MIME parts of type "{MIME_TYPE}", not one'
+        )
     return _decoded(ours[0]) if ours else None
 
 
@@ -89,9 +103,13 @@ def _decoded(part: Message) -> bytes:
     encoding = str(part.get("content-transfer-encoding", "")).strip().lower()
     payload = part.get_payload(decode=True) if encoding in _DECODED else None
     if not isinstance(payload, bytes):
-        raise DocumentError("cannot read the document: the transfer encoding of its MIME part is unknown")
+        raise DocumentError(
+            "cannot read the document: the transfer encoding of its MIME part is unknown"
+        )
     if part.defects:  # decoding has filled them in: characters were left out
-        raise DocumentError(f"cannot read the document: its MIME part is damaged: {type(part.defects[0]).__name__}")
+        raise DocumentError(
+            f"cannot read the document: its MIME part is damaged: {type(part.defects[0]).__name__}"
+        )
     return payload
 
 
@@ -101,7 +119,9 @@ def _text(data: bytes) -> Optional[str]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DocumentError(f"cannot read the document: it is not UTF-8 text (byte {error.start})") from None
+        raise DocumentError(
+            f"cannot read the document: it is not UTF-8 text (byte {error.start})"
+        ) from None
     if "\0" in text:
         raise DocumentError("cannot read the document: it has NUL bytes, so it is no text")
     if not _HEADER.search(text):

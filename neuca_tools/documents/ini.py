@@ -92,7 +92,11 @@ class _Reader:
                 self._refuse(number, "", f"the line is longer than {MAX_LINE} characters")
             else:
                 self._key.add(number, text)
-        elif stripped and stripped[0] not in ";#" and not (self._skipping and (indent or stripped[0] != "[")):
+        elif (
+            stripped
+            and stripped[0] not in ";#"
+            and not (self._skipping and (indent or stripped[0] != "["))
+        ):
             self._begin(number, indent, stripped, text)
 
     def close(self) -> None:
@@ -106,7 +110,9 @@ class _Reader:
         if self._name == "scripts":
             return not stripped or indent > key.indent
         # No value of these sections holds a "=": an indented key is a key there, whatever stands above it.
-        own_key = "=" in stripped and (self._name in ("interfaces", "routes") or bool(link_kind(self._name)))
+        own_key = "=" in stripped and (
+            self._name in ("interfaces", "routes") or bool(link_kind(self._name))
+        )
         return indent > key.indent and bool(stripped) and stripped[0] not in ";#" and not own_key
 
     def _begin(self, number: int, indent: int, stripped: str, text: str) -> None:
@@ -127,7 +133,9 @@ class _Reader:
         # Without a name, the keys that follow belong to nobody: better unread than read as those of the section above.
         self._skipping = not _SECTION_NAME.fullmatch(name) or len(name) > 80
         if self._skipping:
-            self._refuse(number, stripped, "it is not a section header, ignoring all up to the next one")
+            self._refuse(
+                number, stripped, "it is not a section header, ignoring all up to the next one"
+            )
             return
         self._header = (number, name)
         if header and header["rest"].strip() and header["rest"].strip()[0] not in ";#":
@@ -144,7 +152,9 @@ class _Reader:
         if self._key:
             key, make = self._key, _script if self._name == "scripts" else _value
             value = make(key.first, key.rest)
-            self._lines.append(Line(key.number, self._name, key.written.lower(), value, key.written, key.end))
+            self._lines.append(
+                Line(key.number, self._name, key.written.lower(), value, key.written, key.end)
+            )
         self._key = None
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
@@ -157,14 +167,18 @@ def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:
     reader = _Reader()
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if number > MAX_LINES:
-            reader.faults.append(Fault(number, "", "", "", f"more than {MAX_LINES} lines, ignoring the rest"))
+            reader.faults.append(
+                Fault(number, "", "", "", f"more than {MAX_LINES} lines, ignoring the rest")
+            )
             break
         reader.feed(number, line)
     reader.close()
     return tuple(reader.sections), tuple(reader.faults)
 
 
-def last_wins(lines: Iterable[Line], identity: Callable[[Line], Hashable]) -> tuple[tuple[Line, ...], list[Fault]]:
+def last_wins(
+    lines: Iterable[Line], identity: Callable[[Line], Hashable]
+) -> tuple[tuple[Line, ...], list[Fault]]:
     """The lines without those that a later one repeats, and a warning for each repetition."""
     kept: dict[Hashable, Line] = {}
     faults = []
@@ -200,5 +214,8 @@ def _script(first: str, rest: list[str]) -> str:
 def _shared_indent(lines: Iterable[str]) -> str:
     indents = [line[: len(line) - len(line.lstrip())] for line in lines]
     least, most = min(indents, default=""), max(indents, default="")
-    same = next((at for at, pair in enumerate(zip(least, most)) if pair[0] != pair[1]), min(len(least), len(most)))
+    same = next(
+        (at for at, pair in enumerate(zip(least, most)) if pair[0] != pair[1]),
+        min(len(least), len(most)),
+    )
     return least[:same]

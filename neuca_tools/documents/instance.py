@@ -28,10 +28,22 @@ def kept(tree: Tree) -> dict[str, Tree]:
     """What is of use later; not `random_seed`, which is another one at each look, nor an `admin_pass`."""
     top = tree if isinstance(tree, dict) else {}
     devices = top.get("devices")
-    nics: list[Tree] = [{name: device.get(name) for name in ("mac", "tags")} for device in devices
-                        if isinstance(device, dict) and device.get("type") == "nic"] if isinstance(devices, list) else []
-    found = {"hostname": top.get("hostname") or top.get("local-hostname"), "uuid": top.get("uuid") or top.get("instance-id"),
-             "meta": top.get("meta"), PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"), "devices": nics}
+    nics: list[Tree] = (
+        [
+            {name: device.get(name) for name in ("mac", "tags")}
+            for device in devices
+            if isinstance(device, dict) and device.get("type") == "nic"
+        ]
+        if isinstance(devices, list)
+        else []
+    )
+    found = {
+        "hostname": top.get("hostname") or top.get("local-hostname"),
+        "uuid": top.get("uuid") or top.get("instance-id"),
+        "meta": top.get("meta"),
+        PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"),
+        "devices": nics,
+    }
     return {name: value for name, value in found.items() if value}
 
 
@@ -51,10 +63,18 @@ def read(root: Part) -> PlatformDocument:
         if mac is not None and tag in _MANAGEMENT:
             hints.append(ManagementHint(mac, f'its device tag is "{tag}"', firm=True))
         elif mac is not None:
-            links.append(LinkRequest(LinkKey(mac), "up", origins=(Origin("state", "up", device.where),)))
+            links.append(
+                LinkRequest(LinkKey(mac), "up", origins=(Origin("state", "up", device.where),))
+            )
     hostname = root.text("hostname")
-    return PlatformDocument(hostname and root.made("hostname", hostname, values.hostname), tuple(links), (), tuple(hints),
-                            tuple(_items(root)), tuple(root.faults))
+    return PlatformDocument(
+        hostname and root.made("hostname", hostname, values.hostname),
+        tuple(links),
+        (),
+        tuple(hints),
+        tuple(_items(root)),
+        tuple(root.faults),
+    )
 
 
 def _items(root: Part) -> Iterator[Item]:

@@ -22,7 +22,9 @@ _HIGHEST_ORDER = 99999
 def key(line: Line) -> LinkKey:
     """The NIC of a line; raises UnusableError."""
     if _LEGACY_KEY.fullmatch(line.key) and _LEGACY_VALUE.match(line.value):
-        raise UnusableError('a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address')
+        raise UnusableError(
+            'a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
+        )
     return LinkKey(values.mac(line.key))
 
 
@@ -51,7 +53,9 @@ def _network(asked: Asked, line: Line, text: str) -> Read:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
         asked = links.give(asked, line, "addresses", (address,))
     if not values.absent(order):
-        asked = links.give(asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER, 'the order')}")
+        asked = links.give(
+            asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER, 'the order')}"
+        )
     return Read(asked, faults)
 
 

@@ -18,9 +18,24 @@ from .values import UnusableError
 
 MOST_MEMBERS = 256
 WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("bond", "mode"): ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"),
+    ("bond", "mode"): (
+        "balance-rr",
+        "active-backup",
+        "balance-xor",
+        "broadcast",
+        "802.3ad",
+        "balance-tlb",
+        "balance-alb",
+    ),
     ("bond", "lacp-rate"): ("slow", "fast"),
-    ("bond", "xmit-hash-policy"): ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"),
+    ("bond", "xmit-hash-policy"): (
+        "layer2",
+        "layer3+4",
+        "layer2+3",
+        "encap2+3",
+        "encap3+4",
+        "vlan+srcmac",
+    ),
     ("bond", "ad-select"): ("stable", "bandwidth", "count"),
     ("bond", "fail-over-mac"): ("none", "active", "follow"),
     ("bridge", "stp"): ("no", "yes"),
@@ -29,8 +44,12 @@ MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "bond": {"miimon": "100"},  # ms; the kernel's 0 never notices that a link is lost (bonding.rst)
     "bridge": {},
-    "vxlan": {"port": "4789"},  # IANA's, RFC 7348, section 5; the kernel's own 8472 is older than that
-    "macvlan": {"mode": "bridge"},  # the kernel's default, VEPA, needs a switch that sends frames back
+    "vxlan": {
+        "port": "4789"
+    },  # IANA's, RFC 7348, section 5; the kernel's own 8472 is older than that
+    "macvlan": {
+        "mode": "bridge"
+    },  # the kernel's default, VEPA, needs a switch that sends frames back
 }
 MEMBERS, PARENT = ("bond", "bridge"), ("vxlan", "macvlan")
 
@@ -55,7 +74,9 @@ def reference(text: str) -> LinkKey:
         return LinkKey(values.mac(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
-            raise UnusableError(f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like') from None
+            raise UnusableError(
+                f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like'
+            ) from None
     return LinkKey(values.mac(base), values.vlan_id(number))
 
 
@@ -72,6 +93,7 @@ def _number(low: int, high: int) -> Callable[[str], str]:
 
 def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
     """One of the words, or its number where the kernel takes that too."""
+
     def read(text: str) -> str:
         if numbers and text.isdecimal() and int(text) < len(words):
             return words[int(text)]
@@ -94,10 +116,26 @@ def _truth(text: str) -> str:
 
 _MILLISECONDS = _number(0, 600000)
 READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
-    "bond": {**{name: _word(words) for (kind, name), words in WORDS.items() if kind == "bond"}, "miimon": _MILLISECONDS,
-             "updelay": _MILLISECONDS, "downdelay": _MILLISECONDS, "min-links": _number(0, 65535), "mac": values.mac},
-    "bridge": {"stp": _truth, "forward-delay": _number(2, 30), "mac": values.mac},  # seconds, IEEE 802.1D
-    "vxlan": {"id": _number(1, 16777215), "local": _host, "remote": _host, "port": _number(1, 65535), "mac": values.mac},
+    "bond": {
+        **{name: _word(words) for (kind, name), words in WORDS.items() if kind == "bond"},
+        "miimon": _MILLISECONDS,
+        "updelay": _MILLISECONDS,
+        "downdelay": _MILLISECONDS,
+        "min-links": _number(0, 65535),
+        "mac": values.mac,
+    },
+    "bridge": {
+        "stp": _truth,
+        "forward-delay": _number(2, 30),
+        "mac": values.mac,
+    },  # seconds, IEEE 802.1D
+    "vxlan": {
+        "id": _number(1, 16777215),
+        "local": _host,
+        "remote": _host,
+        "port": _number(1, 65535),
+        "mac": values.mac,
+    },
     "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
     "vlan": {"mac": values.mac},
 }
@@ -129,14 +167,27 @@ def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
     """What is missing or cannot be, by the texts alone."""
     if virtual is None:
         return "no text says what it is made of"
-    ends = {values.host(virtual.option(name)).version for name in ("local", "remote") if virtual.option(name)}
-    needed = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)}.get(key.kind, ())
+    ends = {
+        values.host(virtual.option(name)).version
+        for name in ("local", "remote")
+        if virtual.option(name)
+    }
+    needed = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)}.get(
+        key.kind, ()
+    )
     missing = next((name for name in needed if not shown(virtual, name)), None)
     if missing:
         return f"it needs {missing}"
     if len(ends) > 1:
         return "local and remote are not of one family"
-    wrong = next((lower for lower in virtual.lower if lower.rank >= key.rank or (key.kind == "bond" and lower.rank)), None)
+    wrong = next(
+        (
+            lower
+            for lower in virtual.lower
+            if lower.rank >= key.rank or (key.kind == "bond" and lower.rank)
+        ),
+        None,
+    )
     return f"a {key.kind} cannot be made of {wrong}" if wrong else None
 
 

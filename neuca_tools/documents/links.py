@@ -81,7 +81,11 @@ def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     asked, faults = Asked(LinkRequest(key, virtual=Virtual() if key.kind in KINDS else None)), []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
-            faults.append(line._replace(key="").fault(f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"))
+            faults.append(
+                line._replace(key="").fault(
+                    f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
+                )
+            )
             break
         asked, more = _try(asked, line)
         faults += more
@@ -92,7 +96,9 @@ def _try(asked: Asked, line: Line) -> Read:
     try:
         return _take(asked, line)
     except UnusableError as reason:
-        return Read(replace(asked, unsure=asked.unsure or line.key == "state"), [line.fault(str(reason))])
+        return Read(
+            replace(asked, unsure=asked.unsure or line.key == "state"), [line.fault(str(reason))]
+        )
 
 
 def _take(asked: Asked, line: Line) -> Read:
@@ -100,17 +106,24 @@ def _take(asked: Asked, line: Line) -> Read:
         found, faults = _addresses(line)
         return Read(give(asked, line, "addresses", found) if found else asked, faults)
     if line.key.startswith(_SYSCTL):
-        key, value = values.sysctl_key(line.written[len(_SYSCTL) :]), values.sysctl_value(line.value)
+        key, value = (
+            values.sysctl_key(line.written[len(_SYSCTL) :]),
+            values.sysctl_value(line.value),
+        )
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
         return Read(give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value), [])
     if line.key in devices.READERS:
         value = devices.READERS[line.key](line.value)
         settings = tuple({**dict(asked.request.device), line.key: value}.items())
         return Read(give(asked, line, "device", settings, setting=line.key, shown=value), [])
-    if line.key in kinds.names(asked.request.key.kind) or (line.key == "name" and asked.request.key.kind in KINDS):
+    if line.key in kinds.names(asked.request.key.kind) or (
+        line.key == "name" and asked.request.key.kind in KINDS
+    ):
         return Read(_take_own(asked, line), [])
     if line.key not in _READERS:
-        known = sorted({"addresses", *_READERS, *devices.READERS, *kinds.names(asked.request.key.kind)})
+        known = sorted(
+            {"addresses", *_READERS, *devices.READERS, *kinds.names(asked.request.key.kind)}
+        )
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
 
@@ -124,7 +137,9 @@ def _take_own(asked: Asked, line: Line) -> Asked:
     return give(asked, line, "virtual", both, setting=line.key, shown=kinds.shown(both, line.key))
 
 
-def give(asked: Asked, line: Line, name: str, value: object, setting: str = "", shown: str = "") -> Asked:
+def give(
+    asked: Asked, line: Line, name: str, value: object, setting: str = "", shown: str = ""
+) -> Asked:
     """The same request with one field more; `setting` is its name for people where it is not that of the field."""
     setting = setting or name
     text = shown or (", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
@@ -155,7 +170,9 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
         except UnusableError as reason:
             faults.append(line.fault(str(reason)))
             continue
-        faults += [line.fault(f'"{address}" is given twice', "warning")] if address in found else warnings
+        faults += (
+            [line.fault(f'"{address}" is given twice', "warning")] if address in found else warnings
+        )
         found[address] = None
     return tuple(found), faults
 
@@ -165,8 +182,14 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Both requests, setting by setting; `above` wins, but for a state that is only its default."""
-    defaulted = any(origin.setting == "state" and origin.where == DEFAULT for origin in above.origins)
-    own = replace(above, state=None, origins=_but(above.origins, "state")) if defaulted and below.state else above
+    defaulted = any(
+        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
+    )
+    own = (
+        replace(above, state=None, origins=_but(above.origins, "state"))
+        if defaulted and below.state
+        else above
+    )
     return LinkRequest(
         above.key,
         state=own.state or below.state,
@@ -185,7 +208,9 @@ def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[
     merged = {origin.setting: origin for origin in below}
     for origin in above:
         old = merged.get(origin.setting)
-        merged[origin.setting] = replace(origin, overrode=f"{old.value} from {old.where}") if old else origin
+        merged[origin.setting] = (
+            replace(origin, overrode=f"{old.value} from {old.where}") if old else origin
+        )
     return tuple(merged.values())
 
 
@@ -196,7 +221,11 @@ def _but(origins: Iterable[Origin], *settings: str) -> tuple[Origin, ...]:
 def stack(below: Asked, above: Asked) -> Asked:
     """`overlay` for requests whose lines are still known."""
     request = overlay(below.request, above.request)
-    return Asked(request, {**below.lines, **above.lines}, (below.unsure or above.unsure) and request.state is None)
+    return Asked(
+        request,
+        {**below.lines, **above.lines},
+        (below.unsure or above.unsure) and request.state is None,
+    )
 
 
 # --- What can only be judged when a link is complete ----------------------------------------------------------------
@@ -217,7 +246,9 @@ def check(asked: Asked) -> Read:
 def hands_off(request: LinkRequest) -> LinkRequest:
     """What is left to do for a link in state `user`: its name is pinned, nothing else."""
     kept = tuple(origin for origin in request.origins if origin.setting in ("state", "name"))
-    return LinkRequest(request.key, state="user", name=request.name, origins=kept, virtual=request.virtual)
+    return LinkRequest(
+        request.key, state="user", name=request.name, origins=kept, virtual=request.virtual
+    )
 
 
 def _hands_off(asked: Asked) -> Read:
@@ -232,7 +263,11 @@ def _hands_off(asked: Asked) -> Read:
 def _without_small_mtu(asked: Asked) -> Read:
     """RFC 8200, section 5: no IPv6 below 1280 bytes; the kernel takes every IPv6 address away then (addrconf.c)."""
     request = asked.request
-    if not request.mtu or request.mtu >= values.IPV6_MINIMUM_MTU or all(a.version == 4 for a in request.addresses):
+    if (
+        not request.mtu
+        or request.mtu >= values.IPV6_MINIMUM_MTU
+        or all(a.version == 4 for a in request.addresses)
+    ):
         return Read(asked, [])
     reason = f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
     request = replace(request, mtu=None, origins=_but(request.origins, "mtu"))
@@ -245,16 +280,25 @@ def unique_names(links: Iterable[Asked]) -> tuple[tuple[Asked, ...], list[Fault]
     owners: dict[str, LinkKey] = {}
     faults = []
     losers = set()
-    for asked in sorted(everything, key=lambda one: one.lines["name"].number if "name" in one.lines else 0):
+    for asked in sorted(
+        everything, key=lambda one: one.lines["name"].number if "name" in one.lines else 0
+    ):
         name, key = asked.request.name, asked.request.key
         if name and owners.setdefault(name, key) != key:
             losers.add(key)
-            faults.append(asked.lines["name"].fault(f'the name "{name}" is asked for {owners[name]} too'))
-    return tuple(_nameless(asked) if asked.request.key in losers else asked for asked in everything), faults
+            faults.append(
+                asked.lines["name"].fault(f'the name "{name}" is asked for {owners[name]} too')
+            )
+    return tuple(
+        _nameless(asked) if asked.request.key in losers else asked for asked in everything
+    ), faults
 
 
 def _nameless(asked: Asked) -> Asked:
-    return replace(asked, request=replace(asked.request, name=None, origins=_but(asked.request.origins, "name")))
+    return replace(
+        asked,
+        request=replace(asked.request, name=None, origins=_but(asked.request.origins, "name")),
+    )
 
 
 def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
@@ -264,12 +308,19 @@ def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple
     """
     merged = {request.key: request for request in below}
     for request in above:
-        merged[request.key] = overlay(merged[request.key], request) if request.key in merged else request
-    asked = (up_by_default(one) if one.origins or one.key.vlan_id or one.virtual else one for one in merged.values())
+        merged[request.key] = (
+            overlay(merged[request.key], request) if request.key in merged else request
+        )
+    asked = (
+        up_by_default(one) if one.origins or one.key.vlan_id or one.virtual else one
+        for one in merged.values()
+    )
     return tuple(hands_off(one) if one.state == "user" else one for one in asked)
 
 
-def sections(found: Iterable[Section], lines: Iterable[Line]) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:
+def sections(
+    found: Iterable[Section], lines: Iterable[Line]
+) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:
     """The lines of every link that has a section, even an empty one; a header that names no link is a fault."""
     by_section: dict[str, Optional[LinkKey]] = {}
     grouped: dict[LinkKey, list[Line]] = {}
@@ -280,7 +331,9 @@ def sections(found: Iterable[Section], lines: Iterable[Line]) -> tuple[dict[Link
                 by_section[section.name] = section_key(section.name)
             except UnusableError as reason:
                 by_section[section.name] = None
-                faults.append(Fault(section.number, section.name, "", "", f"{reason}, ignoring the section"))
+                faults.append(
+                    Fault(section.number, section.name, "", "", f"{reason}, ignoring the section")
+                )
     for key in filter(None, by_section.values()):
         grouped.setdefault(key, [])
     for line in lines:

@@ -15,12 +15,19 @@ from . import kinds
 from .drafts import Draft
 from .parts import Part
 
-MAC = {"mac_address": "mac", "macaddress": "mac", "ethernet_mac_address": "mac", "vlan_mac_address": "mac"}
+MAC = {
+    "mac_address": "mac",
+    "macaddress": "mac",
+    "ethernet_mac_address": "mac",
+    "vlan_mac_address": "mac",
+}
 
 
 def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     """A bond or its like of this name, nothing in it yet; None, and a fault, for a name that it cannot have."""
-    key = link.made("name" if "name" in link.tree else "", name, lambda text: kinds.link_key(kind, text))
+    key = link.made(
+        "name" if "name" in link.tree else "", name, lambda text: kinds.link_key(kind, text)
+    )
     if key is None:
         return None
     found = Draft(key, link.about(key.mac), virtual=Virtual())
@@ -41,19 +48,34 @@ def options(found: Draft, part: Part, names: Mapping[str, str]) -> None:
     part = part.about(found.key.mac)
     for theirs, ours in names.items():
         text = part.text(theirs)
-        own = part.made(theirs, text, partial(kinds.setting, found.key.kind, ours)) if text else None
+        own = (
+            part.made(theirs, text, partial(kinds.setting, found.key.kind, ours)) if text else None
+        )
         found.virtual = own.over(found.virtual) if own else found.virtual
 
 
 def default(found: Draft, name: str, value: str) -> None:
     """What the document's own format says that it is, where it says nothing."""
-    found.virtual = Virtual(options=((name, value),)) if found.virtual is None else replace(
-        found.virtual, options=found.virtual.options if found.virtual.option(name) else (*found.virtual.options, (name, value)))
+    found.virtual = (
+        Virtual(options=((name, value),))
+        if found.virtual is None
+        else replace(
+            found.virtual,
+            options=found.virtual.options
+            if found.virtual.option(name)
+            else (*found.virtual.options, (name, value)),
+        )
+    )
 
 
 def put_in(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Its members, by what the document calls them; one that it does not describe is left out."""
-    members = [member for name in link.texts(key) for member in [_called(name, link, key, drafts)] if member]
+    members = [
+        member
+        for name in link.texts(key)
+        for member in [_called(name, link, key, drafts)]
+        if member
+    ]
     found.virtual = replace(found.virtual or Virtual(), members=tuple(dict.fromkeys(members)))
 
 

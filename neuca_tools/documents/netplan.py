@@ -18,12 +18,22 @@ from .drafts import Draft, by_name, finish
 from .parts import Part
 
 NAME = "network-config"
-KEYS = network_config.KEYS | frozenset("version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-                                       " routes to via table type id link interfaces".split())
+KEYS = network_config.KEYS | frozenset(
+    "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
+    " routes to via table type id link interfaces".split()
+)
 _OPTIONS = {
-    "bond": {"mode": "mode", "lacp-rate": "lacp-rate", "mii-monitor-interval": "miimon", "min-links": "min-links",
-             "transmit-hash-policy": "xmit-hash-policy", "ad-select": "ad-select", "up-delay": "updelay",
-             "down-delay": "downdelay", "fail-over-mac-policy": "fail-over-mac"},
+    "bond": {
+        "mode": "mode",
+        "lacp-rate": "lacp-rate",
+        "mii-monitor-interval": "miimon",
+        "min-links": "min-links",
+        "transmit-hash-policy": "xmit-hash-policy",
+        "ad-select": "ad-select",
+        "up-delay": "updelay",
+        "down-delay": "downdelay",
+        "fail-over-mac-policy": "fail-over-mac",
+    },
     "bridge": {"stp": "stp", "forward-delay": "forward-delay"},
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
@@ -50,11 +60,23 @@ def _version_2(top: Part) -> PlatformDocument:
         for name, link in top.named(kind):
             link.warn("", f"{kind} are left to other programs, with all that is on them")
             taken |= {name, *link.texts("interfaces")}
-    ethernets = [(name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken]
+    ethernets = [
+        (name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken
+    ]
     virtual = [(name, link, _made(kind, name, link)) for kind, name, link in _of_kinds(top)]
-    below = {name: draft for name, draft in (*ethernets, *((name, draft) for name, _, draft in virtual)) if draft is not None}
-    known = taken.union(*(top.child(kind).tree for kind in ("ethernets", "bonds", "bridges", "tunnels")))
-    vlans = [(name, _vlan(name, link, below, known)) for name, link in top.named("vlans") if name not in taken]
+    below = {
+        name: draft
+        for name, draft in (*ethernets, *((name, draft) for name, _, draft in virtual))
+        if draft is not None
+    }
+    known = taken.union(
+        *(top.child(kind).tree for kind in ("ethernets", "bonds", "bridges", "tunnels"))
+    )
+    vlans = [
+        (name, _vlan(name, link, below, known))
+        for name, link in top.named("vlans")
+        if name not in taken
+    ]
     drafts = {**{name: draft for name, draft in vlans if draft is not None}, **below}
     for _, link, draft in virtual:
         if draft is not None and draft.key.kind == "vxlan":
@@ -72,7 +94,9 @@ def _of_kinds(top: Part) -> Iterator[tuple[str, str, Part]]:
         if link.text("mode") == "vxlan":
             yield "vxlan", name, link
         else:
-            link.warn("mode", "tunnels of this mode are left to other programs, with all that is on them")
+            link.warn(
+                "mode", "tunnels of this mode are left to other programs, with all that is on them"
+            )
 
 
 def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -96,20 +120,28 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
     elif (match.text("name") and "driver" not in match.tree) or not match.tree:
         key = by_name(match.text("name") or name)
     else:
-        link.warn("match", "it matches NICs by more than their MAC address or their name, ignoring it")
+        link.warn(
+            "match", "it matches NICs by more than their MAC address or their name, ignoring it"
+        )
         return None
     draft = _common(Draft(key, link), link)
     draft.name = link.read("set-name", values.link_name)
     return draft
 
 
-def _vlan(name: str, link: Part, drafts: Mapping[str, Draft], known: Collection[str]) -> Optional[Draft]:
+def _vlan(
+    name: str, link: Part, drafts: Mapping[str, Draft], known: Collection[str]
+) -> Optional[Draft]:
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
     if parent is None or number is None:
         if parent is None:
             left = below in known
-            reason = "its NIC is left to other programs, and so is it" if left else "no link has this name, ignoring the VLAN"
+            reason = (
+                "its NIC is left to other programs, and so is it"
+                if left
+                else "no link has this name, ignoring the VLAN"
+            )
             link.fault("link", below, reason, "warning" if left else "error")
         elif link.text("id") is None:
             link.fault("id", None, "a VLAN without its ID, ignoring it")
@@ -129,7 +161,10 @@ def _common(draft: Draft, link: Part) -> Draft:
         draft.manage("the platform's document gives it the default route")
     _addresses(draft, link)
     for route in link.parts("routes"):
-        if route.text("table") not in (None, "main", "254") or route.text("type") not in (None, "unicast"):
+        if route.text("table") not in (None, "main", "254") or route.text("type") not in (
+            None,
+            "unicast",
+        ):
             route.warn("to", "a route of another table or type is left to other programs")
         else:
             draft.add_route(route, "to", route.text("to") or "", None, route.text("via"))

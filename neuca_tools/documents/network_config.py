@@ -18,8 +18,15 @@ from .parts import Part
 
 _BOND = {f"bond{sign}{name.replace('-', sign)}": name for name in READERS["bond"] for sign in "-_"}
 _BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
-KEYS = frozenset("type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
-                 " bridge_interfaces params".split()) | _BOND.keys() | _BRIDGE.keys() | resolvers.KEYS
+KEYS = (
+    frozenset(
+        "type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
+        " bridge_interfaces params".split()
+    )
+    | _BOND.keys()
+    | _BRIDGE.keys()
+    | resolvers.KEYS
+)
 _STATIC = ("static", "static4", "static6")
 _DHCP = ("dhcp", "dhcp4", "dhcp6", "ipv6_dhcpv6-stateful")
 _INFORMATION = ("manual", "ipv6_slaac", "ipv6_dhcpv6-stateless")
@@ -38,7 +45,13 @@ def read(top: Part) -> PlatformDocument:
     for link in top.parts("config"):
         name = link.text("name") or ""
         kind = link.text("type") or ""
-        draft = _physical(name, link) if kind == "physical" else _made(kind, name, link) if kind in MEMBERS else None
+        draft = (
+            _physical(name, link)
+            if kind == "physical"
+            else _made(kind, name, link)
+            if kind in MEMBERS
+            else None
+        )
         if draft is not None:
             drafts[name] = draft
     for link in top.parts("config"):
@@ -89,7 +102,11 @@ def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Dra
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
         left = below in taken
-        reason = "its NIC is left to other programs, and so is it" if left else "no NIC has this name, ignoring the VLAN"
+        reason = (
+            "its NIC is left to other programs, and so is it"
+            if left
+            else "no NIC has this name, ignoring the VLAN"
+        )
         link.fault("vlan_link", below, reason, "warning" if left else "error")
         return None
     if number is None:
@@ -97,7 +114,9 @@ def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Dra
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
     link = link.about(parent.part.mac)
-    draft = _common(Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name)), link)
+    draft = _common(
+        Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name)), link
+    )
     made.own_mac(draft, link, parent)
     return draft
 
@@ -135,8 +154,17 @@ def _route(draft: Draft, route: Part) -> None:
 def _loose_route(route: Part, drafts: dict[str, Draft]) -> None:
     """A route that stands for itself goes through the link whose network its gateway is in."""
     gateway = route.read("gateway", values.host)
-    owner = next((draft for draft in drafts.values() for address in draft.addresses
-                  if gateway is not None and gateway.version == address.version and gateway in address.network), None)
+    owner = next(
+        (
+            draft
+            for draft in drafts.values()
+            for address in draft.addresses
+            if gateway is not None
+            and gateway.version == address.version
+            and gateway in address.network
+        ),
+        None,
+    )
     if owner is not None:
         _route(owner, route)
     elif gateway is not None:

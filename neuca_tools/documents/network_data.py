@@ -18,14 +18,23 @@ from .parts import Part
 
 NAME = "network_data.json"
 # nova, network/model.py, LEGACY_EXPOSED_VIF_TYPES, and what other clouds write in their place.
-_PHYSICAL = frozenset("bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical"
-                      .split())
+_PHYSICAL = frozenset(
+    "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
+)
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhcp6")
 _INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
-_BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}  # the bonding driver's own names
-KEYS = frozenset("id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-                 " network gateway".split()) | _BOND.keys() | resolvers.KEYS
+_BOND = {
+    f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]
+}  # the bonding driver's own names
+KEYS = (
+    frozenset(
+        "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
+        " network gateway".split()
+    )
+    | _BOND.keys()
+    | resolvers.KEYS
+)
 
 
 def read(root: Part) -> PlatformDocument:
@@ -57,7 +66,9 @@ def _physical(link: Part, kind: str) -> Optional[Draft]:
         link.warn("type", "an unknown kind of link, taken for a NIC")
     if link.text("ethernet_mac_address") is None:
         severity: Literal["error", "warning"] = "error" if kind in _PHYSICAL else "warning"
-        link.fault("ethernet_mac_address", None, "a link without a MAC address, ignoring it", severity)
+        link.fault(
+            "ethernet_mac_address", None, "a link without a MAC address, ignoring it", severity
+        )
         return None
     mac = link.read("ethernet_mac_address", values.mac)
     return None if mac is None else _draft(link.about(mac), LinkKey(mac))
@@ -77,7 +88,11 @@ def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optio
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        reason = "what it is on cannot be used, nor can it" if below in links else "no link has this id, ignoring the VLAN"
+        reason = (
+            "what it is on cannot be used, nor can it"
+            if below in links
+            else "no link has this id, ignoring the VLAN"
+        )
         link.fault("vlan_link", below, reason, "warning" if below in links else "error")
         return None
     link = link.about(parent.key.mac)
@@ -119,4 +134,10 @@ def _static(network: Part, draft: Draft) -> None:
     if network.text("gateway"):
         draft.manage("the platform's document gives it the default route")
     for route in network.parts("routes"):
-        draft.add_route(route, "network", route.text("network") or "", route.text("netmask"), route.text("gateway"))
+        draft.add_route(
+            route,
+            "network",
+            route.text("network") or "",
+            route.text("netmask"),
+            route.text("gateway"),
+        )

@@ -52,7 +52,9 @@ def _check(text: str) -> None:
         raise DocumentError(f"cannot read the document: it is longer than {MAX_BYTES} bytes")
 
 
-def _assemble(sections: tuple[Section, ...], lines: tuple[Line, ...], faults: list[Fault]) -> Document:
+def _assemble(
+    sections: tuple[Section, ...], lines: tuple[Line, ...], faults: list[Fault]
+) -> Document:
     def of(name: str) -> list[Line]:
         return [line for line in lines if line.section == name]
 
@@ -109,7 +111,9 @@ def _identity(line: Line) -> Hashable:
 def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
     for section in {section.name: section for section in reversed(tuple(sections))}.values():
         if not is_known_section(section.name):
-            yield Fault(section.number, section.name, "", "", _unknown_reason(section.name), "warning")
+            yield Fault(
+                section.number, section.name, "", "", _unknown_reason(section.name), "warning"
+            )
 
 
 def _unknown_reason(name: str) -> str:
@@ -158,7 +162,9 @@ def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Asked], set[LinkK
     return base, broken, faults
 
 
-def _finish(settled: list[Asked], faults: list[Fault]) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
+def _finish(
+    settled: list[Asked], faults: list[Fault]
+) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
     if len(settled) > MAX_LINKS:
         number = min((line.number for line in settled[MAX_LINKS].lines.values()), default=1)
         faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
@@ -170,11 +176,20 @@ def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     ordered = sorted(faults, key=lambda fault: fault.line)
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
-    rest = Fault(ordered[MAX_FAULTS].line, "", "", "", f"{len(ordered) - MAX_FAULTS} more faults from here on")
+    rest = Fault(
+        ordered[MAX_FAULTS].line,
+        "",
+        "",
+        "",
+        f"{len(ordered) - MAX_FAULTS} more faults from here on",
+    )
     return (*ordered[:MAX_FAULTS], rest)
 
 
 def get(document: Document, section: str, key: str) -> Optional[str]:
     """One value as it was written, None where it is absent. Keys are case-insensitive, names of sections are not."""
     lower = key.lower()
-    return next((item.value for item in document.items if item.section == section and item.key == lower), None)
+    return next(
+        (item.value for item in document.items if item.section == section and item.key == lower),
+        None,
+    )

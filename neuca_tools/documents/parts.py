@@ -36,9 +36,14 @@ class Part:
     def about(self, mac: str) -> Part:
         return replace(self, mac=mac)
 
-    def fault(self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error") -> None:
+    def fault(
+        self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
+    ) -> None:
         """Note that a value cannot be used, up to a number of faults."""
-        section, shown = f"{self.document} {self.mac}".strip(), clip(value) if isinstance(value, str) else ""
+        section, shown = (
+            f"{self.document} {self.mac}".strip(),
+            clip(value) if isinstance(value, str) else "",
+        )
         found = Fault(0, section, clip(self._path(key)), shown, reason, severity)
         if len(self.faults) < MAX_FAULTS and found not in self.faults:
             self.faults.append(found)
@@ -81,7 +86,13 @@ class Part:
         items = value if isinstance(value, list) else [] if value is None else [value]
         if any(isinstance(item, (list, dict)) for item in items):
             self.fault(key, None, "it is not a list of single values")
-        return [text for item in items if not isinstance(item, (list, dict)) for text in [_text(item)] if text is not None]
+        return [
+            text
+            for item in items
+            if not isinstance(item, (list, dict))
+            for text in [_text(item)]
+            if text is not None
+        ]
 
     def child(self, key: str) -> Part:
         """An object inside; an empty one where there is none."""

@@ -37,7 +37,9 @@ def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
             items = {key: pruned(value, key in keys) for key, value in tree.items()}
             return {key: value for key, value in items.items() if value is not None and value != []}
         if isinstance(tree, list):
-            items_of = [pruned(one, known) for one in tree]  # each keeps its place, for the paths of faults
+            items_of = [
+                pruned(one, known) for one in tree
+            ]  # each keeps its place, for the paths of faults
             return items_of if known or any(item is not None for item in items_of) else []
         return tree if known else None
 
@@ -70,13 +72,19 @@ def reduced(parts: Mapping[str, bytes]) -> str:
 def instance_id(text: str) -> str:
     """The id of the instance in such a text, with the kind of platform that gave it; empty if there is none."""
     trees = _trees(text) if text else {}
-    found = (machine.instance(kind, str(trees[name].get("uuid", ""))) for name, kind in _INSTANCES.items() if name in trees)
+    found = (
+        machine.instance(kind, str(trees[name].get("uuid", "")))
+        for name, kind in _INSTANCES.items()
+        if name in trees
+    )
     return next(filter(None, found), "")
 
 
 def open_text(text: str) -> str:
     """A copy of such a text for everybody: without the guest's own metadata and keys."""
-    return json.dumps({name: instance.open_part(tree) for name, tree in _trees(text).items()}, sort_keys=True)
+    return json.dumps(
+        {name: instance.open_part(tree) for name, tree in _trees(text).items()}, sort_keys=True
+    )
 
 
 def parse(text: str) -> PlatformDocument:
@@ -98,5 +106,11 @@ def _joined(one: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
     links: dict[object, LinkRequest] = {link.key: link for link in one.links}
     for link in other.links:
         links[link.key] = overlay(links[link.key], link) if link.key in links else link
-    return PlatformDocument(one.hostname or other.hostname, tuple(links.values()), one.routes + other.routes,
-                            one.management + other.management, one.items + other.items, one.faults + other.faults)
+    return PlatformDocument(
+        one.hostname or other.hostname,
+        tuple(links.values()),
+        one.routes + other.routes,
+        one.management + other.management,
+        one.items + other.items,
+        one.faults + other.faults,
+    )

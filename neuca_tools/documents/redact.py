@@ -13,7 +13,9 @@ def redact(text: str) -> str:
     sections, _ = read(text)
     out = [""] * (text.count("\n") + 1)
     for section in sections:
-        out[section.number - 1] = f"[{section.name}]" if is_known_section(section.name) else "[redacted]"
+        out[section.number - 1] = (
+            f"[{section.name}]" if is_known_section(section.name) else "[redacted]"
+        )
         for line in section.lines:
             if is_open(line.section, line.key):
                 _copy(line, out)

@@ -31,7 +31,9 @@ def rows(
     faults: list[Fault] = []
     for line in lines:
         if len(found) == most:
-            faults.append(line._replace(key="", value="").fault(f"more than {most} lines, ignoring the rest"))
+            faults.append(
+                line._replace(key="", value="").fault(f"more than {most} lines, ignoring the rest")
+            )
             break
         try:
             row, more = read(line)
@@ -64,7 +66,9 @@ def user(line: Line) -> tuple[User, list[Fault]]:
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
     odd = [number for number, key in enumerate(keys, 1) if not is_public_key(key)]
-    faults = [line.fault(f"number {number} does not look like a public key", "warning") for number in odd]
+    faults = [
+        line.fault(f"number {number} does not look like a public key", "warning") for number in odd
+    ]
     return User(line.key, sudo, keys), faults
 
 
@@ -76,7 +80,9 @@ def is_public_key(text: str) -> bool:
 def script(line: Line) -> tuple[Script, list[Fault]]:
     """`name = body`; the name becomes one of a file."""
     if not _FILE_NAME.fullmatch(line.key):
-        raise UnusableError("the key is not the name of a script (or this line of a script is not indented)")
+        raise UnusableError(
+            "the key is not the name of a script (or this line of a script is not indented)"
+        )
     return Script(line.key, line.value), []
 
 
@@ -90,19 +96,32 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
     ip, fields = _target(rest)
     if len(fields) < 5:
         raise UnusableError("fewer than the 7 fields that are needed")
-    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (*fields, *[""] * 4)[:9]
+    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (
+        *fields,
+        *[""] * 4,
+    )[:9]
     return Storage(
         device=line.key,
         ip=_quietly(values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"),
-        port=_quietly(lambda text: values.integer(text, 1, 65535), port, "the port is not a number from 1 to 65535"),
-        lun=_quietly(lambda text: values.integer(text, 0, 16383), lun, "the LUN is not a number from 0 to 16383"),
+        port=_quietly(
+            lambda text: values.integer(text, 1, 65535),
+            port,
+            "the port is not a number from 1 to 65535",
+        ),
+        lun=_quietly(
+            lambda text: values.integer(text, 0, 16383),
+            lun,
+            "the LUN is not a number from 0 to 16383",
+        ),
         chap_user=chap_user,
         chap_secret=chap_secret,
         attach=_yes_no(attach, "attach"),
         fs_type=_matching(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
         fs_options=_matching(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
         format=bool(format_word) and _yes_no(format_word, "format"),
-        mount_point=_matching(r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"),
+        mount_point=_matching(
+            r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"
+        ),
     ), []
 
 

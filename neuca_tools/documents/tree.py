@@ -20,7 +20,10 @@ MAX_DEPTH = 32
 MAX_ITEMS = 50000
 _ITEM = 32  # characters of YAML text that count as one more item: an alias may repeat a long one
 _NULL = ("", "~", "null", "Null", "NULL")  # YAML 1.2, 10.2.1.1
-_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp"))
+_TAGS = tuple(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
+)
 
 
 def from_json(data: bytes, what: str) -> Tree:
@@ -42,12 +45,18 @@ def from_yaml(data: bytes, what: str) -> Tree:
 
     builder = _Builder(what)
     try:
-        for event in yaml.parse(_text(data, what), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        for event in yaml.parse(
+            _text(data, what), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        ):
             builder.take(type(event).__name__, event)
     except yaml.YAMLError as error:
-        raise DocumentError(f"cannot read {what}: it is no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise DocumentError(
+            f"cannot read {what}: it is no YAML: {' '.join(str(error).split())[:200]}"
+        ) from None
     except (ValueError, OverflowError):  # an escape beyond Unicode, in PyYAML's own scanner
-        raise DocumentError(f"cannot read {what}: it is no YAML: an escape stands for no character") from None
+        raise DocumentError(
+            f"cannot read {what}: it is no YAML: an escape stands for no character"
+        ) from None
     return builder.root
 
 
@@ -57,7 +66,9 @@ def _text(data: bytes, what: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DocumentError(f"cannot read {what}: it is not UTF-8 text (byte {error.start})") from None
+        raise DocumentError(
+            f"cannot read {what}: it is not UTF-8 text (byte {error.start})"
+        ) from None
 
 
 def _too_deep(what: str) -> DocumentError:
@@ -76,7 +87,9 @@ def _walk(tree: object, what: str) -> Iterator[object]:
         yield item
         if depth > MAX_DEPTH:
             raise _too_deep(what)
-        children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        children = (
+            item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        )
         waiting += [(child, depth + 1) for child in children]
 
 
@@ -117,12 +130,16 @@ class _Builder:
             self._put(value, 1 + len(event.value) // _ITEM, event.anchor)
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
-                raise DocumentError(f"cannot read {self.what}: an alias stands for nothing, or for itself")
+                raise DocumentError(
+                    f"cannot read {self.what}: an alias stands for nothing, or for itself"
+                )
             self._put(*self._anchors[event.anchor], None)
 
     def _check_tag(self, tag: Optional[str]) -> None:
         if tag not in (None, "!", *_TAGS):
-            raise DocumentError(f'cannot read {self.what}: the YAML tag "{str(tag)[:80]}" is refused')
+            raise DocumentError(
+                f'cannot read {self.what}: the YAML tag "{str(tag)[:80]}" is refused'
+            )
 
     def _put(self, tree: Tree, size: int, anchor: Optional[str]) -> None:
         if anchor is not None:

@@ -51,7 +51,9 @@ def mac(text: str) -> str:
     if digits == "0" * 12:
         raise UnusableError("the all-zero MAC address names no NIC")
     if int(digits[:2], 16) & 1:
-        raise UnusableError(f"the {'broadcast' if digits == 'f' * 12 else 'multicast'} MAC address names no NIC")
+        raise UnusableError(
+            f"the {'broadcast' if digits == 'f' * 12 else 'multicast'} MAC address names no NIC"
+        )
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
@@ -69,7 +71,9 @@ def integer(text: str, low: int, high: int, what: str = "") -> int:
     """A decimal number within its bounds, both included; `what` names it in the reason."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped) or not low <= int(stripped) <= high:
-        raise UnusableError(f'{what}{" " if what else ""}"{clip(text)}" is not a number from {low} to {high}')
+        raise UnusableError(
+            f'{what}{" " if what else ""}"{clip(text)}" is not a number from {low} to {high}'
+        )
     return int(stripped)
 
 
@@ -113,7 +117,9 @@ def address(text: str) -> Address:
     if ip.is_unspecified or ip.is_loopback or ip.is_multicast or str(ip) == "255.255.255.255":
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
     if length < 2:
-        raise UnusableError(f'the prefix length of "{ip}/{length}" would cover half of all addresses')
+        raise UnusableError(
+            f'the prefix length of "{ip}/{length}" would cover half of all addresses'
+        )
     return ip_interface(f"{ip}/{length}")
 
 
@@ -131,7 +137,9 @@ def network(text: str) -> Network:
 def _cidr(text: str) -> tuple[Host, int]:
     ip_text, slash, length_text = text.strip().partition("/")
     ip = host(ip_text)
-    return ip, integer(length_text, 0, ip.max_prefixlen, "the prefix length") if slash else ip.max_prefixlen
+    return ip, integer(
+        length_text, 0, ip.max_prefixlen, "the prefix length"
+    ) if slash else ip.max_prefixlen
 
 
 def link_name(text: str) -> str:
@@ -144,7 +152,9 @@ def link_name(text: str) -> str:
     if len(name) > 15:
         raise UnusableError(f'"{clip(name)}" is longer than the 15 bytes of an interface name')
     if not _NAME.fullmatch(name):
-        raise UnusableError(f'"{clip(name)}" is not an interface name: letters, digits, ".", "_" and "-" only')
+        raise UnusableError(
+            f'"{clip(name)}" is not an interface name: letters, digits, ".", "_" and "-" only'
+        )
     if name.isdigit() or name in ("all", "default", "lo"):
         raise UnusableError(f'"{name}" is not a name that an interface can have')
     return name
@@ -156,7 +166,9 @@ def hostname(text: str) -> str:
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise UnusableError(f'"{clip(name)}" is not a host name: letters, digits and "-" only, in labels of 1 to 63')
+        raise UnusableError(
+            f'"{clip(name)}" is not a host name: letters, digits and "-" only, in labels of 1 to 63'
+        )
     return name
 
 

@@ -29,7 +29,11 @@ def make(login: str, seconds: float) -> pwd.struct_passwd:
     """
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
     what = f'make the user "{login}"'
-    programs.run(what, ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login], seconds)
+    programs.run(
+        what,
+        ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login],
+        seconds,
+    )
     made = find(login)
     if made is None:
         raise ApplyError(f"{what}: useradd says that it is done, and there is no such user")

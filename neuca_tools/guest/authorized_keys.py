@@ -24,7 +24,10 @@ from ..errors import ApplyError
 from ..fileio import NEW
 from . import blocks, programs
 
-DIRECTORY, FILE = ".ssh", "authorized_keys"  # AuthorizedKeysFile of sshd_config(5), as it is by default
+DIRECTORY, FILE = (
+    ".ssh",
+    "authorized_keys",
+)  # AuthorizedKeysFile of sshd_config(5), as it is by default
 WITHIN = 30.0  # seconds: a home directory may be on a server that does not answer
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 SELINUX = Path("/sys/fs/selinux/enforce")
@@ -52,7 +55,9 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
         word = json.loads(said)
         failed, ignored = str(word["failed"]), str(word["ignored"])
     except (ValueError, TypeError, KeyError):
-        raise ApplyError("the child that edits them has ended without a word, or took too long") from None
+        raise ApplyError(
+            "the child that edits them has ended without a word, or took too long"
+        ) from None
     if failed:
         raise ApplyError(failed)
     return ignored
@@ -61,7 +66,10 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 def _said(descriptor: int) -> bytes:
     """All that the child says until its end, or as much of it as comes in time. It may be anything: it is the user's."""
     said, deadline = b"", time.monotonic() + WITHIN
-    while len(said) < LONGEST_WORD and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    while (
+        len(said) < LONGEST_WORD
+        and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]
+    ):
         part = os.read(descriptor, 4096)
         if not part:
             break
@@ -81,7 +89,7 @@ def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoRetur
     except ApplyError as error:
         _say(write, error.text, "")
     except OSError as error:
-        _say(write, f'become the user: {error.strerror}', "")
+        _say(write, f"become the user: {error.strerror}", "")
     finally:
         os._exit(0)
 
@@ -99,7 +107,10 @@ def edit(home: str, keys: Sequence[str]) -> str:
         place = f"{home}/{DIRECTORY}"
         if not keys and not _is_there(DIRECTORY, top):
             return ""
-        with _opened(place, lambda: _directory(top, place)) as directory, _naming(f"{place}/{FILE}"):
+        with (
+            _opened(place, lambda: _directory(top, place)) as directory,
+            _naming(f"{place}/{FILE}"),
+        ):
             _edit(directory, f"{place}/{FILE}", keys)
             return _ignored(top, directory, home) if keys else ""
 
@@ -132,7 +143,9 @@ def _directory(home: int, place: str) -> int:
     """A descriptor of ~/.ssh, which is made if need be."""
     if not _is_there(DIRECTORY, home):
         os.mkdir(DIRECTORY, 0o700, dir_fd=home)
-        if SELINUX.exists() and programs.find("restorecon"):  # sshd reads it with its own label alone
+        if SELINUX.exists() and programs.find(
+            "restorecon"
+        ):  # sshd reads it with its own label alone
             programs.run(f'label "{place}"', ["restorecon", "-R", place], WITHIN)
     _own(os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory")
     return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
@@ -151,10 +164,17 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
 def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
     """The content, None where there is no file, and the mode."""
     try:
-        _own(os.stat(FILE, dir_fd=directory, follow_symlinks=False), place, stat.S_ISREG, "a regular file")
+        _own(
+            os.stat(FILE, dir_fd=directory, follow_symlinks=False),
+            place,
+            stat.S_ISREG,
+            "a regular file",
+        )
     except FileNotFoundError:
         return None, 0o600
-    descriptor = os.open(FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    descriptor = os.open(
+        FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+    )
     with os.fdopen(descriptor, "rb") as stream:
         content = stream.read(blocks.LARGEST + 1)
         if len(content) > blocks.LARGEST:
@@ -194,8 +214,11 @@ def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind
 
 def _ignored(home: int, directory: int, name: str) -> str:
     """Why sshd passes over the file, in its own words (StrictModes in sshd_config(5)): somebody else may write to it."""
-    places = {name: os.fstat(home), f"{name}/{DIRECTORY}": os.fstat(directory),
-              f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False)}
+    places = {
+        name: os.fstat(home),
+        f"{name}/{DIRECTORY}": os.fstat(directory),
+        f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False),
+    }
     for place, found in places.items():
         if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
             return f'sshd ignores the keys: "{place}" can be written to by others than its user'

@@ -12,7 +12,12 @@ from ..config import Config
 from ..model import Document
 
 State = Literal["ok", "pending", "refused", "failed"]
-STATES: tuple[State, ...] = ("failed", "refused", "pending", "ok")  # the first that applies is that of a whole feature
+STATES: tuple[State, ...] = (
+    "failed",
+    "refused",
+    "pending",
+    "ok",
+)  # the first that applies is that of a whole feature
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,18 @@ class Feature(NamedTuple):
 
 
 FEATURES: Mapping[str, Feature] = {  # in their order
-    "hostname": Feature(lambda config: config.guest_hostname, lambda _, document: document.hostname is not None),
-    "users": Feature(lambda config: config.guest_users,
-                     lambda config, document: bool(document.users or (config.guest_login and document.platform))),
-    "storage": Feature(lambda config: config.guest_storage, lambda _, document: any(one.attach for one in document.storage)),
-    "scripts": Feature(lambda config: config.guest_scripts, lambda _, document: bool(document.scripts)),
+    "hostname": Feature(
+        lambda config: config.guest_hostname, lambda _, document: document.hostname is not None
+    ),
+    "users": Feature(
+        lambda config: config.guest_users,
+        lambda config, document: bool(document.users or (config.guest_login and document.platform)),
+    ),
+    "storage": Feature(
+        lambda config: config.guest_storage,
+        lambda _, document: any(one.attach for one in document.storage),
+    ),
+    "scripts": Feature(
+        lambda config: config.guest_scripts, lambda _, document: bool(document.scripts)
+    ),
 }

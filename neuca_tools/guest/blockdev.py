@@ -20,7 +20,9 @@ from . import programs
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
 LOOK = 60.0  # seconds that a look at a disk may take
 MAKE = 3600.0  # seconds that a file system may take to be made: a large disk, over a network
-EDGE = 1 << 20  # bytes at its beginning, and at its end, that have to be readable before anything is concluded
+EDGE = (
+    1 << 20
+)  # bytes at its beginning, and at its end, that have to be readable before anything is concluded
 NOTHING = 2  # blkid(8): no signature, or nothing that can be read
 
 
@@ -35,9 +37,17 @@ def signatures(device: Path) -> dict[str, str]:
     """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing. Raises ApplyError."""
     what = f"look what {device} carries"
     _readable(device)
-    said = programs.run(what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, well=(0, NOTHING))
-    found = dict(line.split("=", 1) for line in said.splitlines() if "=" in line and not line.startswith("DEVNAME="))
-    wiped = programs.run(what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK).split()
+    said = programs.run(
+        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, well=(0, NOTHING)
+    )
+    found = dict(
+        line.split("=", 1)
+        for line in said.splitlines()
+        if "=" in line and not line.startswith("DEVNAME=")
+    )
+    wiped = programs.run(
+        what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
+    ).split()
     return found if found or not wiped else {"TYPE": wiped[0]}
 
 
@@ -95,7 +105,9 @@ def mounts() -> list[Mount]:
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
-        place = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
+        place = (
+            words[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
+        )
         found.append(Mount(words[2], place.decode("utf-8", "surrogateescape")))
     return found
 
@@ -122,7 +134,19 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
         Path(place).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
-    same = programs.run(what, ["blkid", "--cache-file", "/dev/null", "--output", "device", "--match-token", f"UUID={uuid}"], LOOK)
+    same = programs.run(
+        what,
+        [
+            "blkid",
+            "--cache-file",
+            "/dev/null",
+            "--output",
+            "device",
+            "--match-token",
+            f"UUID={uuid}",
+        ],
+        LOOK,
+    )
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
     programs.run(what, ["mount", "-o", "_netdev", f"UUID={uuid}", place], LOOK)

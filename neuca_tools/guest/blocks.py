@@ -43,7 +43,9 @@ def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
     if not begins and not ends:
         return b"", b"", content
     if len(begins) != 1 or len(ends) != 1 or begins > ends:
-        raise ApplyError("its marked lines are damaged: there is not one BEGIN and one END of neuca-guest-tools")
+        raise ApplyError(
+            "its marked lines are damaged: there is not one BEGIN and one END of neuca-guest-tools"
+        )
     first, last = begins[0], ends[0] + 1
     return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])
 
@@ -62,7 +64,10 @@ def edit(path: Path, lines: Sequence[str]) -> bool:
         _replace(real, wanted, content is not None)
     except ApplyError as error:
         raise ApplyError(f'edit "{path}": {error.text}', error.errno) from None
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round in a circle (pathlib, before Python 3.13)
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # RuntimeError: links that go round in a circle (pathlib, before Python 3.13)
         raise ApplyError(f'edit "{path}": {getattr(error, "strerror", None) or error}') from error
     return True
 
@@ -78,7 +83,9 @@ def _read(path: Path) -> Optional[bytes]:
         if not stat.S_ISREG(found.st_mode):
             raise ApplyError("it is not a regular file")
         if found.st_nlink > 1:
-            raise ApplyError("it has more than one name (hard links), which no atomic edit can keep")
+            raise ApplyError(
+                "it has more than one name (hard links), which no atomic edit can keep"
+            )
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             content = stream.read(LARGEST + 1)
         if len(content) > LARGEST:
@@ -92,7 +99,9 @@ def _replace(path: Path, content: bytes, there: bool) -> None:
     new = path.with_name(path.name + NEW)
     with suppress(FileNotFoundError):
         new.unlink()
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         with os.fdopen(descriptor, "wb") as stream:
             if there:

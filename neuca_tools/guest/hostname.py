@@ -54,7 +54,9 @@ def set_hostname(name: str, file: Path = FILE) -> bool:
         try:
             socket.sethostname(name)
         except OSError as error:
-            raise ApplyError(f'set the host name "{name}": {error.strerror}', error.errno or 0) from error
+            raise ApplyError(
+                f'set the host name "{name}": {error.strerror}', error.errno or 0
+            ) from error
     return True
 
 

@@ -22,7 +22,9 @@ from ..fileio import read_bytes, write_files
 from . import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
-IQN = re.compile(r"(?:iqn\.[0-9]{4}-[0-9]{2}\.|eui\.|naa\.)[A-Za-z0-9.:_-]{1,200}")  # RFC 7143, 4.2.7
+IQN = re.compile(
+    r"(?:iqn\.[0-9]{4}-[0-9]{2}\.|eui\.|naa\.)[A-Za-z0-9.:_-]{1,200}"
+)  # RFC 7143, 4.2.7
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
@@ -32,7 +34,12 @@ ASKING = 150.0  # seconds: iscsid itself gives up a login after 120 (node.conn[0
 APPEARS = 20.0  # seconds from a login to its disk
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
 END = "# END RECORD"
-OURS = ("node.startup", "node.session.auth.authmethod", "node.session.auth.username", "node.session.auth.password")
+OURS = (
+    "node.startup",
+    "node.session.auth.authmethod",
+    "node.session.auth.username",
+    "node.session.auth.password",
+)
 
 
 class Target(NamedTuple):
@@ -62,7 +69,11 @@ def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 def introduce(iqn: str) -> None:
     """Be called so from now on. A session under way keeps the name that it has. Raises ApplyError."""
     content = f"InitiatorName={iqn}\n".encode()
-    before = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines() if not line.lstrip().startswith(b"#")]
+    before = [
+        line.strip()
+        for line in (read_bytes(INITIATOR) or b"").splitlines()
+        if not line.lstrip().startswith(b"#")
+    ]
     if [line for line in before if line] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
@@ -86,7 +97,17 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     open-iscsi keeps no record of them: some hosts log in at boot to whatever has one. Raises ApplyError, also for a portal that
     does not answer.
     """
-    words = ["iscsiadm", "--mode", "discovery", "--type", "sendtargets", "--op", "nonpersistent", "--portal", portal(ip, port)]
+    words = [
+        "iscsiadm",
+        "--mode",
+        "discovery",
+        "--type",
+        "sendtargets",
+        "--op",
+        "nonpersistent",
+        "--portal",
+        portal(ip, port),
+    ]
     said = programs.run(f"ask {portal(ip, port)} for its targets", words, ASKING)
     return targets(said, ip, port)
 
@@ -108,7 +129,17 @@ def targets(said: str, ip: str, port: int) -> dict[Target, str]:
 def remember(target: Target, tag: str) -> None:
     """Have a record of it, which a login needs. Raises ApplyError."""
     if not records(target):
-        words = ["iscsiadm", "--mode", "node", "--targetname", target.name, "--portal", f"{target.portal},{tag}", "--op", "new"]
+        words = [
+            "iscsiadm",
+            "--mode",
+            "node",
+            "--targetname",
+            target.name,
+            "--portal",
+            f"{target.portal},{tag}",
+            "--op",
+            "new",
+        ]
         programs.run(f"make a record of {target.name}", words, ASKING)
 
 
@@ -121,12 +152,21 @@ def trust(target: Target, user: str, secret: str) -> None:
 
 def with_credentials(text: str, user: str, secret: str) -> str:
     """The text of a record with these credentials and no others. At boot it is for us to log in, and for nobody else."""
-    auth = {"node.session.auth.authmethod": "CHAP", "node.session.auth.username": user, "node.session.auth.password": secret}
+    auth = {
+        "node.session.auth.authmethod": "CHAP",
+        "node.session.auth.username": user,
+        "node.session.auth.password": secret,
+    }
     none = {"node.session.auth.authmethod": "None"}
     ours = {"node.startup": "manual", **(auth if user or secret else none)}
     lines = [line for line in text.splitlines() if line.partition("=")[0].strip() not in OURS]
     end = lines.index(END) if END in lines else len(lines)
-    return "\n".join([*lines[:end], *(f"{key} = {value}" for key, value in ours.items()), *lines[end:]]) + "\n"
+    return (
+        "\n".join(
+            [*lines[:end], *(f"{key} = {value}" for key, value in ours.items()), *lines[end:]]
+        )
+        + "\n"
+    )
 
 
 def records(target: Target) -> list[Path]:
@@ -134,7 +174,11 @@ def records(target: Target) -> list[Path]:
     found = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
-            found += [path for path in sorted(place.iterdir()) if path.is_file()] if place.is_dir() else [place]
+            found += (
+                [path for path in sorted(place.iterdir()) if path.is_file()]
+                if place.is_dir()
+                else [place]
+            )
     return found
 
 
@@ -143,7 +187,12 @@ def log_in(target: Target) -> None:
     programs.run(f"log in to {target.name} at {target.portal}", [*target.words, "--login"], ASKING)
     # At boot it had nothing to log in to, and was not started; at a shutdown it logs out, once nothing is mounted any more.
     if BOOTED.is_dir():
-        programs.run("start open-iscsi", ["systemctl", "start", "--no-block", *SERVICES], ASKING, well=range(256))
+        programs.run(
+            "start open-iscsi",
+            ["systemctl", "start", "--no-block", *SERVICES],
+            ASKING,
+            well=range(256),
+        )
 
 
 def look_again(target: Target) -> None:
@@ -153,7 +202,9 @@ def look_again(target: Target) -> None:
 
 def log_out(target: Target) -> None:
     """Raises ApplyError."""
-    programs.run(f"log out of {target.name} at {target.portal}", [*target.words, "--logout"], ASKING)
+    programs.run(
+        f"log out of {target.name} at {target.portal}", [*target.words, "--logout"], ASKING
+    )
 
 
 def forget(target: Target) -> None:
@@ -168,11 +219,13 @@ def forget(target: Target) -> None:
 def session(target: Target) -> Optional[Path]:
     """Its session in sysfs, None where there is none."""
     for place in sorted((SYSFS / "iscsi_session").glob("session*")):
-        number = place.name[len("session"):]
+        number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
         if _text(place / "targetname") == target.name and any(
-                (_text(one / "persistent_address").strip("[]"), _text(one / "persistent_port")) == (target.ip, str(target.port))
-                for one in connections):
+            (_text(one / "persistent_address").strip("[]"), _text(one / "persistent_port"))
+            == (target.ip, str(target.port))
+            for one in connections
+        ):
             return place
     return None
 

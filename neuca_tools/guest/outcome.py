@@ -30,7 +30,12 @@ log = logging.getLogger("neuca")
 DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MOST = 1000  # findings that one feature keeps
-_RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}  # the worst first
+_RANK = {
+    "failed": EXIT_FAILED,
+    "pending": EXIT_PENDING,
+    "degraded": EXIT_DEGRADED,
+    "ok": EXIT_OK,
+}  # the worst first
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ class Outcome:
 
     @property
     def state(self) -> State:
-        states = {finding.state for finding in self.findings} | (set() if self.finished else {"pending"})
+        states = {finding.state for finding in self.findings} | (
+            set() if self.finished else {"pending"}
+        )
         return next((state for state in STATES if state in states), "ok")
 
     @property
@@ -52,15 +59,21 @@ class Outcome:
 
     def having(self, finding: Finding) -> Outcome:
         """With one finding more, the last about its subject."""
-        others = tuple(one for one in self.findings if not finding.subject or one.subject != finding.subject)
+        others = tuple(
+            one for one in self.findings if not finding.subject or one.subject != finding.subject
+        )
         return replace(self, findings=(*others, finding)[-MOST:])
 
     def ended(self) -> Outcome:
         return replace(self, finished=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def to_json(self) -> dict[str, Any]:
-        return {"feature": self.feature, "state": self.state, "finished": self.finished or None,
-                "findings": [dict(finding.__dict__) for finding in self.findings]}
+        return {
+            "feature": self.feature,
+            "state": self.state,
+            "finished": self.finished or None,
+            "findings": [dict(finding.__dict__) for finding in self.findings],
+        }
 
 
 def file_name(feature: str) -> str:
@@ -74,7 +87,9 @@ def files() -> list[str]:
 
 def save(directory: Path, outcome: Outcome) -> None:
     """Raises ApplyError."""
-    write_files({directory / file_name(outcome.feature): json.dumps(outcome.to_json(), indent=1).encode()})
+    write_files(
+        {directory / file_name(outcome.feature): json.dumps(outcome.to_json(), indent=1).encode()}
+    )
 
 
 def forget(directory: Path, feature: str) -> None:
@@ -86,7 +101,9 @@ def load(directory: Path, feature: str) -> Optional[Outcome]:
     """None where it has not run since the boot, is switched off, or left nothing that can be read."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         data = json.loads(read_bytes(directory / file_name(feature)) or b"null")
-        return Outcome(feature, tuple(Finding(**one) for one in data["findings"]), data["finished"] or "")
+        return Outcome(
+            feature, tuple(Finding(**one) for one in data["findings"]), data["finished"] or ""
+        )
     return None
 
 
@@ -99,10 +116,17 @@ def ask(config: Config, intake: Intake) -> None:
     One that asks nothing of the guest, and none did before, costs nothing. A mark that cannot be made costs only itself.
     """
     document, directory = intake.document, config.run_directory
-    if document is None or intake.stored is None or not (_asks(config, document) or _has_records(config.state_directory)):
+    if (
+        document is None
+        or intake.stored is None
+        or not (_asks(config, document) or _has_records(config.state_directory))
+    ):
         return
     with suppress(OSError):
-        if read_bytes(directory / DUE) is not None or read_bytes(directory / RAN) == intake.stored.sha256.encode():
+        if (
+            read_bytes(directory / DUE) is not None
+            or read_bytes(directory / RAN) == intake.stored.sha256.encode()
+        ):
             return  # it is asked for, or done
     try:
         write_files({directory / DUE: b""})
@@ -111,7 +135,9 @@ def ask(config: Config, intake: Intake) -> None:
 
 
 def _asks(config: Config, document: Document) -> bool:
-    return any(feature.is_on(config) and feature.asked(config, document) for feature in FEATURES.values())
+    return any(
+        feature.is_on(config) and feature.asked(config, document) for feature in FEATURES.values()
+    )
 
 
 def _has_records(directory: Path) -> bool:
@@ -144,12 +170,20 @@ def ran(directory: Path, sha256: str) -> None:
 def with_guest(status: Status, directory: Path) -> Status:
     """The status of the network, and of the guest beside it: the worse of the two is that of the host."""
     found = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
-    problems = [{"code": finding.state, "text": f"{outcome.feature}: {finding.text}"} for outcome in found
-                for finding in outcome.findings if finding.state in ("failed", "refused")]
+    problems = [
+        {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
+        for outcome in found
+        for finding in outcome.findings
+        if finding.state in ("failed", "refused")
+    ]
     states = [status.data["state"], *_words(found, directory)]
     state = next(word for word in _RANK if word in states)
-    data = {**status.data, "state": state, "problems": [*status.data["problems"], *problems],
-            "guest": [outcome.to_json() for outcome in found]}
+    data = {
+        **status.data,
+        "state": state,
+        "problems": [*status.data["problems"], *problems],
+        "guest": [outcome.to_json() for outcome in found],
+    }
     return Status(data, status.exit_code if status.exit_code == EXIT_INVALID else _RANK[state])
 
 
@@ -157,4 +191,7 @@ def _words(found: Iterable[Outcome], directory: Path) -> list[str]:
     """The states of the guest in the words of the network's. A run that is due, or under way, is pending."""
     words = {"refused": "degraded"}
     waiting = is_due(directory) or (directory / BEGUN).exists()
-    return [*(words.get(outcome.state, outcome.state) for outcome in found), *(["pending"] if waiting else [])]
+    return [
+        *(words.get(outcome.state, outcome.state) for outcome in found),
+        *(["pending"] if waiting else []),
+    ]

@@ -22,8 +22,13 @@ def find(name: str) -> Optional[str]:
     return shutil.which(name, path=PATH)
 
 
-def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"",
-        well: Collection[int] = (0,)) -> str:
+def run(
+    what: str,
+    command: Sequence[str],
+    seconds: float,
+    given: bytes = b"",
+    well: Collection[int] = (0,),
+) -> str:
     """Run it to its end and give what it printed. `what` says in an error what was tried. `given` is its standard input.
 
     Raises ApplyError: it is not installed, takes longer than `seconds` and is killed, or ends with a status that is not `well`.
@@ -32,14 +37,29 @@ def run(what: str, command: Sequence[str], seconds: float, given: bytes = b"",
     if program is None:
         raise ApplyError(f"{what}: {command[0]} is not installed")
     try:
-        done = subprocess.run([program, *command[1:]], input=given, capture_output=True, timeout=seconds, check=False,
-                              env=ENVIRONMENT, cwd="/")
+        done = subprocess.run(
+            [program, *command[1:]],
+            input=given,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            env=ENVIRONMENT,
+            cwd="/",
+        )
     except subprocess.TimeoutExpired:
-        raise ApplyError(f"{what}: {command[0]} took longer than {seconds:g} s, and was killed") from None
+        raise ApplyError(
+            f"{what}: {command[0]} took longer than {seconds:g} s, and was killed"
+        ) from None
     except OSError as error:
-        raise ApplyError(f"{what}: run {program}: {os.strerror(error.errno or 0)}", error.errno or 0) from error
+        raise ApplyError(
+            f"{what}: run {program}: {os.strerror(error.errno or 0)}", error.errno or 0
+        ) from error
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
-    said = " ".join(" ".join(dict.fromkeys(lines)).split())[:MOST_SAID]  # who tries several times says the same again
+    said = " ".join(" ".join(dict.fromkeys(lines)).split())[
+        :MOST_SAID
+    ]  # who tries several times says the same again
     if done.returncode not in well:
-        raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{f': {said}' if said else ''}")
+        raise ApplyError(
+            f"{what}: {command[0]} ended with status {done.returncode}{f': {said}' if said else ''}"
+        )
     return done.stdout.decode("utf-8", "replace")

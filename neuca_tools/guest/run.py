@@ -24,15 +24,27 @@ from .outcome import Outcome
 log = logging.getLogger("neuca")
 LOCK = "guest.lock"  # in the run directory
 RETRY = 30.0  # seconds, as RestartSec= of neuca-guest.service
-_LEVELS = {"failed": logging.ERROR, "refused": logging.WARNING, "pending": logging.INFO, "ok": logging.INFO}
+_LEVELS = {
+    "failed": logging.ERROR,
+    "refused": logging.WARNING,
+    "pending": logging.INFO,
+    "ok": logging.INFO,
+}
 
 # Each does all that the document asks and is not so yet, and yields what became of it as it goes. A NeucaError that it raises
 # is a finding too, and worth another try.
 Run = Callable[[Guest], Iterator[Finding]]
-RUNS: Mapping[str, Run] = {"hostname": hostname.run, "users": users.run, "storage": storage.run, "scripts": scripts.run}
+RUNS: Mapping[str, Run] = {
+    "hostname": hostname.run,
+    "users": users.run,
+    "storage": storage.run,
+    "scripts": scripts.run,
+}
 
 
-def run_guest(config: Config, runs: Mapping[str, Run] = RUNS, read: Optional[Callable[[], Config]] = None) -> bool:
+def run_guest(
+    config: Config, runs: Mapping[str, Run] = RUNS, read: Optional[Callable[[], Config]] = None
+) -> bool:
     """Run every feature that is switched on for the document in force, until it is the same afterwards.
 
     `read` gives the configuration of then, for each time. False: something is worth another try. Raises NeucaError where

@@ -46,19 +46,28 @@ def place(config: Config, script: Script) -> Place:
     digest = hashlib.sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
     directory = config.state_directory / SCRIPTS
-    return Place(directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log")
+    return Place(
+        directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log"
+    )
 
 
 def run(guest: Guest) -> Iterator[Finding]:
     """Run those that have not run on this instance, in order. One that fails does not keep the next one from running."""
     config = guest.config
-    scripts = [(script, place(config, script)) for script in sorted(guest.document.scripts, key=lambda one: one.name != FIRST)]
+    scripts = [
+        (script, place(config, script))
+        for script in sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
+    ]
     for script, files in scripts:
-        yield _finding(script, files) or Finding("pending", f"{script.name}: waits for its turn", script.name)
+        yield _finding(script, files) or Finding(
+            "pending", f"{script.name}: waits for its turn", script.name
+        )
     for script, files in scripts:
         mark = _mark(files.mark)
         if "end" not in mark:
-            started = mark.get("started") or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            started = mark.get("started") or datetime.now(timezone.utc).strftime(
+                "%Y-%m-%dT%H:%M:%SZ"
+            )
             yield Finding("pending", f"{script.name}: runs since {started}", script.name)
             try:
                 if not mark:
@@ -73,7 +82,10 @@ def _finding(script: Script, files: Place) -> Optional[Finding]:
     end = _mark(files.mark).get("end")
     if not isinstance(end, dict):
         return None
-    status, after = end.get("status"), f'after {end.get("seconds")} s; its output is in "{files.output}"'
+    status, after = (
+        end.get("status"),
+        f'after {end.get("seconds")} s; its output is in "{files.output}"',
+    )
     if "error" in end:
         text = str(end["error"])
     elif end.get("stopped"):
@@ -81,7 +93,11 @@ def _finding(script: Script, files: Place) -> Optional[Finding]:
     elif end.get("timed_out"):
         text = f"took too long, and was ended {after}"
     else:
-        text = f"ended by signal {-status} {after}" if isinstance(status, int) and status < 0 else f"exit status {status} {after}"
+        text = (
+            f"ended by signal {-status} {after}"
+            if isinstance(status, int) and status < 0
+            else f"exit status {status} {after}"
+        )
     well = status == 0 and not (end.get("stopped") or end.get("timed_out"))
     return Finding("ok" if well else "failed", f"{script.name}: {text}", script.name)
 
@@ -100,15 +116,34 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
     body = script.body if script.body.endswith("\n") else f"{script.body}\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
-    write_files({files.mark: json.dumps({"version": 1, "name": script.name, "started": started}).encode()}, 0o600)
-    command = [sys.executable, "-m", f"{__package__}.supervisor", *map(str, (files.body, files.output, files.mark)),
-               f"{config.script_timeout:g}"]
+    write_files(
+        {files.mark: json.dumps({"version": 1, "name": script.name, "started": started}).encode()},
+        0o600,
+    )
+    command = [
+        sys.executable,
+        "-m",
+        f"{__package__}.supervisor",
+        *map(str, (files.body, files.output, files.mark)),
+        f"{config.script_timeout:g}",
+    ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
-        command = ["systemd-run", "--quiet", "--collect", f"--unit=neuca-script-{files.body.name}", "--service-type=oneshot",
-                   "--property=KillMode=process", f"--description=NEuca: {files.body.name}", "--", *command]
+        command = [
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            f"--unit=neuca-script-{files.body.name}",
+            "--service-type=oneshot",
+            "--property=KillMode=process",
+            f"--description=NEuca: {files.body.name}",
+            "--",
+            *command,
+        ]
         began = _in_unit(script, command, config.script_timeout + MARGIN)
     else:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/", start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, cwd="/", start_new_session=True
+        )
         began = f"its supervisor ended with status {process.wait()}"
     if not files.output.exists():  # its supervisor makes it first of all
         write_files({files.mark: None})

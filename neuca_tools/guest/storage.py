@@ -55,7 +55,11 @@ def run(guest: Guest) -> Iterator[Finding]:
     if not programs.find("iscsiadm"):
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
-    for device in [device for device in record.known if device not in wanted] if guest.document.complete else ():
+    for device in (
+        [device for device in record.known if device not in wanted]
+        if guest.document.complete
+        else ()
+    ):
         yield from _guarded(device, _take_away(device, record))
     initiator = get(guest.document, "global", INITIATOR) or ""
     if wanted and not iscsi.IQN.fullmatch(initiator):
@@ -111,18 +115,29 @@ def own_files(config: Config) -> list[Path]:
 
 def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
     device, before = storage.device, record.known.get(storage.device)
-    if before and (before.ip, before.port, before.lun) != (str(storage.ip), storage.port, storage.lun):
+    if before and (before.ip, before.port, before.lun) != (
+        str(storage.ip),
+        storage.port,
+        storage.lun,
+    ):
         yield from _take_away(device, record)
         before = None
     if before and before.mounted not in ("", storage.mount_point):
         _unmount(before)
-    target, tag = (before.where, "") if before and iscsi.session(before.where) else _discovered(storage, before)
+    target, tag = (
+        (before.where, "")
+        if before and iscsi.session(before.where)
+        else _discovered(storage, before)
+    )
     if before and before.where != target:
         yield from _take_away(device, record)
         before = None
     begun = iscsi.session(target) is not None
     ours = not begun or bool(before and before.ours)
-    record.keep(device, Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point))
+    record.keep(
+        device,
+        Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point),
+    )
     if not begun:
         iscsi.remember(target, tag)
     if ours or any(one.ours and one.where == target for one in record.known.values()):
@@ -142,8 +157,10 @@ def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, s
         return before.where, found[before.where]
     if len(found) != 1:
         names = ", ".join(target.name for target in found)
-        raise ApplyError(f"{iscsi.portal(storage.ip, storage.port)} offers {len(found)} targets"
-                         f"{f' ({names}), and the document does not say which one is meant' if found else ' to this host'}")
+        raise ApplyError(
+            f"{iscsi.portal(storage.ip, storage.port)} offers {len(found)} targets"
+            f"{f' ({names}), and the document does not say which one is meant' if found else ' to this host'}"
+        )
     return next(iter(found.items()))
 
 
@@ -172,14 +189,22 @@ def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]
     """Raises _RefusedError where it is not for us to mount."""
     place, kind = storage.mount_point, found.get("TYPE", "")
     if not found:
-        why = "and it is not to be formatted" if not storage.format else "and no type for one is given"
+        why = (
+            "and it is not to be formatted"
+            if not storage.format
+            else "and no type for one is given"
+        )
         raise _RefusedError(f"{node} carries no file system, {why}")
     if at:
         raise _RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or found.get("PTTYPE", "something else")
-        raise _RefusedError(f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone')
-    if os.path.realpath(place) == "/" or any(mount.place == os.path.realpath(place) for mount in blockdev.mounts()):
+        raise _RefusedError(
+            f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone'
+        )
+    if os.path.realpath(place) == "/" or any(
+        mount.place == os.path.realpath(place) for mount in blockdev.mounts()
+    ):
         raise _RefusedError(f"{place} has something mounted on it already")
 
 

@@ -10,7 +10,9 @@ from ..errors import ApplyError
 from ..fileio import read_bytes, write_files
 from . import programs
 
-DIRECTORY = Path("/etc/sudoers.d")  # sudo passes over a file with a dot in its name: so one half written is no rule
+DIRECTORY = Path(
+    "/etc/sudoers.d"
+)  # sudo passes over a file with a dot in its name: so one half written is no rule
 MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
 
 
@@ -28,10 +30,14 @@ def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
     file, content = path(login, directory), text(login).encode()
     there = _content(file)
     if there and not _is_ours(there):
-        raise ApplyError(f'let "{login}" use sudo: "{file}" was not written by neuca-guest-tools, and is left alone')
+        raise ApplyError(
+            f'let "{login}" use sudo: "{file}" was not written by neuca-guest-tools, and is left alone'
+        )
     if there == content and file.stat().st_mode & 0o777 == 0o440:
         return False
-    programs.run(f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content)
+    programs.run(
+        f'let "{login}" use sudo', ["visudo", "--check", "--quiet", "--file=-"], seconds, content
+    )
     write_files({file: content}, 0o440)
     return True
 

@@ -28,8 +28,15 @@ from ..fileio import locked, read_bytes, write_files
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSIDE = "NEUCA_SCRIPT"  # in its environment: `neuca status` does not wait there for the very script that asks
-ENVIRONMENT = {INSIDE: "1", "PATH": PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/sh",
-               "LANG": "C.UTF-8"}
+ENVIRONMENT = {
+    INSIDE: "1",
+    "PATH": PATH,
+    "HOME": "/root",
+    "USER": "root",
+    "LOGNAME": "root",
+    "SHELL": "/bin/sh",
+    "LANG": "C.UTF-8",
+}
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 REST = 2.0  # seconds that the last of the output may take, once the script has ended
 MOST_KEPT = 8 << 20  # bytes of output that the file keeps; the journal has limits of its own
@@ -60,7 +67,9 @@ def _known(mark: Path) -> dict[str, Any]:
 
 def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     """Run the script, and say how it ended. Raises OSError."""
-    stop, send = socket.socketpair()  # readable once somebody wants this process to end: the host goes down
+    stop, send = (
+        socket.socketpair()
+    )  # readable once somebody wants this process to end: the host goes down
     send.setblocking(False)
     signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -99,8 +108,15 @@ def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[
 
 def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
     def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd="/", env=ENVIRONMENT,
-                                start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            cwd="/",
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
 
     try:
         return start([str(body)])
@@ -112,7 +128,9 @@ def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
 
 def _copier(output: Path) -> tuple[int, int]:
     """A child that copies a pipe to the file and to standard output, to its end: a descriptor of it, and the pipe to write to."""
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    file = os.open(
+        output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

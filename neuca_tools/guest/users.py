@@ -29,7 +29,10 @@ RECORD = "guest-users.json"  # in the state directory: the logins that have some
 
 def run(guest: Guest) -> Iterator[Finding]:
     """Who is asked for first, then who is not any more."""
-    config, asked = guest.config, {user.login: user for user in wanted(guest.config, guest.document)}
+    config, asked = (
+        guest.config,
+        {user.login: user for user in wanted(guest.config, guest.document)},
+    )
     held = recorded(config)
     _remember(config, {*held, *asked})
     for user in asked.values():
@@ -39,7 +42,11 @@ def run(guest: Guest) -> Iterator[Finding]:
         for login in sorted(held - asked.keys()):
             try:
                 withdraw(login)
-                yield Finding("ok", f'"{login}" is no longer asked for: its keys and its sudo file are taken back', login)
+                yield Finding(
+                    "ok",
+                    f'"{login}" is no longer asked for: its keys and its sudo file are taken back',
+                    login,
+                )
             except ApplyError as error:
                 left.add(login)
                 yield Finding("failed", error.text, login, again=True)
@@ -71,7 +78,11 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
     keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
     odd = sum(not is_public_key(key) for key in user.keys)
     if odd:
-        yield Finding("refused", f'"{login}": {_count(odd, "text")} in the place of a public key', f"{login} keys")
+        yield Finding(
+            "refused",
+            f'"{login}": {_count(odd, "text")} in the place of a public key',
+            f"{login} keys",
+        )
     try:
         found = accounts.find(login)
         account = found or accounts.make(login, seconds)
@@ -81,7 +92,11 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
     made = "" if found else "made, "
     try:
         ignored = authorized_keys.edit_as(account, keys)
-        yield Finding("failed" if ignored else "ok", f'"{login}": {made}{ignored or _count(len(keys), "key")}', login)
+        yield Finding(
+            "failed" if ignored else "ok",
+            f'"{login}": {made}{ignored or _count(len(keys), "key")}',
+            login,
+        )
     except ApplyError as error:
         yield Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
     try:

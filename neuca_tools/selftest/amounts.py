@@ -9,7 +9,9 @@ MIB = 2.0**20
 
 def digits(value: float) -> str:
     """Three significant digits, never with an exponent."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
 
 
 def rate(bits: float) -> str:
@@ -39,4 +41,6 @@ def percent(share: float) -> str:
     value = share * 100
     if value >= 9.95 or value == 0:
         return f"{value:.0f}%"
-    return f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"
+    return (
+        f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"
+    )

@@ -19,8 +19,11 @@ def encode(value: object) -> object:
     """Plain JSON; what is as its default is left out."""
     if is_dataclass(value) and not isinstance(value, type):
         known = {one.name: getattr(value, one.name) for one in fields(value)}
-        return {one.name: encode(known[one.name]) for one in fields(value)
-                if one.name == "version" or known[one.name] != _default(one)}
+        return {
+            one.name: encode(known[one.name])
+            for one in fields(value)
+            if one.name == "version" or known[one.name] != _default(one)
+        }
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
@@ -35,7 +38,9 @@ def _default(one: Field[Any]) -> object:
 def decode(kind: type[T], data: object, version: int) -> T:
     """The dataclass `kind` from its JSON. Raises SelftestError: of another version, or with the path of what is wrong."""
     if isinstance(data, dict) and data.get("version") != version:
-        raise SelftestError(f"read the evidence: its version is {data.get('version')!r}, and this program knows {version}")
+        raise SelftestError(
+            f"read the evidence: its version is {data.get('version')!r}, and this program knows {version}"
+        )
     return cast(T, _decode(kind, data, "evidence"))
 
 
@@ -44,9 +49,14 @@ def _decode(kind: object, data: object, path: str) -> object:
     if origin is Union:
         return None if data is None else _decode(inner[0], data, path)
     if origin is tuple:
-        return tuple(_decode(inner[0], one, f"{path}[{place}]") for place, one in enumerate(_list(data, path)[:MOST_ITEMS]))
+        return tuple(
+            _decode(inner[0], one, f"{path}[{place}]")
+            for place, one in enumerate(_list(data, path)[:MOST_ITEMS])
+        )
     if origin is not None:  # a Mapping with text for keys
-        return {key: _decode(inner[1], one, f"{path}.{key}") for key, one in _dict(data, path).items()}
+        return {
+            key: _decode(inner[1], one, f"{path}.{key}") for key, one in _dict(data, path).items()
+        }
     if is_dataclass(kind):
         return _object(cast(Any, kind), _dict(data, path), path)
     return _simple(kind, data, path)
@@ -59,13 +69,21 @@ def _object(kind: type[T], data: dict[str, object], path: str) -> T:
     missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]
     if missing:
         raise SelftestError(f'read the evidence: {path} has no "{missing[0]}"')
-    return kind(**{one.name: _decode(hints[one.name], data[one.name], f"{path}.{one.name}") for one in parts if one.name in data})
+    return kind(
+        **{
+            one.name: _decode(hints[one.name], data[one.name], f"{path}.{one.name}")
+            for one in parts
+            if one.name in data
+        }
+    )
 
 
 def _simple(kind: object, data: object, path: str) -> object:
     if kind is float and isinstance(data, int) and not isinstance(data, bool) and abs(data) < 1e300:
         data = float(data)
-    plain = isinstance(data, bool) is (kind is bool) and (not isinstance(data, float) or math.isfinite(data))
+    plain = isinstance(data, bool) is (kind is bool) and (
+        not isinstance(data, float) or math.isfinite(data)
+    )
     if not plain or not isinstance(data, cast(type, kind)):
         raise _wrong(cast(type, kind), data, path)
     return data
@@ -84,5 +102,14 @@ def _dict(data: object, path: str) -> dict[str, object]:
 
 
 def _wrong(kind: type, data: object, path: str) -> SelftestError:
-    names = {list: "a list", dict: "an object", int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    return SelftestError(f"read the evidence: {path} is {str(data)[:40]!r}, and should be {names[kind]}")
+    names = {
+        list: "a list",
+        dict: "an object",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+    }
+    return SelftestError(
+        f"read the evidence: {path} is {str(data)[:40]!r}, and should be {names[kind]}"
+    )

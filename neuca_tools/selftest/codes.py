@@ -22,10 +22,27 @@ class ExitCode(IntEnum):
     NOTHING_CONFIGURED = 77
 
 
-NAGIOS = {ExitCode.PASS: 0, ExitCode.WORSE: 1, ExitCode.NOT_AS_PLANNED: 1, ExitCode.BELOW: 2, ExitCode.UNREACHABLE: 2,
-          ExitCode.ERROR: 3, ExitCode.USAGE: 3, ExitCode.INCONCLUSIVE: 3, ExitCode.BUSY: 3, ExitCode.NOTHING_CONFIGURED: 3}
+NAGIOS = {
+    ExitCode.PASS: 0,
+    ExitCode.WORSE: 1,
+    ExitCode.NOT_AS_PLANNED: 1,
+    ExitCode.BELOW: 2,
+    ExitCode.UNREACHABLE: 2,
+    ExitCode.ERROR: 3,
+    ExitCode.USAGE: 3,
+    ExitCode.INCONCLUSIVE: 3,
+    ExitCode.BUSY: 3,
+    ExitCode.NOTHING_CONFIGURED: 3,
+}
 WORDS = {
-    ExitCode.PASS: "pass", ExitCode.ERROR: "error", ExitCode.USAGE: "usage", ExitCode.BELOW: "below threshold",
-    ExitCode.NOT_AS_PLANNED: "not as planned", ExitCode.INCONCLUSIVE: "inconclusive", ExitCode.WORSE: "worse than before",
-    ExitCode.UNREACHABLE: "peer unreachable", ExitCode.BUSY: "peer busy", ExitCode.NOTHING_CONFIGURED: "nothing configured",
+    ExitCode.PASS: "pass",
+    ExitCode.ERROR: "error",
+    ExitCode.USAGE: "usage",
+    ExitCode.BELOW: "below threshold",
+    ExitCode.NOT_AS_PLANNED: "not as planned",
+    ExitCode.INCONCLUSIVE: "inconclusive",
+    ExitCode.WORSE: "worse than before",
+    ExitCode.UNREACHABLE: "peer unreachable",
+    ExitCode.BUSY: "peer busy",
+    ExitCode.NOTHING_CONFIGURED: "nothing configured",
 }

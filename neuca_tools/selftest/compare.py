@@ -14,7 +14,10 @@ from .diagnosis import PhaseResult, diagnose
 from .evidence import Evidence, Host, Link
 
 DROP = 0.10  # of the earlier median (facts, section 6)
-FEW, UNSURE = 3, 0.20  # earlier tests that do not say how much they vary; a rate that varies so much concludes nothing (the same)
+FEW, UNSURE = (
+    3,
+    0.20,
+)  # earlier tests that do not say how much they vary; a rate that varies so much concludes nothing (the same)
 DEVIATIONS = 3  # median absolute deviations (the same)
 Key = tuple[str, str, float]  # name, direction, and which of those that share them
 IDENTITY = ("name", "mac")  # what a reboot must not change
@@ -56,23 +59,39 @@ class Comparison:
     def exit_code(self) -> ExitCode:
         if any(one.worse for one in self.rates):
             return ExitCode.WORSE
-        return ExitCode.NOT_AS_PLANNED if any(one.identity for one in self.changes) else ExitCode.PASS
+        return (
+            ExitCode.NOT_AS_PLANNED if any(one.identity for one in self.changes) else ExitCode.PASS
+        )
 
 
 def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
     """`before` is in order of time, at least one: hosts are compared with the last, rates with the median of all."""
     planned = any((step.name, step.verdict) == ("as-planned", "pass") for step in after.steps)
-    hosts = (("local", before[-1].local, after.local, not planned), ("peer", before[-1].peer, after.peer, True))
-    changes = tuple(change for where, old, new, strict in hosts for change in _host(where, old, new, strict))
-    return Comparison(changes, tuple(_rates([comparable(one) for one in before], dict(comparable(after)))))
+    hosts = (
+        ("local", before[-1].local, after.local, not planned),
+        ("peer", before[-1].peer, after.peer, True),
+    )
+    changes = tuple(
+        change for where, old, new, strict in hosts for change in _host(where, old, new, strict)
+    )
+    return Comparison(
+        changes, tuple(_rates([comparable(one) for one in before], dict(comparable(after))))
+    )
 
 
 def comparable(evidence: Evidence) -> list[tuple[Key, PhaseResult]]:
     """What another test has too: datagrams by the rate at which they were sent; no tries of a search, which goes its own way."""
     both = zip(evidence.phases, diagnose(evidence).phases)
-    tests = [(phase.target if one.protocol == "udp" else None, one) for phase, one in both if not phase.search]
+    tests = [
+        (phase.target if one.protocol == "udp" else None, one)
+        for phase, one in both
+        if not phase.search
+    ]
     places = numbered([one for _, one in tests])
-    return [((*key[:2], key[2] if target is None else target), one) for (key, one), (target, _) in zip(places, tests)]
+    return [
+        ((*key[:2], key[2] if target is None else target), one)
+        for (key, one), (target, _) in zip(places, tests)
+    ]
 
 
 def _host(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
@@ -96,7 +115,9 @@ def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]
     found = []
     for one in old:
         keys = [link for link in new if link.mac and link.mac == one.mac and link.kind == one.kind]
-        same = next((link for link in keys if link.name == one.name), keys[0] if len(keys) == 1 else None)
+        same = next(
+            (link for link in keys if link.name == one.name), keys[0] if len(keys) == 1 else None
+        )
         same = same or next((link for link in new if link.name == one.name), None)
         if same is not None:
             found.append((one, same))
@@ -106,15 +127,28 @@ def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]
 def _link(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:
     label, must_stay = old.name, (*IDENTITY, *(ASKED if strict else ()))
     for name in ("name", "mac", "mtu", "speed", "duplex", "qdisc", "txqueuelen"):
-        yield from _value(where, f"{label} {name}", getattr(old, name), getattr(new, name), name in must_stay)
+        yield from _value(
+            where, f"{label} {name}", getattr(old, name), getattr(new, name), name in must_stay
+        )
     if old.addresses and new.addresses:
-        yield from _value(where, f"{label} addresses", ", ".join(sorted(old.addresses)), ", ".join(sorted(new.addresses)),
-                          "addresses" in must_stay)
-    yield from _mapping(where, f"{label} ", {name: "on" if on else "off" for name, on in old.offloads.items()},
-                        {name: "on" if on else "off" for name, on in new.offloads.items()})
+        yield from _value(
+            where,
+            f"{label} addresses",
+            ", ".join(sorted(old.addresses)),
+            ", ".join(sorted(new.addresses)),
+            "addresses" in must_stay,
+        )
+    yield from _mapping(
+        where,
+        f"{label} ",
+        {name: "on" if on else "off" for name, on in old.offloads.items()},
+        {name: "on" if on else "off" for name, on in new.offloads.items()},
+    )
 
 
-def _value(where: str, name: str, old: object, new: object, identity: bool = False) -> Iterator[Change]:
+def _value(
+    where: str, name: str, old: object, new: object, identity: bool = False
+) -> Iterator[Change]:
     if old is not None and new is not None and old != new:
         yield Change(where, name, _text(old), _text(new), identity)
 
@@ -123,13 +157,17 @@ def _text(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def _mapping(where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+def _mapping(
+    where: str, prefix: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> Iterator[Change]:
     for name in sorted(old.keys() & new.keys()):
         if old[name].split() != new[name].split():
             yield Change(where, f"{prefix}{name}", old[name], new[name])
 
 
-def _rates(before: Sequence[Sequence[tuple[Key, PhaseResult]]], now: Mapping[Key, PhaseResult]) -> Iterator[RateChange]:
+def _rates(
+    before: Sequence[Sequence[tuple[Key, PhaseResult]]], now: Mapping[Key, PhaseResult]
+) -> Iterator[RateChange]:
     earlier: dict[Key, list[float]] = {}
     for tests in before:
         for key, one in tests:
@@ -148,4 +186,6 @@ def _rates(before: Sequence[Sequence[tuple[Key, PhaseResult]]], now: Mapping[Key
 def numbered(phases: Sequence[PhaseResult]) -> list[tuple[tuple[str, str, int], PhaseResult]]:
     """The steps of a UDP ladder share a name: the first is compared with the first, and so on."""
     keys = [(one.name, one.direction) for one in phases]
-    return [((*key, keys[:place].count(key)), one) for place, (key, one) in enumerate(zip(keys, phases))]
+    return [
+        ((*key, keys[:place].count(key)), one) for place, (key, one) in enumerate(zip(keys, phases))
+    ]

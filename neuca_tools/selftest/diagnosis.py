@@ -25,16 +25,39 @@ SHORTEST = 0.9  # of the time that was asked for
 CAUSES_OF_A_GAP = frozenset(["D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"])
 CAUSES_OF_PACKETS = frozenset("D06 D24".split())
 BLACK_HOLE = frozenset({"D21"})
-OTHERWISE_MORE = frozenset("D21 D26 D27".split())  # it is no capacity of the path: more streams, or the other way, carry more
-ITS_OWN = frozenset({"D26"})  # a queue that stands before one stream, and many streams carry more: it is not in their way
-SOMEBODY_ELSE = frozenset({"D43"})  # who has the same address answers, or refuses, or has another secret; another NIC takes it
-CAUSES = {"D05": CAUSES_OF_LOSS, "D26": CAUSES_OF_A_GAP, "D27": CAUSES_OF_A_GAP, "D28": CAUSES_OF_A_GAP,
-          "D09": CAUSES_OF_PACKETS, "D04": BLACK_HOLE, "D17": BLACK_HOLE, "D18": OTHERWISE_MORE, "D42": BLACK_HOLE,
-          BLOAT: ITS_OWN, "D29": SOMEBODY_ELSE, "D33": SOMEBODY_ELSE | {"D16", "D30"}, "D35": SOMEBODY_ELSE}
-IN_EACH_OTHERS_WAY = frozenset("D04 D05 D14 D18".split())  # of both ways at once: that they share what each had alone is why
+OTHERWISE_MORE = frozenset(
+    "D21 D26 D27".split()
+)  # it is no capacity of the path: more streams, or the other way, carry more
+ITS_OWN = frozenset(
+    {"D26"}
+)  # a queue that stands before one stream, and many streams carry more: it is not in their way
+SOMEBODY_ELSE = frozenset(
+    {"D43"}
+)  # who has the same address answers, or refuses, or has another secret; another NIC takes it
+CAUSES = {
+    "D05": CAUSES_OF_LOSS,
+    "D26": CAUSES_OF_A_GAP,
+    "D27": CAUSES_OF_A_GAP,
+    "D28": CAUSES_OF_A_GAP,
+    "D09": CAUSES_OF_PACKETS,
+    "D04": BLACK_HOLE,
+    "D17": BLACK_HOLE,
+    "D18": OTHERWISE_MORE,
+    "D42": BLACK_HOLE,
+    BLOAT: ITS_OWN,
+    "D29": SOMEBODY_ELSE,
+    "D33": SOMEBODY_ELSE | {"D16", "D30"},
+    "D35": SOMEBODY_ELSE,
+}
+IN_EACH_OTHERS_WAY = frozenset(
+    "D04 D05 D14 D18".split()
+)  # of both ways at once: that they share what each had alone is why
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
-    row.id for row in SESSION_RULES if row.severity == LIMIT)
-OF_THE_PATH = frozenset("D21 D30 D31 D32 D33 D34 D35 D43".split())  # why a test did not end, or did not run with whom it should
+    row.id for row in SESSION_RULES if row.severity == LIMIT
+)
+OF_THE_PATH = frozenset(
+    "D21 D30 D31 D32 D33 D34 D35 D43".split()
+)  # why a test did not end, or did not run with whom it should
 
 
 @dataclass(frozen=True)
@@ -144,12 +167,19 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
                 continue
             severity = hit.severity or row.severity
             slight = one.protocol == "udp" and bool(result.passed) and (one.loss or 0) < SLIGHT
-            trifle = severity == FAULT and (slight or (hit.share < TRIFLE and result.passed is not False))
+            trifle = severity == FAULT and (
+                slight or (hit.share < TRIFLE and result.passed is not False)
+            )
             if one.phase.search or (severity == LIMIT and result.passed) or trifle:
-                severity = INFO  # everything has a limit, and a few drops; these are where they should be
+                severity = (
+                    INFO  # everything has a limit, and a few drops; these are where they should be
+                )
             found = _finding(row.id, row.title, severity, hit, one)
             known = best.get(f"{row.id} {row.title}")
-            if known is None or (known.severity == INFO, -known.share) > (severity == INFO, -hit.share):
+            if known is None or (known.severity == INFO, -known.share) > (
+                severity == INFO,
+                -hit.share,
+            ):
                 best[f"{row.id} {row.title}"] = found
     return best.values()
 
@@ -160,22 +190,52 @@ def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
         hit = row.rule(session)
         if hit is not None:
             severity = hit.severity or row.severity
-            yield _finding(row.id, row.title, INFO if severity == LIMIT and all_passed else severity, hit, reference, named=False)
+            yield _finding(
+                row.id,
+                row.title,
+                INFO if severity == LIMIT and all_passed else severity,
+                hit,
+                reference,
+                named=False,
+            )
 
 
-def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True) -> Finding:
+def _finding(
+    name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True
+) -> Finding:
     known = tuple(fact for fact in hit.facts if fact.after is not None)
     sure = of is not None and severity != INFO and hit.confidence != LOW
     predicted, following = next_after(name, hit, of) if of is not None and sure else (None, None)
-    return Finding(name, title, severity, max(0.0, min(1.0, hit.share)), hit.confidence, of.phase.name if of and named else None,
-                   hit.end, hit.text, known, hit.advice, predicted, following)
+    return Finding(
+        name,
+        title,
+        severity,
+        max(0.0, min(1.0, hit.share)),
+        hit.confidence,
+        of.phase.name if of and named else None,
+        hit.end,
+        hit.text,
+        known,
+        hit.advice,
+        predicted,
+        following,
+    )
 
 
 def _weighed(found: list[Finding]) -> list[Finding]:
     """Symptoms step back behind their causes: they are told, as information."""
-    ids = {name for one in found if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
-           for name in (one.id, one.title)}
-    return [replace(one, severity=INFO, predicted=None, next_limit=None) if _is_symptom(one, ids) else one for one in found]
+    ids = {
+        name
+        for one in found
+        if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
+        for name in (one.id, one.title)
+    }
+    return [
+        replace(one, severity=INFO, predicted=None, next_limit=None)
+        if _is_symptom(one, ids)
+        else one
+        for one in found
+    ]
 
 
 def _is_symptom(one: Finding, ids: set[str]) -> bool:
@@ -193,8 +253,17 @@ def _order(one: Finding) -> tuple[bool, bool, float, str]:
 def _result(one: Look) -> PhaseResult:
     error = one.phase.run.error if one.phase.run else None
     whole = one.flow.rate if one.flow else None
-    return PhaseResult(one.phase.name, one.phase.direction, one.protocol, whole or one.rate, one.loss, one.retransmits,
-                       passed(one), error, one.rate)
+    return PhaseResult(
+        one.phase.name,
+        one.phase.direction,
+        one.protocol,
+        whole or one.rate,
+        one.loss,
+        one.retransmits,
+        passed(one),
+        error,
+        one.rate,
+    )
 
 
 def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:
@@ -204,14 +273,21 @@ def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Option
         run = one.phase.run
         if run is not None and run.error:
             return f"iperf did not finish: {run.error}"
-        if run is not None and run.duration and one.flow and (one.flow.sent.seconds or run.duration) < SHORTEST * run.duration:
+        if (
+            run is not None
+            and run.duration
+            and one.flow
+            and (one.flow.sent.seconds or run.duration) < SHORTEST * run.duration
+        ):
             return f"the test ended after {amounts.time(one.flow.sent.seconds or 0)} of {amounts.time(run.duration)}"
     if not any(one.rate for one in looks) and not found:
         return "nothing was measured"
     return next((one.text for one in found if one.id == "D10"), None)
 
 
-def _unexplained(evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], all_passed: bool) -> Optional[str]:
+def _unexplained(
+    evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], all_passed: bool
+) -> Optional[str]:
     tcp = next((one for one in looks if one.protocol == "tcp"), None)
     explained = all_passed or any(one.severity != INFO or one.id == "D18" for one in found)
     if explained or tcp is None:  # datagrams came as they were sent

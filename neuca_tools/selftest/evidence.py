@@ -94,7 +94,9 @@ class Phase:
     receiver: tuple[Sample, ...] = ()
     raw: Optional[str] = None  # what iperf wrote, as it was
     path: Optional[str] = None  # "overlay" or "underlay", where both were measured
-    search: bool = False  # one of several tries at what the path takes: that it takes less is no shortfall
+    search: bool = (
+        False  # one of several tries at what the path takes: that it takes less is no shortfall
+    )
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,16 @@ class Host:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, str] = field(default_factory=dict)  # sysctls that tuning has asked for
     links: tuple[Link, ...] = ()
-    path: tuple[str, ...] = ()  # names of the devices on the way to the peer, the one with the address first
+    path: tuple[
+        str, ...
+    ] = ()  # names of the devices on the way to the peer, the one with the address first
     planned: Optional[str] = None  # the device that traffic to the peer should use
     route_mtu: Optional[int] = None  # that the kernel learned for the peer (ip route get)
     numa_node: Optional[int] = None  # of the CPU that iperf3 ran on
     log: tuple[str, ...] = ()  # kernel messages during the test
-    drift: tuple[str, ...] = ()  # what a pass of the agent would do now: the host is not as it was asked to be
+    drift: tuple[
+        str, ...
+    ] = ()  # what a pass of the agent would do now: the host is not as it was asked to be
 
 
 @dataclass(frozen=True)

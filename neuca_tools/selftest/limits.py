@@ -20,8 +20,17 @@ def limits(look: Look) -> list[Limit]:
     """Every limit that can be put into a number, the lowest first."""
     rtt = look.rtt or look.min_rtt
     rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)
-    speeds = [(link.speed, link.mtu or 1500) for host in (look.sender, look.receiver) for link in links_of(host) if link.speed]
-    found = [Limit("the link", "D18", min(goodput(speed, mtu) for speed, mtu in speeds))] if speeds else []
+    speeds = [
+        (link.speed, link.mtu or 1500)
+        for host in (look.sender, look.receiver)
+        for link in links_of(host)
+        if link.speed
+    ]
+    found = (
+        [Limit("the link", "D18", min(goodput(speed, mtu) for speed, mtu in speeds))]
+        if speeds
+        else []
+    )
     if rtt and rmem:
         found.append(Limit("the receive window", "D01", rmem / 2 * 8 / rtt))
     if rtt and wmem:
@@ -39,16 +48,27 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
 
     Nothing is known where no limit has a number, and where nothing got through: buffers alone promise what no path keeps.
     """
-    left = [one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)]
+    left = [
+        one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)
+    ]
     if condition in CAUSES_OF_LOSS:  # the loss goes with its cause
         left = [one for one in left if one.condition != "D05"]
     if hit.end == "both":
         left = [one for one in left if one.condition not in ("D01", "D03")]
-    own = [Limit("the same again", condition, hit.fixed)] if hit.fixed and hit.fixed >= (look.rate or 0) else []
+    own = (
+        [Limit("the same again", condition, hit.fixed)]
+        if hit.fixed and hit.fixed >= (look.rate or 0)
+        else []
+    )
     lowest = min([*left, *own], key=lambda one: one.rate, default=None)
     if lowest is None or look.protocol != "tcp" or not look.rate:
         return None, None
     if lowest in own:
         following = left[0] if left else None
-        return lowest.rate, f"{following.name}, {amounts.rate(following.rate)}" if following else "not known: measure again"
+        return (
+            lowest.rate,
+            f"{following.name}, {amounts.rate(following.rate)}"
+            if following
+            else "not known: measure again",
+        )
     return lowest.rate, f"{lowest.name}, {amounts.rate(lowest.rate)}"

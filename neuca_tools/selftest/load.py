@@ -47,23 +47,43 @@ def loads(samples: Sequence[Sample]) -> Load:
     each = [_load(number, [sample.cpus[number] for sample in known]) for number in range(count)]
     busiest = max(each, key=lambda one: (one.full or 0, one.busy or 0))
     steal = max(one.steal or 0 for one in each)
-    return Load(busiest.cpu, busiest.full, busiest.busy, busiest.user, busiest.system, busiest.softirq, steal)
+    return Load(
+        busiest.cpu,
+        busiest.full,
+        busiest.busy,
+        busiest.user,
+        busiest.system,
+        busiest.softirq,
+        steal,
+    )
 
 
 def busy_series(samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
     """For each CPU the busy share of each interval; for the charts."""
     known = [sample for sample in samples if sample.cpus]
     count = min((len(sample.cpus) for sample in known), default=0)
-    return tuple(tuple(_busy(before.cpus[number], after.cpus[number]) for before, after in zip(known, known[1:]))
-                 for number in range(count))
+    return tuple(
+        tuple(
+            _busy(before.cpus[number], after.cpus[number])
+            for before, after in zip(known, known[1:])
+        )
+        for number in range(count)
+    )
 
 
 def _load(number: int, looks: Sequence[Cpu]) -> Load:
     busy = [_busy(before, after) for before, after in zip(looks, looks[1:])]
     first, last = looks[0], looks[-1]
     gone = max(1e-9, _total(last) - _total(first))
-    return Load(number, mean(1.0 if one >= FULL else 0.0 for one in busy), mean(busy), (last.user - first.user) / gone,
-                (last.system - first.system) / gone, (last.softirq - first.softirq) / gone, (last.steal - first.steal) / gone)
+    return Load(
+        number,
+        mean(1.0 if one >= FULL else 0.0 for one in busy),
+        mean(busy),
+        (last.user - first.user) / gone,
+        (last.system - first.system) / gone,
+        (last.softirq - first.softirq) / gone,
+        (last.steal - first.steal) / gone,
+    )
 
 
 def _total(cpu: Cpu) -> float:

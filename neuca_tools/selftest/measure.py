@@ -15,7 +15,9 @@ from .run import Flow, Interval
 
 START = 2.0  # seconds of slow start that are left out, or 20 round trips if that is more (facts, appendix B)
 ROUND_TRIPS = 20
-FLAT = 0.02  # a congestion window that moves less than so is at a cap; iperf3's text has three digits
+FLAT = (
+    0.02  # a congestion window that moves less than so is at a cap; iperf3's text has three digits
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,11 @@ class Look:
     @property
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate."""
-        return pstdev(self.rates) / mean(self.rates) if len(self.rates) > 1 and mean(self.rates) > 0 else None
+        return (
+            pstdev(self.rates) / mean(self.rates)
+            if len(self.rates) > 1 and mean(self.rates) > 0
+            else None
+        )
 
     @property
     def queueing(self) -> Optional[float]:
@@ -99,23 +105,42 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     samples = steady_samples(_with_all_streams(phase), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals if flow else (), rough)
-    rates = tuple(one.rate for one in steady if one.rate is not None) or tuple(_rates(samples, phase))
+    rates = tuple(one.rate for one in steady if one.rate is not None) or tuple(
+        _rates(samples, phase)
+    )
     busy, gone = _growth(late, "busy_time"), samples[-1].time - samples[0].time if samples else 0.0
     streams = max((len(one) for one in late), default=0)
     rate = _rate(flow, steady, rates)
-    cwnds = [one.cwnd for one in steady if one.cwnd] or [sum(map(_cwnd, one)) for one in late if one]
+    cwnds = [one.cwnd for one in steady if one.cwnd] or [
+        sum(map(_cwnd, one)) for one in late if one
+    ]
     return Look(
-        evidence, phase, flow, evidence.local if forward else evidence.peer, evidence.peer if forward else evidence.local,
-        (run.protocol if run else None) or ("udp" if "udp" in phase.name else "tcp"), steady,
-        None if run and run.error and not rate else rate, rates,
+        evidence,
+        phase,
+        flow,
+        evidence.local if forward else evidence.peer,
+        evidence.peer if forward else evidence.local,
+        (run.protocol if run else None) or ("udp" if "udp" in phase.name else "tcp"),
+        steady,
+        None if run and run.error and not rate else rate,
+        rates,
         _median(_seconds(late, "rtt")) or _interval_rtt(steady) or evidence.rtt,
-        _min_rtt(sockets, flow, evidence), _median(_values(late, "mss")) or (run.mss if run else None),
-        _median(cwnds), _median(_sums(late, lambda one: one.snd_wnd)) or _median([one.snd_wnd for one in steady]),
-        _median(_sums(late, _unacked)), _part(_growth(late, "rwnd_limited"), busy), _part(_growth(late, "sndbuf_limited"), busy),
-        max(0.0, 1 - busy / (gone * 1e6 * streams)) if busy is not None and gone > 0 and streams else None,
-        _loss(late, flow, run.mss if run else None), _retransmits(steady, flow),
+        _min_rtt(sockets, flow, evidence),
+        _median(_values(late, "mss")) or (run.mss if run else None),
+        _median(cwnds),
+        _median(_sums(late, lambda one: one.snd_wnd)) or _median([one.snd_wnd for one in steady]),
+        _median(_sums(late, _unacked)),
+        _part(_growth(late, "rwnd_limited"), busy),
+        _part(_growth(late, "sndbuf_limited"), busy),
+        max(0.0, 1 - busy / (gone * 1e6 * streams))
+        if busy is not None and gone > 0 and streams
+        else None,
+        _loss(late, flow, run.mss if run else None),
+        _retransmits(steady, flow),
         len(cwnds) > 1 and bool(max(cwnds)) and (max(cwnds) - min(cwnds)) <= FLAT * max(cwnds),
-        loads(phase.sender), loads(phase.receiver))
+        loads(phase.sender),
+        loads(phase.receiver),
+    )
 
 
 def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
@@ -125,7 +150,11 @@ def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
 
 
 def growth(fact: Optional[Fact]) -> float:
-    if fact is None or not isinstance(fact.after, (int, float)) or not isinstance(fact.before, (int, float)):
+    if (
+        fact is None
+        or not isinstance(fact.after, (int, float))
+        or not isinstance(fact.before, (int, float))
+    ):
         return 0.0
     return max(0.0, fact.after - fact.before)
 
@@ -136,28 +165,48 @@ def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sam
         return tuple(samples)
     begin = samples[0].time + max(START, ROUND_TRIPS * (rtt or 0))
     late = tuple(sample for sample in samples if sample.time >= begin)
-    return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2:])
+    return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2 :])
 
 
 def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
     counted = [one for one in intervals if not one.omitted]
     warm = any(one.omitted for one in intervals)
-    late = counted if warm else [one for one in counted if one.start >= max(START, ROUND_TRIPS * (rtt or 0)) - 0.5
-                                 or (one.start > 0 and one.seconds > START)]
+    late = (
+        counted
+        if warm
+        else [
+            one
+            for one in counted
+            if one.start >= max(START, ROUND_TRIPS * (rtt or 0)) - 0.5
+            or (one.start > 0 and one.seconds > START)
+        ]
+    )
     return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
 
 
 def steady_sockets(look: Look) -> list[Socket]:
     """The sender's data connections at every look of the steady part."""
-    return [one for sample in steady_samples(look.phase.sender, look.rtt) for one in data_sockets(sample, look.phase)]
+    return [
+        one
+        for sample in steady_samples(look.phase.sender, look.rtt)
+        for one in data_sockets(sample, look.phase)
+    ]
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
     """The data connections alone: the control connection looks the same, and says other things."""
-    ports = ({one.local_port for one in phase.run.connections} | {one.remote_port for one in phase.run.connections}
-             if phase.run else set())
-    chosen = tuple(one for one in sample.sockets if not ports or all(
-        port is None or port in ports for port in (one.local_port, one.remote_port)))
+    ports = (
+        {one.local_port for one in phase.run.connections}
+        | {one.remote_port for one in phase.run.connections}
+        if phase.run
+        else set()
+    )
+    chosen = tuple(
+        one
+        for one in sample.sockets
+        if not ports
+        or all(port is None or port in ports for port in (one.local_port, one.remote_port))
+    )
     return chosen if ports else sample.sockets
 
 
@@ -171,23 +220,40 @@ def _sockets(phase: Phase) -> list[tuple[Socket, ...]]:
     return [data_sockets(sample, phase) for sample in phase.sender]
 
 
-def _rtt(sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence) -> Optional[float]:
-    return _median(_seconds(sockets, "rtt")) or _interval_rtt(flow.intervals if flow else ()) or evidence.rtt
+def _rtt(
+    sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence
+) -> Optional[float]:
+    return (
+        _median(_seconds(sockets, "rtt"))
+        or _interval_rtt(flow.intervals if flow else ())
+        or evidence.rtt
+    )
 
 
 def _interval_rtt(intervals: Iterable[Interval]) -> Optional[float]:
     return _median([one.rtt for one in intervals])
 
 
-def _min_rtt(sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence) -> Optional[float]:
-    known = [*_seconds(sockets, "min_rtt"), *(one.rtt for one in (flow.intervals if flow else ()) if one.rtt)]
+def _min_rtt(
+    sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence
+) -> Optional[float]:
+    known = [
+        *_seconds(sockets, "min_rtt"),
+        *(one.rtt for one in (flow.intervals if flow else ()) if one.rtt),
+    ]
     known += [value for value in (evidence.idle.p50, evidence.rtt) if value]
     return min(known, default=None)
 
 
-def _rate(flow: Optional[Flow], steady: tuple[Interval, ...], rates: tuple[float, ...]) -> Optional[float]:
+def _rate(
+    flow: Optional[Flow], steady: tuple[Interval, ...], rates: tuple[float, ...]
+) -> Optional[float]:
     """What arrived in the steady part, where each interval is known; of UDP what arrived in all."""
-    if flow is not None and flow.received.rate is not None and (flow.received.lost is not None or len(rates) < 2):
+    if (
+        flow is not None
+        and flow.received.rate is not None
+        and (flow.received.lost is not None or len(rates) < 2)
+    ):
         return flow.received.rate
     weights = [one.seconds for one in steady if one.rate is not None]
     if steady and sum(weights) > 0:
@@ -212,7 +278,9 @@ def _growth(looks: Sequence[tuple[Socket, ...]], name: str) -> Optional[float]:
     return float(max(0, sum(ends[1]) - sum(ends[0])))
 
 
-def _loss(late: Sequence[tuple[Socket, ...]], flow: Optional[Flow], mss: Optional[int]) -> Optional[float]:
+def _loss(
+    late: Sequence[tuple[Socket, ...]], flow: Optional[Flow], mss: Optional[int]
+) -> Optional[float]:
     again, sent = _growth(late, "bytes_retrans"), _growth(late, "bytes_sent")
     if again is not None and sent:
         return again / sent
@@ -238,7 +306,9 @@ def _unacked(one: Socket) -> Optional[float]:
     return None if one.unacked is None or one.mss is None else float(one.unacked * one.mss)
 
 
-def _sums(looks: Sequence[tuple[Socket, ...]], value: Callable[[Socket], Optional[float]]) -> list[Optional[float]]:
+def _sums(
+    looks: Sequence[tuple[Socket, ...]], value: Callable[[Socket], Optional[float]]
+) -> list[Optional[float]]:
     found: list[Optional[float]] = []
     for sockets in looks:
         values = [value(one) for one in sockets]
@@ -248,7 +318,12 @@ def _sums(looks: Sequence[tuple[Socket, ...]], value: Callable[[Socket], Optiona
 
 
 def _values(looks: Sequence[tuple[Socket, ...]], name: str) -> list[float]:
-    return [float(value) for sockets in looks for one in sockets if (value := getattr(one, name)) is not None]
+    return [
+        float(value)
+        for sockets in looks
+        for one in sockets
+        if (value := getattr(one, name)) is not None
+    ]
 
 
 def _seconds(looks: Sequence[tuple[Socket, ...]], name: str) -> list[float]:

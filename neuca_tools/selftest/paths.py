@@ -74,7 +74,9 @@ class PathComparison:
 def compare_paths(paths: Sequence[Tests]) -> PathComparison:
     """`paths` has the baseline first."""
     under = _typical(paths[0])
-    verdicts = tuple(_verdict(path, None if place == 0 else under) for place, path in enumerate(paths))
+    verdicts = tuple(
+        _verdict(path, None if place == 0 else under) for place, path in enumerate(paths)
+    )
     return PathComparison(tuple(_rows(paths)), verdicts)
 
 
@@ -83,22 +85,37 @@ def _rows(paths: Sequence[Tests]) -> Iterator[Row]:
     measured = [(path.label, [_measured(one) for one in path.rounds]) for path in paths]
     known = dict.fromkeys(key for _, rounds in measured for one in rounds for key in one)
     for key, unit in known:
-        found = [_value(label, [one[key, unit] for one in rounds if (key, unit) in one]) for label, rounds in measured]
+        found = [
+            _value(label, [one[key, unit] for one in rounds if (key, unit) in one])
+            for label, rounds in measured
+        ]
         values = [value for value in found if value is not None]
         first = values[0] if values[0].label == paths[0].label else None
-        yield Row(key[0], key[1], unit, tuple(value if value is first else _against(first, value, unit) for value in values))
+        yield Row(
+            key[0],
+            key[1],
+            unit,
+            tuple(value if value is first else _against(first, value, unit) for value in values),
+        )
 
 
 def _measured(evidence: Evidence) -> dict[tuple[Key, str], float]:
     """Everything of one test that can be compared. A search for the loss-free rate offers each path other rates."""
     diagnosis = diagnose(evidence)
     searched = {(one.name, one.direction) for one in evidence.phases if one.search}
-    found = {(_streams(key, phase), RATE): one.rate for (key, one), phase in zip(numbered(diagnosis.phases), evidence.phases)
-             if key[:2] not in searched}
+    found = {
+        (_streams(key, phase), RATE): one.rate
+        for (key, one), phase in zip(numbered(diagnosis.phases), evidence.phases)
+        if key[:2] not in searched
+    }
     found[("connections", "", 0), CONNECTIONS] = evidence.connections.rate
     found[("path MTU", "", 0), BYTES] = evidence.path_mtu.forward
-    for name, latency in (("latency", evidence.idle), ("latency TCP", evidence.idle_tcp), ("latency loaded", evidence.loaded),
-                          ("broadcast", evidence.broadcast.times)):
+    for name, latency in (
+        ("latency", evidence.idle),
+        ("latency TCP", evidence.idle_tcp),
+        ("latency loaded", evidence.loaded),
+        ("broadcast", evidence.broadcast.times),
+    ):
         found[(name, "", 0), TIME] = latency.p50
     return {key: float(value) for key, value in found.items() if value is not None}
 
@@ -122,13 +139,19 @@ def _against(baseline: Optional[Value], value: Value, unit: str) -> Value:
     more = value.median / baseline.median - 1
     alike = None
     if min(baseline.count, value.count) > 1:
-        alike = abs(value.median - baseline.median) <= DEVIATIONS * max(baseline.deviation, value.deviation)
+        alike = abs(value.median - baseline.median) <= DEVIATIONS * max(
+            baseline.deviation, value.deviation
+        )
     return replace(value, tax=more if unit in LESS_IS_BETTER else -more, alike=alike)
 
 
 def _typical(path: Tests) -> Evidence:
     """The round whose first rate is the middle one; one in which something was measured, if there is any."""
-    rated = [(rate, place) for place, one in enumerate(path.rounds) if (rate := _first_rate(one)) is not None]
+    rated = [
+        (rate, place)
+        for place, one in enumerate(path.rounds)
+        if (rate := _first_rate(one)) is not None
+    ]
     return path.rounds[sorted(rated)[len(rated) // 2][1]] if rated else path.rounds[-1]
 
 
@@ -141,14 +164,21 @@ def _verdict(path: Tests, under: Optional[Evidence]) -> Verdict:
     evidence = _typical(path)
     found = diagnose(evidence if under is None else beside(evidence, under))
     unexplained = found.unexplained if found.expect is not None else None
-    return Verdict(path.label, evidence, replace(found, phases=found.phases[:len(evidence.phases)], unexplained=unexplained))
+    return Verdict(
+        path.label,
+        evidence,
+        replace(found, phases=found.phases[: len(evidence.phases)], unexplained=unexplained),
+    )
 
 
 def beside(over: Evidence, under: Evidence) -> Evidence:
     """A test over a tunnel with the rates of the path below it, for the conditions that compare the two; else as it is."""
     if not any(link.kind in TUNNELS for host in (over.local, over.peer) for link in links_of(host)):
         return over
-    phases = (*(replace(one, path="overlay") for one in over.phases), *(_total(one) for one in under.phases if one.run))
+    phases = (
+        *(replace(one, path="overlay") for one in over.phases),
+        *(_total(one) for one in under.phases if one.run),
+    )
     return replace(over, phases=phases)
 
 
@@ -156,4 +186,10 @@ def _total(phase: Phase) -> Phase:
     """A phase's totals alone: with its samples it would be judged as if it had gone over the tunnel."""
     run = phase.run or Run("iperf3")
     flows = tuple(replace(flow, intervals=()) for flow in run.flows)
-    return Phase(phase.name, replace(run, flows=flows, error=None, connections=()), phase.direction, path="underlay", search=True)
+    return Phase(
+        phase.name,
+        replace(run, flows=flows, error=None, connections=()),
+        phase.direction,
+        path="underlay",
+        search=True,
+    )

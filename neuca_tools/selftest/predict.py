@@ -7,8 +7,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional
 
-SPEEDS = tuple(speed * 1e9 for speed in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400))  # of Ethernet, bit/s
-STEPS = tuple(speed * 1e9 for speed in (1, 10, 25, 40, 100, 200, 400))  # what to aim for, where nobody said
+SPEEDS = tuple(
+    speed * 1e9 for speed in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400)
+)  # of Ethernet, bit/s
+STEPS = tuple(
+    speed * 1e9 for speed in (1, 10, 25, 40, 100, 200, 400)
+)  # what to aim for, where nobody said
 HEADERS = 52  # bytes: IPv4 and TCP with timestamps
 FRAMING = 38  # bytes: preamble, Ethernet header, checksum, gap between frames
 TOLERANCE = 0.005
@@ -29,13 +33,23 @@ def goodput(speed: float, mtu: int = 1500) -> float:
 
 def line_of(rate: float, mtu: Optional[int] = None) -> Optional[float]:
     """The speed of Ethernet of which this rate is all that it can carry."""
-    return next((speed for speed in SPEEDS if abs(rate / goodput(speed, mtu or 1500) - 1) <= TOLERANCE), None)
+    return next(
+        (speed for speed in SPEEDS if abs(rate / goodput(speed, mtu or 1500) - 1) <= TOLERANCE),
+        None,
+    )
 
 
 def round_rate(rate: float) -> Optional[float]:
     """The provisioned rate that this one is just below: policers count headers too, and people order 1, 2, 5 or 10."""
     decade = 10.0 ** math.floor(math.log10(rate)) if rate > 0 else 1.0
-    return next((step * decade for step in (1, 2, 2.5, 4, 5, 6, 8, 10) if 0.93 <= rate / (step * decade) <= 1.0), None)
+    return next(
+        (
+            step * decade
+            for step in (1, 2, 2.5, 4, 5, 6, 8, 10)
+            if 0.93 <= rate / (step * decade) <= 1.0
+        ),
+        None,
+    )
 
 
 def aim(rate: float, expect: Optional[float]) -> float:

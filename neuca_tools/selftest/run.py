@@ -21,7 +21,9 @@ class Interval:
     rate: Optional[float] = None
     retransmits: Optional[int] = None
     cwnd: Optional[float] = None  # bytes, as iperf3 prints it: the sender's congestion window
-    snd_wnd: Optional[float] = None  # bytes: what the receiver allows (iperf3 3.10 on Linux 5.4 and later)
+    snd_wnd: Optional[float] = (
+        None  # bytes: what the receiver allows (iperf3 3.10 on Linux 5.4 and later)
+    )
     rtt: Optional[float] = None
     pmtu: Optional[int] = None
     datagrams: Optional[int] = None

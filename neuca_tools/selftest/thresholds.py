@@ -25,14 +25,20 @@ def passed(one: Look) -> Optional[bool]:
     if one.protocol == "udp":
         wanted, part = asked or None, DATAGRAMS
     else:
-        wanted = min(one.evidence.expect, asked) if one.evidence.expect and asked else one.evidence.expect
+        wanted = (
+            min(one.evidence.expect, asked)
+            if one.evidence.expect and asked
+            else one.evidence.expect
+        )
         part = BOTH_WAYS if one.phase.name == TOGETHER else THROUGHPUT
     if run is not None and run.error:
         return False
     if one.phase.search:
         return None
     if wanted is None or one.rate is None:
-        return True if asked and one.rate and one.rate >= part * asked else None  # as fast as it was allowed to be
+        return (
+            True if asked and one.rate and one.rate >= part * asked else None
+        )  # as fast as it was allowed to be
     return (_of_each_way(one) or one.rate) >= part * wanted
 
 

@@ -23,8 +23,19 @@ from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 
-__all__ = ["Answer", "Session", "Source", "SourceSpec", "Surroundings", "Token", "fetch_path", "look", "parse_source",
-           "platform", "without_network"]
+__all__ = [
+    "Answer",
+    "Session",
+    "Source",
+    "SourceSpec",
+    "Surroundings",
+    "Token",
+    "fetch_path",
+    "look",
+    "parse_source",
+    "platform",
+    "without_network",
+]
 
 
 class _Kind(NamedTuple):
@@ -55,7 +66,11 @@ class SourceSpec:
     argument: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}{_KINDS[self.kind].separator}{self.argument}" if self.argument else self.kind
+        return (
+            f"{self.kind}{_KINDS[self.kind].separator}{self.argument}"
+            if self.argument
+            else self.kind
+        )
 
 
 def parse_source(text: str) -> SourceSpec:
@@ -71,7 +86,7 @@ def _parsed(text: str) -> SourceSpec:
         return SourceSpec(text)
     for name, kind in _KINDS.items():
         if text == name or text.startswith(name + kind.separator):
-            spec = SourceSpec(name, text[len(name) + 1:])
+            spec = SourceSpec(name, text[len(name) + 1 :])
             if text.endswith(kind.separator) and not spec.argument:
                 raise UsageError(f'nothing follows the "{kind.separator}"')
             kind.make(spec.argument, Surroundings())
@@ -80,15 +95,24 @@ def _parsed(text: str) -> SourceSpec:
     raise UsageError(f"known are {known}")
 
 
-def look(specs: Sequence[SourceSpec], budget: float, session: Session, surroundings: Optional[Surroundings] = None) -> Answer:
+def look(
+    specs: Sequence[SourceSpec],
+    budget: float,
+    session: Session,
+    surroundings: Optional[Surroundings] = None,
+) -> Answer:
     """What the first source has that has anything, all of them within `budget` seconds.
 
     The answer says that there is none only where every source said so; else raises SourceError with what each said.
     """
-    from neuca_tools.sources.race import first  # threads, which those need not pay who only read what a source may be
+    from neuca_tools.sources.race import (
+        first,
+    )  # threads, which those need not pay who only read what a source may be
 
     sources = _made(specs, surroundings or Surroundings())
-    return first(sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest))
+    return first(
+        sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest)
+    )
 
 
 def fetch_path(spec: SourceSpec, path: str, budget: float, session: Session) -> Optional[str]:
@@ -98,7 +122,9 @@ def fetch_path(spec: SourceSpec, path: str, budget: float, session: Session) -> 
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
     sources = _made([spec], Surroundings())
-    answer = first(sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest))
+    answer = first(
+        sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
+    )
     try:
         return None if answer.data is None else answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
@@ -122,7 +148,9 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     """Each once, and those that `auto` asks on this platform in its place."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    return list(dict.fromkeys(each for spec in specs for each in (auto if spec.kind == "auto" else [spec])))
+    return list(
+        dict.fromkeys(each for spec in specs for each in (auto if spec.kind == "auto" else [spec]))
+    )
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

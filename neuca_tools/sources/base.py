@@ -88,7 +88,13 @@ class Session:
 
     def doubting(self) -> Session:
         """The same, but for what services have said of the instance: that is asked anew."""
-        return Session({service: token for service, token in self.tokens.items() if not service.endswith(INSTANCE_ID)})
+        return Session(
+            {
+                service: token
+                for service, token in self.tokens.items()
+                if not service.endswith(INSTANCE_ID)
+            }
+        )
 
     def joined(self, other: Session) -> Session:
         """Both; where they differ, the other one is the later."""
@@ -102,12 +108,22 @@ class Session:
     def from_json(cls, value: object) -> Session:
         """The reverse. What has another shape is left out, since all that it can cost is one request for a token."""
         entries = value.items() if isinstance(value, dict) else ()
-        return cls({service: Token(entry[0], float(entry[1])) for service, entry in entries if _is_token(entry)})
+        return cls(
+            {
+                service: Token(entry[0], float(entry[1]))
+                for service, entry in entries
+                if _is_token(entry)
+            }
+        )
 
 
 def _is_token(entry: object) -> bool:
-    return (isinstance(entry, (list, tuple)) and len(entry) == 2 and isinstance(entry[0], str)
-            and isinstance(entry[1], (int, float)))
+    return (
+        isinstance(entry, (list, tuple))
+        and len(entry) == 2
+        and isinstance(entry[0], str)
+        and isinstance(entry[1], (int, float))
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,9 @@ class Answer:
     data: Optional[bytes] = field(repr=False)
     session: Session = field(default_factory=Session)
     parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    instance: str = field(default="", repr=False)  # what a service answers that answers every path alike
+    instance: str = field(
+        default="", repr=False
+    )  # what a service answers that answers every path alike
 
     @property
     def empty(self) -> bool:

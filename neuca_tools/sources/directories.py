@@ -58,9 +58,17 @@ class ConfigDrive(Directory):
             if place is None or about is None:
                 continue
             network = read(place / network_data.NAME)
-            parts = {instance.OPENSTACK: about, **({} if network is None else {network_data.NAME: network})}
+            parts = {
+                instance.OPENSTACK: about,
+                **({} if network is None else {network_data.NAME: network}),
+            }
             data = read(place / "user_data")
-            return Answer(self.name, read(drive / "ec2/latest/user-data") if data is None else data, session, parts)
+            return Answer(
+                self.name,
+                read(drive / "ec2/latest/user-data") if data is None else data,
+                session,
+                parts,
+            )
         return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
 
 
@@ -82,7 +90,11 @@ class Nothing(Source):
 def _version(place: Path) -> Optional[Path]:
     """`latest`, or the newest dated version."""
     try:
-        names = sorted(path.name for path in place.iterdir() if _DATED.fullmatch(path.name) or path.name == "latest")
+        names = sorted(
+            path.name
+            for path in place.iterdir()
+            if _DATED.fullmatch(path.name) or path.name == "latest"
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -19,7 +19,14 @@ from neuca_tools.documents.ec2_network import LEAVES, NAME
 from neuca_tools.documents.instance import PUBLIC_KEYS
 from neuca_tools.errors import SourceError
 from neuca_tools.machine import instance
-from neuca_tools.sources.base import INSTANCE_ID, Answer, Deadline, Session, SourceTimeoutError, Token
+from neuca_tools.sources.base import (
+    INSTANCE_ID,
+    Answer,
+    Deadline,
+    Session,
+    SourceTimeoutError,
+    Token,
+)
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
 
@@ -63,7 +70,10 @@ class Ec2(Service):
                 data = self.metadata(INSTANCE_ID, deadline.share(2), answer.session).data or b""
             except SourceError:
                 data = b""
-            token = Token(instance("ec2", data.decode("ascii", "replace").strip()), time.monotonic() + _NO_TREE_SECONDS)
+            token = Token(
+                instance("ec2", data.decode("ascii", "replace").strip()),
+                time.monotonic() + _NO_TREE_SECONDS,
+            )
         return replace(answer, instance=token.value, session=answer.session.keep(known, token))
 
     def _documents(self, deadline: Deadline, session: Session) -> Answer:
@@ -88,21 +98,34 @@ class Ec2(Service):
 
     def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
         """The listing has a line for each, such as `0=my-key`."""
-        found = (_KEY.fullmatch(line) for line in self._text("public-keys/", deadline, session).splitlines())
+        found = (
+            _KEY.fullmatch(line)
+            for line in self._text("public-keys/", deadline, session).splitlines()
+        )
         numbers = [match[1] for match in found if match][:_MOST_KEYS]
-        keys = (self._text(f"public-keys/{number}/openssh-key", deadline, session).strip() for number in numbers)
+        keys = (
+            self._text(f"public-keys/{number}/openssh-key", deadline, session).strip()
+            for number in numbers
+        )
         return [key for key in keys if key]
 
     def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
         """The tree of the NICs, empty where there is none; only leaves that are listed are asked for."""
-        macs = [mac for mac in self._lines("network/interfaces/macs/", deadline, session) if _MAC_DIRECTORY.fullmatch(mac)]
+        macs = [
+            mac
+            for mac in self._lines("network/interfaces/macs/", deadline, session)
+            if _MAC_DIRECTORY.fullmatch(mac)
+        ]
         if not macs:
             return {}
         tree = {}
         for mac in macs[:_MOST_NICS]:
             path = f"network/interfaces/macs/{mac}"
             listed = {leaf for leaf in self._lines(path, deadline, session) if leaf in LEAVES}
-            tree[mac.rstrip("/")] = {leaf: "\n".join(self._lines(path + leaf, deadline, session)) for leaf in sorted(listed)}
+            tree[mac.rstrip("/")] = {
+                leaf: "\n".join(self._lines(path + leaf, deadline, session))
+                for leaf in sorted(listed)
+            }
         return {"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}
 
     def _lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
@@ -121,7 +144,9 @@ class Ec2(Service):
             token = self._new_token(deadline)
             response = self._get(path, token, deadline)
         if response.status not in (200, 404):
-            raise SourceError(f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}")
+            raise SourceError(
+                f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
+            )
         data = response.body if response.status == 200 else None
         return Answer(self.name, data, session.keep(str(self.url), token))
 
@@ -145,7 +170,9 @@ class Ec2(Service):
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
         response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
-            raise SourceError(f"PUT {self.url}{path}: HTTP 403: the metadata service is switched off for this guest")
+            raise SourceError(
+                f"PUT {self.url}{path}: HTTP 403: the metadata service is switched off for this guest"
+            )
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
         # A service that answers any request alike with 200 has no tokens either.
@@ -155,4 +182,8 @@ class Ec2(Service):
 def _no_entry(response: Response, token: Token) -> str:
     if response.status != 401:
         return ""
-    return " with a new token" if token.value else " without a token, and no token was given for the asking"
+    return (
+        " with a new token"
+        if token.value
+        else " without a token, and no token was given for the asking"
+    )

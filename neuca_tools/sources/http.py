@@ -89,7 +89,9 @@ class _Connection(socket.socket):
         return remaining
 
 
-def request(method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+def request(
+    method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline
+) -> Response:
     """Asks and reads the whole answer; raises SourceTimeoutError when the deadline passes, SourceError for the rest."""
     what = f"{method} {url}{path}"
     missing = "no connection"
@@ -118,7 +120,9 @@ def _family(url: Url) -> socket.AddressFamily:
 
 def _socket_address(url: Url) -> tuple[Any, ...]:
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    return socket.getaddrinfo(url.address, url.port, _family(url), socket.SOCK_STREAM, flags=numeric)[0][4]
+    return socket.getaddrinfo(
+        url.address, url.port, _family(url), socket.SOCK_STREAM, flags=numeric
+    )[0][4]
 
 
 def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes:
@@ -130,7 +134,10 @@ def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes
         **({"Content-Length": "0"} if method == "PUT" else {}),
         **headers,
     }
-    lines = [f"{method} {url.prefix}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+    lines = [
+        f"{method} {url.prefix}{path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in fields.items()),
+    ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
@@ -139,15 +146,23 @@ def _response(connection: _Connection, method: str) -> Response:
         response.begin()
         if 300 <= response.status < 400:
             target = response.getheader("Location", "nowhere")[:200]
-            raise _UnusableError(f"HTTP {response.status} leads to {target!r}, and redirects are not followed")
+            raise _UnusableError(
+                f"HTTP {response.status} leads to {target!r}, and redirects are not followed"
+            )
         if response.status != 200:
             return Response(response.status)
-        return Response(200, _decoded(_body(response), response.getheader("Content-Encoding", "identity")))
+        return Response(
+            200, _decoded(_body(response), response.getheader("Content-Encoding", "identity"))
+        )
 
 
 def _body(response: HTTPResponse) -> bytes:
     announced = response.length
-    if announced is None and not response.chunked and response.getheader("Content-Length") is not None:
+    if (
+        announced is None
+        and not response.chunked
+        and response.getheader("Content-Length") is not None
+    ):
         raise _UnusableError(f"Content-Length is {response.getheader('Content-Length', '')[:40]!r}")
     body = response.read(BODY_LIMIT + 1)
     if len(body) > BODY_LIMIT:

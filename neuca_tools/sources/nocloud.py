@@ -63,18 +63,25 @@ class NoCloud(Directory):
             seed = seed._replace(about=json.dumps({**_mapping(seed.about), **boot}).encode())
         if not (seed.data.strip() or boot or seed.network is not None):
             return Answer(self.name, None, session)
-        parts = {instance.NOCLOUD: seed.about, **({} if seed.network is None else {netplan.NAME: seed.network})}
+        parts = {
+            instance.NOCLOUD: seed.about,
+            **({} if seed.network is None else {netplan.NAME: seed.network}),
+        }
         return Answer(self.name, seed.data if seed.data.strip() else None, session, parts)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed that is expected there: a URL, or a path."""
-        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi(self.surroundings.dmi, match[1]), text).rstrip("/")
+        place = re.sub(
+            r"__dmi\.([a-z-]+)__", lambda match: _dmi(self.surroundings.dmi, match[1]), text
+        ).rstrip("/")
         if place.startswith("http://"):
             found = _seed(lambda name: _fetched(place, name, deadline))
         elif place.startswith(("/", "file:///")):
-            found = _read(Path(place[len("file://"):] if place.startswith("file:") else place))
+            found = _read(Path(place[len("file://") :] if place.startswith("file:") else place))
         else:
-            raise SourceError(f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path')
+            raise SourceError(
+                f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path'
+            )
         if found is None:
             raise SourceError(f'the seed at "{place}" has no user-data or no meta-data')
         return found
@@ -104,7 +111,10 @@ def _fetched(base: str, name: str, deadline: Deadline) -> Optional[bytes]:
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:
     """What the SMBIOS serial number says, or else the kernel's command line: `ds=nocloud;s=URL;h=NAME;i=ID`."""
-    words = [_dmi(surroundings.dmi, "system-serial-number"), *_text(surroundings.proc / "cmdline").replace('"', "").split()]
+    words = [
+        _dmi(surroundings.dmi, "system-serial-number"),
+        *_text(surroundings.proc / "cmdline").replace('"', "").split(),
+    ]
     word = next(filter(_BOOT.match, words), "")
     pairs = (item.partition("=") for item in word.split(";")[1:])
     said = {_SHORT.get(key, key): value for key, _, value in pairs}
@@ -130,7 +140,9 @@ def _pointer(about: bytes) -> str:
 
 def _over(new: _Seed, old: _Seed) -> _Seed:
     about = {**_mapping(new.about), **_mapping(old.about)}
-    return _Seed(new.data, json.dumps(about).encode(), old.network if new.network is None else new.network)
+    return _Seed(
+        new.data, json.dumps(about).encode(), old.network if new.network is None else new.network
+    )
 
 
 def _mapping(about: bytes) -> Mapping[str, Tree]:

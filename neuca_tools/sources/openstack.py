@@ -36,7 +36,9 @@ class OpenStack(Service):
         if about is None:
             return Answer(self.name, None, session)
         if not about.lstrip().startswith(b"{"):  # a service that answers every path alike
-            raise SourceError(f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is no JSON object")
+            raise SourceError(
+                f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is no JSON object"
+            )
         network = self._get(NAME, deadline)
         parts = {OPENSTACK: about, **({} if network is None else {NAME: network})}
         return Answer(self.name, self._get("user_data", deadline), session, parts)
@@ -44,7 +46,9 @@ class OpenStack(Service):
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         raise SourceError(f"OpenStack has no {path}: ask ec2")
 
-    def _get(self, name: str, deadline: Deadline, none: tuple[int, ...] = (404,)) -> Optional[bytes]:
+    def _get(
+        self, name: str, deadline: Deadline, none: tuple[int, ...] = (404,)
+    ) -> Optional[bytes]:
         path = f"/openstack/latest/{name}"
         response = self.request("GET", path, {}, deadline)
         if response.status not in (200, *none):

@@ -16,8 +16,11 @@ from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 UNKNOWN, ANY = "unknown", "any"
 KINDS: Mapping[str, frozenset[str]] = {
-    "openstack": frozenset({"openstack", "ec2"}), "ec2": frozenset({"ec2"}), ANY: frozenset({"openstack", "ec2"}),
-    UNKNOWN: frozenset()}
+    "openstack": frozenset({"openstack", "ec2"}),
+    "ec2": frozenset({"ec2"}),
+    ANY: frozenset({"openstack", "ec2"}),
+    UNKNOWN: frozenset(),
+}
 """The kinds of sources of each platform that are asked at a link-local address."""
 # nova, virt/libvirt/driver.py (_get_guest_config_sysinfo) and, for those that brand it, cloud-init's DataSourceOpenStack.
 _NOVA = ("OpenStack Nova", "OpenStack Compute")
@@ -30,7 +33,9 @@ def recognized(dmi: Path) -> str:
     product, asset = _field(dmi, "product_name"), _field(dmi, "chassis_asset_tag")
     if product in _NOVA or asset in (*_NOVA, *_BRANDS):
         return "openstack"
-    if _AMAZON in (_field(dmi, "sys_vendor"), asset) or _field(dmi, "bios_version").endswith(".amazon"):
+    if _AMAZON in (_field(dmi, "sys_vendor"), asset) or _field(dmi, "bios_version").endswith(
+        ".amazon"
+    ):
         return "ec2"
     return UNKNOWN
 
@@ -48,8 +53,10 @@ class Unknown(Source):
     name = "auto"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
-        raise SourceError('the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; '
-                          '"platform = any" in [metadata] asks all the same')
+        raise SourceError(
+            "the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "
+            '"platform = any" in [metadata] asks all the same'
+        )
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         return self.documents(deadline, session)

@@ -39,20 +39,26 @@ class _Entry:
         return self.answer is not None or len(self.failed) == len(self.ways)
 
     def said(self) -> list[str]:
-        return ["there is none"] if self.answer else [self.failed[way] for way in sorted(self.failed)]
+        return (
+            ["there is none"] if self.answer else [self.failed[way] for way in sorted(self.failed)]
+        )
 
 
 class Race:
     """One look at these sources. `stop` ends what is still under way, and waits for it."""
 
-    def __init__(self, sources: Iterable[Source], ask: Ask, budget: float, session: Session) -> None:
+    def __init__(
+        self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
+    ) -> None:
         self._entries = [_Entry(source.name, source.ways()) for source in sources]
         self._ask, self.session = ask, session
         self._running: dict[Future[Answer], tuple[_Entry, int]] = {}
         with ExitStack() as stack:
             receive, send = os.pipe()
             stack.callback(os.close, receive)
-            self._pool = stack.enter_context(ThreadPoolExecutor(max(1, sum(len(entry.ways) for entry in self._entries))))
+            self._pool = stack.enter_context(
+                ThreadPoolExecutor(max(1, sum(len(entry.ways) for entry in self._entries)))
+            )
             stack.callback(os.close, send)  # first of all: who waits sees it
             self._deadline = Deadline.after(budget, receive)
             self.stop = stack.pop_all().close
@@ -101,7 +107,10 @@ class Race:
         if source.local:
             self._take(entry, way, lambda: self._ask(source, self._deadline, self.session))
         else:
-            self._running[self._pool.submit(self._ask, source, self._deadline, self.session)] = (entry, way)
+            self._running[self._pool.submit(self._ask, source, self._deadline, self.session)] = (
+                entry,
+                way,
+            )
 
     def _take(self, entry: _Entry, way: int, result: Callable[[], Answer]) -> None:
         try:
@@ -113,7 +122,9 @@ class Race:
         entry.answer = entry.answer or answer
 
 
-def first(sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask) -> Answer:
+def first(
+    sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
+) -> Answer:
     """What the first source has that has anything, all of them within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
@@ -123,5 +134,7 @@ def first(sources: Sequence[Source], what: str, budget: float, session: Session,
     if answer is not None:
         return answer
     if race.failed or not sources:
-        raise SourceError(f"no {what} from any source: {'; '.join(race.said()) or 'there is none to ask'}")
+        raise SourceError(
+            f"no {what} from any source: {'; '.join(race.said()) or 'there is none to ask'}"
+        )
     return Answer(sources[-1].name, None, race.session)

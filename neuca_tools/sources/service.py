@@ -42,7 +42,9 @@ class Service(Source):
         other.url = url
         return other
 
-    def request(self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline) -> Response:
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
+    ) -> Response:
         """Raises SourceError."""
         from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
 
@@ -51,8 +53,14 @@ class Service(Source):
 
 def ways_out(proc: Path) -> list[str]:
     """The names of the NICs that carry a default route of either family; proc(5), and net/ipv6/route.c for IPv6."""
-    four = (row[0] for row in _rows(proc / "net/route") if len(row) > 7 and row[1] == row[7] == "0" * 8)
-    six = (row[9] for row in _rows(proc / "net/ipv6_route") if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00")
+    four = (
+        row[0] for row in _rows(proc / "net/route") if len(row) > 7 and row[1] == row[7] == "0" * 8
+    )
+    six = (
+        row[9]
+        for row in _rows(proc / "net/ipv6_route")
+        if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00"
+    )
     return [name for name in dict.fromkeys((*four, *six)) if name != "lo"][:_MOST_NICS]
 
 

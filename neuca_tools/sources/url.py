@@ -41,8 +41,10 @@ def parse_url(text: str) -> Url:
         raise UsageError(f'"{text}" is not http://ADDRESS[:PORT][/PATH]')
     address = match["v6"] or match["v4"]
     if not _is_literal(address, 6 if match["v6"] else 4):
-        raise UsageError(f'"{address}" is not a literal address',
-                         "Names are not looked up: without a network yet, DNS costs minutes.")
+        raise UsageError(
+            f'"{address}" is not a literal address',
+            "Names are not looked up: without a network yet, DNS costs minutes.",
+        )
     port = int(match["port"] or 80)
     if not 1 <= port <= 65535:
         raise UsageError(f"port {port} is not one of 1 to 65535")

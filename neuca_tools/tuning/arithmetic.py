@@ -25,7 +25,9 @@ def rate(text: str) -> int:
 
     Raises UnusableError.
     """
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) *([kmgt]?)(?:bit(?:/s)?)?", text.strip().lower())
+    found = re.fullmatch(
+        r"([0-9]{1,15}(?:\.[0-9]{1,6})?) *([kmgt]?)(?:bit(?:/s)?)?", text.strip().lower()
+    )
     bits = float(found[1]) * 1000 ** _POWERS[found[2]] if found else 0
     if not 1e3 <= bits <= 1e13:
         raise UnusableError(f'"{clip(text)}" is not a rate like "10Gbit"')
@@ -75,7 +77,9 @@ def rtt_text(seconds: float) -> str:
     >>> [rtt_text(one) for one in (0.05, 0.0001, 2.0)]
     ['50 ms', '100 us', '2 s']
     """
-    unit, size = next(((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if seconds >= size), ("us", 1e-6))
+    unit, size = next(
+        ((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3)) if seconds >= size), ("us", 1e-6)
+    )
     return f"{seconds / size:.6g} {unit}"
 
 

@@ -34,8 +34,16 @@ class Row:
     name: str = ""
 
     def to_json(self) -> dict[str, Optional[str]]:
-        return {"interface": self.name or None, "link": str(self.link) if self.link else None, "setting": dotted(self.setting),
-                "current": self.found, "wanted": self.wanted, "source": self.source, "effect": self.effect, "reason": self.reason}
+        return {
+            "interface": self.name or None,
+            "link": str(self.link) if self.link else None,
+            "setting": dotted(self.setting),
+            "current": self.found,
+            "wanted": self.wanted,
+            "source": self.source,
+            "effect": self.effect,
+            "reason": self.reason,
+        }
 
 
 def dotted(path: str) -> str:
@@ -47,13 +55,21 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
     """The host's settings, then those of each dataplane link, NICs first; with `link` its own alone."""
     host = [] if link else list(_host(resolution, have))
     keys = sorted(resolution.requests, key=lambda key: (key.vlan_id is not None, key))
-    return host + [row for key in keys if link in (None, key) and key in resolution.want.links
-                   for row in _link(key, resolution, have)]
+    return host + [
+        row
+        for key in keys
+        if link in (None, key) and key in resolution.want.links
+        for row in _link(key, resolution, have)
+    ]
 
 
 def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    named = {path: where for request in resolution.requests.values() for path, where in _sysctl_origins(request)
-             if OWN not in path and path in resolution.want.sysctls}
+    named = {
+        path: where
+        for request in resolution.requests.values()
+        for path, where in _sysctl_origins(request)
+        if OWN not in path and path in resolution.want.sysctls
+    }
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
         found = have.sysctls.get(path)
@@ -64,7 +80,11 @@ def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
 
 
 def _link(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    request, wanted, found = resolution.requests[key], resolution.want.links[key], have.links.get(key)
+    request, wanted, found = (
+        resolution.requests[key],
+        resolution.want.links[key],
+        have.links.get(key),
+    )
     name = (found.name if found else None) or resolution.names.get(key, "")
     sources = {origin.setting: origin.where for origin in request.origins}
     values = {value.setting: value for value in resolution.tuning.values if value.link == key}
@@ -73,20 +93,34 @@ def _link(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[
         if setting in values:
             yield _of_profile(values[setting], current, name)
         elif setting in sources and getattr(wanted, setting) is not None:
-            yield Row(setting, current, *_judged(current, _text(getattr(wanted, setting)), sources[setting]), link=key, name=name)
+            yield Row(
+                setting,
+                current,
+                *_judged(current, _text(getattr(wanted, setting)), sources[setting]),
+                link=key,
+                name=name,
+            )
     for path, where in _sysctl_origins(request):
         if OWN in path and path in wanted.sysctls:
             current = found.sysctls.get(path) if found else None
-            yield Row(path.replace(OWN, name), current, *_judged(current, wanted.sysctls[path], where), link=key, name=name)
+            yield Row(
+                path.replace(OWN, name),
+                current,
+                *_judged(current, wanted.sysctls[path], where),
+                link=key,
+                name=name,
+            )
 
 
 def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
     for origin in request.origins:
         if origin.setting.startswith("sysctl."):
-            yield origin.setting[len("sysctl."):], origin.where
+            yield origin.setting[len("sysctl.") :], origin.where
 
 
-def _judged(found: Optional[str], wanted: Optional[str], source: str) -> tuple[Optional[str], str, str]:
+def _judged(
+    found: Optional[str], wanted: Optional[str], source: str
+) -> tuple[Optional[str], str, str]:
     return wanted, source, "effective" if same(found, wanted) else NOT_YET
 
 
@@ -109,18 +143,29 @@ def notes(resolution: Resolution, have: NetworkState) -> list[str]:
     for row in _host(resolution, have):
         if row.effect not in ("effective", NOT_YET):
             grouped.setdefault((row.effect, row.reason), []).append(dotted(row.setting))
-    return [f"{', '.join(settings)}: {effect}{'' if effect == 'overridden' else ':'} {reason}"
-            for (effect, reason), settings in grouped.items()]
+    return [
+        f"{', '.join(settings)}: {effect}{'' if effect == 'overridden' else ':'} {reason}"
+        for (effect, reason), settings in grouped.items()
+    ]
 
 
-def to_json(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None) -> dict[str, Any]:
+def to_json(
+    resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None
+) -> dict[str, Any]:
     """What `neuca tune audit --json` and `neuca status --json` print."""
     layer = resolution.tuning
     choice: dict[str, Union[int, float, list[str], None]] = {
-        "profiles": list(layer.choice.profiles), "rate": layer.choice.rate, "rtt": layer.choice.rtt}
-    return {**choice, "environment": layer.environment.kind, "detail": layer.environment.detail,
-            "values": [row.to_json() for row in rows(resolution, have, link)],
-            "notes": [*layer.notes, *sentences(resolution, have)]}
+        "profiles": list(layer.choice.profiles),
+        "rate": layer.choice.rate,
+        "rtt": layer.choice.rtt,
+    }
+    return {
+        **choice,
+        "environment": layer.environment.kind,
+        "detail": layer.environment.detail,
+        "values": [row.to_json() for row in rows(resolution, have, link)],
+        "notes": [*layer.notes, *sentences(resolution, have)],
+    }
 
 
 def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
@@ -129,7 +174,9 @@ def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
     if row is None:
         return []
     wanted = row.wanted if row.effect in ("effective", NOT_YET) else None
-    texts = [_sentence(value, resolution.tuning.choice) for value in dict.fromkeys([row.found, wanted])]
+    texts = [
+        _sentence(value, resolution.tuning.choice) for value in dict.fromkeys([row.found, wanted])
+    ]
     return [text for text in texts if text]
 
 
@@ -140,7 +187,10 @@ def _sentence(value: Optional[str], choice: Choice) -> str:
         return ""
     size = int(largest[0])
     paths = [choice.rtt] if choice.rtt else USUAL_PATHS
-    first, *more = [f"{arithmetic.rtt_text(rtt)}{' RTT' if rtt == paths[0] else ''} allows "
-                    f"{arithmetic.rate_text(arithmetic.allowed(size, rtt))}" for rtt in paths]
+    first, *more = [
+        f"{arithmetic.rtt_text(rtt)}{' RTT' if rtt == paths[0] else ''} allows "
+        f"{arithmetic.rate_text(arithmetic.allowed(size, rtt))}"
+        for rtt in paths
+    ]
     text = f"{arithmetic.size_text(size)} at {first}"
     return ", ".join([text, *(one.replace(" allows", "") for one in more)]) if more else text

@@ -10,20 +10,59 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 # Where the signs are. A file that is there but empty is a sign too.
-DMI = tuple(f"/sys/class/dmi/id/{name}" for name in
-            ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"))
+DMI = tuple(
+    f"/sys/class/dmi/id/{name}"
+    for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
+)
 CONTAINER, DOCKER, PODMAN = "/run/systemd/container", "/.dockerenv", "/run/.containerenv"
-INIT, OPENVZ, OPENVZ_HOST, RELEASE = "/proc/1/environ", "/proc/vz", "/proc/bc", "/proc/sys/kernel/osrelease"
+INIT, OPENVZ, OPENVZ_HOST, RELEASE = (
+    "/proc/1/environ",
+    "/proc/vz",
+    "/proc/bc",
+    "/proc/sys/kernel/osrelease",
+)
 CPUINFO, XEN, XEN_DOMAIN = "/proc/cpuinfo", "/sys/hypervisor/type", "/proc/xen/capabilities"
-DEVICE_TREE, QEMU_TREE, SYSINFO = "/proc/device-tree/hypervisor/compatible", "/proc/device-tree/fw-cfg", "/proc/sysinfo"
-SIGNS = (*DMI, CONTAINER, DOCKER, PODMAN, INIT, OPENVZ, OPENVZ_HOST, RELEASE, CPUINFO, XEN, XEN_DOMAIN, DEVICE_TREE, QEMU_TREE,
-         SYSINFO)
+DEVICE_TREE, QEMU_TREE, SYSINFO = (
+    "/proc/device-tree/hypervisor/compatible",
+    "/proc/device-tree/fw-cfg",
+    "/proc/sysinfo",
+)
+SIGNS = (
+    *DMI,
+    CONTAINER,
+    DOCKER,
+    PODMAN,
+    INIT,
+    OPENVZ,
+    OPENVZ_HOST,
+    RELEASE,
+    CPUINFO,
+    XEN,
+    XEN_DOMAIN,
+    DEVICE_TREE,
+    QEMU_TREE,
+    SYSINFO,
+)
 
 # What the firmware of a virtual machine says of itself: dmi_vendor_table of systemd (src/basic/virt.c).
-_VENDORS = (("KVM", "kvm"), ("OpenStack", "kvm"), ("KubeVirt", "kvm"), ("Amazon EC2", "amazon"), ("QEMU", "qemu"),
-            ("VMware", "vmware"), ("VMW", "vmware"), ("innotek GmbH", "oracle"), ("VirtualBox", "oracle"), ("Xen", "xen"),
-            ("Bochs", "bochs"), ("Parallels", "parallels"), ("BHYVE", "bhyve"), ("Hyper-V", "microsoft"),
-            ("Apple Virtualization", "apple"), ("Google Compute Engine", "google"))
+_VENDORS = (
+    ("KVM", "kvm"),
+    ("OpenStack", "kvm"),
+    ("KubeVirt", "kvm"),
+    ("Amazon EC2", "amazon"),
+    ("QEMU", "qemu"),
+    ("VMware", "vmware"),
+    ("VMW", "vmware"),
+    ("innotek GmbH", "oracle"),
+    ("VirtualBox", "oracle"),
+    ("Xen", "xen"),
+    ("Bochs", "bochs"),
+    ("Parallels", "parallels"),
+    ("BHYVE", "bhyve"),
+    ("Hyper-V", "microsoft"),
+    ("Apple Virtualization", "apple"),
+    ("Google Compute Engine", "google"),
+)
 _CONTAINER_MANAGER = re.compile(r"(?:^|\0)container=([^\0]+)")
 
 Kind = Literal["vm", "bare metal", "container"]
@@ -38,7 +77,9 @@ class Environment:
 
     @property
     def text(self) -> str:
-        words = {"vm": "a virtual machine", "container": "a container", "bare metal": "bare metal"}[self.kind]
+        words = {"vm": "a virtual machine", "container": "a container", "bare metal": "bare metal"}[
+            self.kind
+        ]
         return f"{words} ({self.detail})" if self.detail else words
 
 
@@ -71,7 +112,11 @@ def _hypervisor(signs: Mapping[str, str]) -> Optional[str]:
     flags = re.search(r"^flags\s*:(.*)$", cpu, re.MULTILINE)
     if flags:  # x86: the processor says it (CPUID leaf 1, ECX bit 31); metal instances of EC2 have a vendor, and no hypervisor
         found = "hypervisor" in flags.group(1).split()
-        return (vendor or _xen(signs) or "hypervisor") if found or (vendor and vendor != "amazon") else None
+        return (
+            (vendor or _xen(signs) or "hypervisor")
+            if found or (vendor and vendor != "amazon")
+            else None
+        )
     if vendor == "amazon" and ".metal" in signs.get(DMI[0], ""):
         return None
     return vendor or _xen(signs) or _elsewhere(signs)
@@ -79,7 +124,9 @@ def _hypervisor(signs: Mapping[str, str]) -> Optional[str]:
 
 def _vendor(signs: Mapping[str, str]) -> Optional[str]:
     texts = [signs.get(path, "") for path in DMI]
-    return next((name for prefix, name in _VENDORS if any(text.startswith(prefix) for text in texts)), None)
+    return next(
+        (name for prefix, name in _VENDORS if any(text.startswith(prefix) for text in texts)), None
+    )
 
 
 def _xen(signs: Mapping[str, str]) -> Optional[str]:
@@ -90,7 +137,13 @@ def _elsewhere(signs: Mapping[str, str]) -> Optional[str]:
     """Arm, POWER and RISC-V by their device tree, s390 by its system information, user-mode Linux by its processor."""
     compatible = signs.get(DEVICE_TREE, "")
     if compatible or QEMU_TREE in signs:
-        return {"linux,kvm": "kvm", "xen": "xen", "vmware": "vmware"}.get(compatible.strip("\0\n"), "qemu")
+        return {"linux,kvm": "kvm", "xen": "xen", "vmware": "vmware"}.get(
+            compatible.strip("\0\n"), "qemu"
+        )
     if "VM00 Control Program" in signs.get(SYSINFO, ""):
         return "kvm" if "KVM" in signs[SYSINFO] else "zvm"
-    return "uml" if re.search(r"^vendor_id\s*: User Mode Linux$", signs.get(CPUINFO, ""), re.MULTILINE) else None
+    return (
+        "uml"
+        if re.search(r"^vendor_id\s*: User Mode Linux$", signs.get(CPUINFO, ""), re.MULTILINE)
+        else None
+    )

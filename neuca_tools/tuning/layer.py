@@ -20,7 +20,10 @@ from .profile import AUTO, BUFFER, KEEP, Profile, raised, same
 from .sysctld import Words
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
-AVAILABLE, PERMITTED = "net/ipv4/tcp_available_congestion_control", "net/ipv4/tcp_allowed_congestion_control"
+AVAILABLE, PERMITTED = (
+    "net/ipv4/tcp_available_congestion_control",
+    "net/ipv4/tcp_allowed_congestion_control",
+)
 AUTO_PROFILE = "exogeni"
 PROFILE = "profile "  # how the origin of every value of a profile begins
 
@@ -109,7 +112,11 @@ class Layer:
     @property
     def sysctls(self) -> dict[str, str]:
         """What is wanted of the host, by path."""
-        return {value.setting: value.wanted for value in self.values if value.wanted is not None and value.link is None}
+        return {
+            value.setting: value.wanted
+            for value in self.values
+            if value.wanted is not None and value.link is None
+        }
 
 
 def named(choice: Choice) -> tuple[str, ...]:
@@ -117,22 +124,56 @@ def named(choice: Choice) -> tuple[str, ...]:
     return tuple(dict.fromkeys(AUTO_PROFILE if name == AUTO else name for name in choice.profiles))
 
 
-def layer(choice: Choice, profiles: Sequence[Profile], facts: Facts, record: Record, missing: Sequence[str] = ()) -> Layer:
+def layer(
+    choice: Choice,
+    profiles: Sequence[Profile],
+    facts: Facts,
+    record: Record,
+    missing: Sequence[str] = (),
+) -> Layer:
     """Judge every value of these profiles: those that `named` lists, but for the `missing`, which could not be read."""
-    usable = [profile for profile in profiles if not profile.needs_path or (choice.rate and choice.rtt)]
+    usable = [
+        profile for profile in profiles if not profile.needs_path or (choice.rate and choice.rtt)
+    ]
     faults = [*missing, *(fault for profile in profiles for fault in profile.faults)]
-    faults += [f'profile "{profile.name}": it needs rate and rtt' for profile in profiles if profile not in usable]
-    asked = _combine([replace(profile, sysctls=_computed(profile, choice, facts)) for profile in usable])
+    faults += [
+        f'profile "{profile.name}": it needs rate and rtt'
+        for profile in profiles
+        if profile not in usable
+    ]
+    asked = _combine(
+        [replace(profile, sysctls=_computed(profile, choice, facts)) for profile in usable]
+    )
     values = tuple(_judge(path, one, facts, record) for path, one in asked.items())
-    on_links = [one for one in usable if one.name in choice.profiles or facts.environment.kind == "bare metal"]
+    on_links = [
+        one
+        for one in usable
+        if one.name in choice.profiles or facts.environment.kind == "bare metal"
+    ]
     words = {path: facts.words.said(path) for path in record.original_sysctls}
-    before = {path: word.value if (word := words[path]) else original for path, original in record.original_sysctls.items()}
-    return Layer(choice, facts.environment, values, _most("mtu", on_links), _most("txqueuelen", on_links), facts.probed, before,
-                 tuple(faults), tuple(_notes(choice, usable, on_links, facts)))
+    before = {
+        path: word.value if (word := words[path]) else original
+        for path, original in record.original_sysctls.items()
+    }
+    return Layer(
+        choice,
+        facts.environment,
+        values,
+        _most("mtu", on_links),
+        _most("txqueuelen", on_links),
+        facts.probed,
+        before,
+        tuple(faults),
+        tuple(_notes(choice, usable, on_links, facts)),
+    )
 
 
 def _computed(profile: Profile, choice: Choice, facts: Facts) -> dict[str, str]:
-    size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory) if choice.rate and choice.rtt else 0
+    size = (
+        arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
+        if choice.rate and choice.rtt
+        else 0
+    )
     return {path: value.replace(BUFFER, str(size)) for path, value in profile.sysctls.items()}
 
 
@@ -144,8 +185,18 @@ def _combine(profiles: Sequence[Profile]) -> dict[str, Asked]:
             old = asked.get(path)
             mine = Asked(value, profile.exact, PROFILE + profile.name)
             if old and not (mine.exact or old.exact):
-                both = raised(old.value, value) if KEEP not in f"{old.value} {value}".split() else _dashed(old.value, value)
-                source = old.source if both == old.value else mine.source if both == value else f"{old.source}, {profile.name}"
+                both = (
+                    raised(old.value, value)
+                    if KEEP not in f"{old.value} {value}".split()
+                    else _dashed(old.value, value)
+                )
+                source = (
+                    old.source
+                    if both == old.value
+                    else mine.source
+                    if both == value
+                    else f"{old.source}, {profile.name}"
+                )
                 mine = Asked(both, False, source)
             asked[path] = mine
     return asked
@@ -156,21 +207,32 @@ def _dashed(old: str, new: str) -> str:
     pairs = list(zip(old.split(), new.split()))
     if len(old.split()) != len(new.split()):
         return new
-    return " ".join(first if second == KEEP else second if first == KEEP else raised(first, second) for first, second in pairs)
+    return " ".join(
+        first if second == KEEP else second if first == KEEP else raised(first, second)
+        for first, second in pairs
+    )
 
 
 def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     value = Value(path, asked.value, asked.source, found=facts.found.get(path))
-    obstacle = facts.obstacles.get(path) or (_congestion(asked.value, facts, record) if path == CONGESTION else None)
+    obstacle = facts.obstacles.get(path) or (
+        _congestion(asked.value, facts, record) if path == CONGESTION else None
+    )
     if obstacle:
         return replace(value, effect=obstacle.effect, reason=obstacle.reason)
     word, found = facts.words.said(path), facts.found.get(path)
     if word and not same(word.value, raised(word.value, asked.value, asked.exact)):
-        return replace(value, effect="overridden", reason=f'by {word.file}, which says "{word.value}"')
+        return replace(
+            value, effect="overridden", reason=f'by {word.file}, which says "{word.value}"'
+        )
     ours = path in record.original_sysctls and same(found, record.written.get(path))
     wanted = raised(record.original_sysctls[path] if ours else found, asked.value, asked.exact)
     if KEEP in wanted.split():
-        return replace(value, effect="not applicable", reason=f'it is "{found}" here, which has another number of words')
+        return replace(
+            value,
+            effect="not applicable",
+            reason=f'it is "{found}" here, which has another number of words',
+        )
     return replace(value, wanted=wanted)
 
 
@@ -179,23 +241,31 @@ def _congestion(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:
 
     It loads the module itself when the name is written: where that was tried in vain, there is none.
     """
-    missing = (facts.modules is not None and name not in facts.modules) or record.written.get(CONGESTION) == name
+    missing = (facts.modules is not None and name not in facts.modules) or record.written.get(
+        CONGESTION
+    ) == name
     if name not in facts.found.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
     if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():
-        return Obstacle("not applicable", f'the host does not allow "{name}" in this network namespace')
+        return Obstacle(
+            "not applicable", f'the host does not allow "{name}" in this network namespace'
+        )
     return None
 
 
 def _most(field_name: str, profiles: Sequence[Profile]) -> Optional[Asked]:
     """The highest that is asked of a link; the last exact profile that has a say counts more."""
-    said = [(getattr(one, field_name), one) for one in profiles if getattr(one, field_name) is not None]
+    said = [
+        (getattr(one, field_name), one) for one in profiles if getattr(one, field_name) is not None
+    ]
     exact = [pair for pair in said if pair[1].exact][-1:]
     chosen = exact or sorted(said, key=lambda pair: pair[0])[-1:]
     return next((Asked(str(value), one.exact, PROFILE + one.name) for value, one in chosen), None)
 
 
-def _notes(choice: Choice, usable: Sequence[Profile], on_links: Sequence[Profile], facts: Facts) -> Iterator[str]:
+def _notes(
+    choice: Choice, usable: Sequence[Profile], on_links: Sequence[Profile], facts: Facts
+) -> Iterator[str]:
     if AUTO in choice.profiles:
         links = "" if any(one.name == AUTO_PROFILE for one in on_links) else ", its sysctls only"
         yield f"profile auto is {AUTO_PROFILE}{links}: this host is {facts.environment.text}"

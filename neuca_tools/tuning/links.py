@@ -23,10 +23,17 @@ class Tuned(NamedTuple):
     @property
     def notes(self) -> tuple[Note, ...]:
         """Why values of a profile are not set, for status."""
-        return tuple(Note(one.setting, one.effect, one.reason, one.link) for one in self.values if one.effect)
+        return tuple(
+            Note(one.setting, one.effect, one.reason, one.link) for one in self.values if one.effect
+        )
 
 
-def tune(requests: Mapping[LinkKey, LinkRequest], layer: Layer, devices: Mapping[LinkKey, Device], record: Record) -> Tuned:
+def tune(
+    requests: Mapping[LinkKey, LinkRequest],
+    layer: Layer,
+    devices: Mapping[LinkKey, Device],
+    record: Record,
+) -> Tuned:
     """Add to each NIC and VLAN that should be up what the profiles want of it, where nothing is asked by name.
 
     `devices` are found. A bond has the MTU that its members are asked to have; what else is made of NICs follows them.
@@ -40,12 +47,23 @@ def tune(requests: Mapping[LinkKey, LinkRequest], layer: Layer, devices: Mapping
             if asked is not None and getattr(requests[key], setting) is None:
                 value, kept = _judge(setting, key, asked, layer, tuned, devices, record)
                 values.append(value)
-                tuned[key] = _with(tuned[key], value) if value.wanted is not None and not kept else tuned[key]
+                tuned[key] = (
+                    _with(tuned[key], value)
+                    if value.wanted is not None and not kept
+                    else tuned[key]
+                )
     return Tuned(tuned, tuple(values))
 
 
-def _judge(setting: str, key: LinkKey, asked: Asked, layer: Layer, tuned: Mapping[LinkKey, LinkRequest],
-           devices: Mapping[LinkKey, Device], record: Record) -> tuple[Value, bool]:
+def _judge(
+    setting: str,
+    key: LinkKey,
+    asked: Asked,
+    layer: Layer,
+    tuned: Mapping[LinkKey, LinkRequest],
+    devices: Mapping[LinkKey, Device],
+    record: Record,
+) -> tuple[Value, bool]:
     """The value, and whether the link has it without the agent."""
     value = Value(setting, asked.value, asked.source, link=key)
     device, before = devices.get(key), getattr(record.originals.get(key, Original()), setting)
@@ -60,11 +78,21 @@ def _judge(setting: str, key: LinkKey, asked: Asked, layer: Layer, tuned: Mappin
     wanted = within if asked.exact else max(base, within)
     kept = before is None and wanted == found
     if limit and wanted <= base:
-        return replace(value, effect="not applicable", reason=limit, wanted=None if ours or kept else str(wanted)), kept
+        return replace(
+            value,
+            effect="not applicable",
+            reason=limit,
+            wanted=None if ours or kept else str(wanted),
+        ), kept
     return replace(value, wanted=str(wanted), reason=limit), kept
 
 
-def _room(key: LinkKey, layer: Layer, tuned: Mapping[LinkKey, LinkRequest], devices: Mapping[LinkKey, Device]) -> tuple[int, str]:
+def _room(
+    key: LinkKey,
+    layer: Layer,
+    tuned: Mapping[LinkKey, LinkRequest],
+    devices: Mapping[LinkKey, Device],
+) -> tuple[int, str]:
     """The highest MTU that may be set, and what limits it."""
     nic = devices[key.nic]
     if key.vlan_id is not None:
@@ -74,12 +102,19 @@ def _room(key: LinkKey, layer: Layer, tuned: Mapping[LinkKey, LinkRequest], devi
         return 0, f"in {layer.environment.text} only an acknowledged probe of the path may raise it"
     limits = [(nic.max_mtu or 65535, f'"{nic.name}" takes at most {nic.max_mtu}')]
     if layer.environment.kind != "bare metal":
-        limits.append((layer.probed[key.mac], f"the path carries {layer.probed[key.mac]} (acknowledged probe)"))
+        limits.append(
+            (
+                layer.probed[key.mac],
+                f"the path carries {layer.probed[key.mac]} (acknowledged probe)",
+            )
+        )
     return min(limits)
 
 
 def _with(request: LinkRequest, value: Value) -> LinkRequest:
     number = int(value.wanted or 0)
     below = LinkRequest(request.key, origins=(Origin(value.setting, str(number), value.source),))
-    below = replace(below, mtu=number) if value.setting == "mtu" else replace(below, txqueuelen=number)
+    below = (
+        replace(below, mtu=number) if value.setting == "mtu" else replace(below, txqueuelen=number)
+    )
     return overlay(below, request)

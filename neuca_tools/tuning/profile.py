@@ -82,7 +82,11 @@ def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
 def _sysctl(key: str) -> str:
     """A setting of the whole host that a profile may ask for. What belongs to one link has its place in `[interface MAC]`."""
     path = values.sysctl_key(key)
-    reason = "settings of one interface belong in its own section of the configuration" if OWN in path else sysctl_reason(path)
+    reason = (
+        "settings of one interface belong in its own section of the configuration"
+        if OWN in path
+        else sysctl_reason(path)
+    )
     if reason:
         raise UnusableError(f'sysctl "{values.clip(key)}": {reason}')
     return path
@@ -111,7 +115,9 @@ def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
         return asked
     pairs = [(old, old if new == KEEP else new) for old, new in zip(before, words)]
     numbers = all(old.isdecimal() and new.isdecimal() for old, new in pairs)
-    return " ".join(str(max(int(old), int(new))) if numbers and not exact else new for old, new in pairs)
+    return " ".join(
+        str(max(int(old), int(new))) if numbers and not exact else new for old, new in pairs
+    )
 
 
 def _numbers(text: str) -> list[str]:

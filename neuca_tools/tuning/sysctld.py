@@ -12,7 +12,13 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, Optional
 
 # Of two files with one name the first directory's counts; which is the order of preference of sysctl.d(5).
-DIRECTORIES = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
+DIRECTORIES = (
+    "etc/sysctl.d",
+    "run/sysctl.d",
+    "usr/local/lib/sysctl.d",
+    "usr/lib/sysctl.d",
+    "lib/sysctl.d",
+)
 OURS = "neuca.conf"  # marks.SYSCTL_FILE: what the agent itself has there for links that appear
 LAST = "etc/sysctl.conf"  # sysctl(8) --system reads it after all others
 
@@ -41,7 +47,11 @@ class Words:
         exact = [line for line in self.lines if line.pattern == path]
         if exact:
             return Word(exact[-1].value, exact[-1].file) if exact[-1].value is not None else None
-        globs = [line for line in self.lines if line.value is not None and fnmatchcase(path, line.pattern)]
+        globs = [
+            line
+            for line in self.lines
+            if line.value is not None and fnmatchcase(path, line.pattern)
+        ]
         return Word(globs[-1].value or "", globs[-1].file) if globs else None
 
 

@@ -26,8 +26,15 @@ LATE = 20  # seconds of the guest after its boot: what was put off until then be
 VLAN = 1445
 ADDRESSES = {mac(number): f"172.16.{number}.1/24" for number in (1, 2, 3)}
 VLAN_ADDRESS = "10.14.45.1/24"
-DOCUMENT = "\n".join(["[interfaces]", *(f"{bare(nic)} = up:ipv4:{address}" for nic, address in ADDRESSES.items()),
-                      f"[vlan {bare(mac(1))}.{VLAN}]", f"addresses = {VLAN_ADDRESS}", ""])
+DOCUMENT = "\n".join(
+    [
+        "[interfaces]",
+        *(f"{bare(nic)} = up:ipv4:{address}" for nic, address in ADDRESSES.items()),
+        f"[vlan {bare(mac(1))}.{VLAN}]",
+        f"addresses = {VLAN_ADDRESS}",
+        "",
+    ]
+)
 MANAGEMENT_DHCP = f"[Match]\nPermanentMACAddress={MANAGEMENT}\n\n[Network]\nDHCP=ipv4\n"
 SEED = "/var/lib/cloud/seed/nocloud"
 # Whoever wants the network online is part of every kind: else cloud-init alone would wait for it.
@@ -75,17 +82,37 @@ def _ours(guest: Guest) -> None:
 def _cloud_init(guest: Guest) -> None:
     ethernets = {"management": {"match": {"macaddress": MANAGEMENT}, "dhcp4": True}}
     # Nobody advertises a router here: networkd would wait 12 s for one, and with it all that cloud-init does later.
-    ethernets.update({f"data{nic[-2:]}": {"match": {"macaddress": nic}, "addresses": [address], "accept-ra": False}
-                      for nic, address in ADDRESSES.items()})
-    vlans = {f"vlan{VLAN}": {"id": VLAN, "link": f"data{mac(1)[-2:]}", "addresses": [VLAN_ADDRESS], "accept-ra": False}}
+    ethernets.update(
+        {
+            f"data{nic[-2:]}": {
+                "match": {"macaddress": nic},
+                "addresses": [address],
+                "accept-ra": False,
+            }
+            for nic, address in ADDRESSES.items()
+        }
+    )
+    vlans = {
+        f"vlan{VLAN}": {
+            "id": VLAN,
+            "link": f"data{mac(1)[-2:]}",
+            "addresses": [VLAN_ADDRESS],
+            "accept-ra": False,
+        }
+    }
     guest.check(ONLINE)
     guest.put("/etc/cloud/cloud.cfg.d/95_bench.cfg", "datasource_list: [NoCloud]\n")
-    guest.put(f"{SEED}/network-config", json.dumps({"version": 2, "ethernets": ethernets, "vlans": vlans}))
+    guest.put(
+        f"{SEED}/network-config", json.dumps({"version": 2, "ethernets": ethernets, "vlans": vlans})
+    )
     guest.put(f"{SEED}/meta-data", "instance-id: bench\n")
     guest.put(f"{SEED}/user-data", "#cloud-config\nlocale: false\n")  # the image has no locales
 
 
-BASE, OURS = Kind("without", False, NOT_HERE, _base), Kind("neuca-guest-tools", True, NOT_HERE, _ours)
+BASE, OURS = (
+    Kind("without", False, NOT_HERE, _base),
+    Kind("neuca-guest-tools", True, NOT_HERE, _ours),
+)
 CLOUD_INIT = Kind("cloud-init", False, "", _cloud_init)
 KINDS = (BASE, OURS, CLOUD_INIT)
 
@@ -120,7 +147,13 @@ def _changed(image: images.Image, arguments: str, machine: tuple[str, ...] = ())
 
 def measure(kind: Kind, before: Guest, folder: Path) -> Boot:
     """One more boot of a guest that was prepared, from its disk as it was then. Raises Unmeasured."""
-    guest = Guest(_changed(before.image, kind.arguments, COUNTED), folder, nics(3), processors=1, disk=before.disk)
+    guest = Guest(
+        _changed(before.image, kind.arguments, COUNTED),
+        folder,
+        nics(3),
+        processors=1,
+        disk=before.disk,
+    )
     try:
         guest.serve(DOCUMENT)
         guest.boot(PATIENCE)
@@ -131,10 +164,20 @@ def measure(kind: Kind, before: Guest, folder: Path) -> Boot:
 
 
 def _figures(kind: Kind, said: str) -> Boot:
-    missing = [address for address in (*ADDRESSES.values(), VLAN_ADDRESS) if (f" {address} " in said) == (kind is BASE)]
+    missing = [
+        address
+        for address in (*ADDRESSES.values(), VLAN_ADDRESS)
+        if (f" {address} " in said) == (kind is BASE)
+    ]
     if missing:
-        raise Unmeasured(f"{kind.title}: {', '.join(missing)} {'is' if kind is BASE else 'is not'} there\n{said}")
+        raise Unmeasured(
+            f"{kind.title}: {', '.join(missing)} {'is' if kind is BASE else 'is not'} there\n{said}"
+        )
     found = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
     userspace = int(found["FinishTimestampMonotonic"]) - int(found["UserspaceTimestampMonotonic"])
-    processor = int(found["init.scope"]) + int(found["system.slice"]) - int(found["system.slice/lab-agent.service"])
+    processor = (
+        int(found["init.scope"])
+        + int(found["system.slice"])
+        - int(found["system.slice/lab-agent.service"])
+    )
     return Boot(userspace / 1e6, processor / 1e6)

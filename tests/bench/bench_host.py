@@ -16,7 +16,11 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
-NEUCAD = [PYTHON, "-c", "import sys; from neuca_tools.commands.neucad import main; sys.exit(main())"]  # as pip's script does
+NEUCAD = [
+    PYTHON,
+    "-c",
+    "import sys; from neuca_tools.commands.neucad import main; sys.exit(main())",
+]  # as pip's script does
 GROUP = "7"  # any: so that `ip` removes all taps in one request
 MTU, QUEUE = 9000, 10000  # what a fast dataplane asks for; a tap has 1500 and 1000
 
@@ -40,34 +44,62 @@ def document(taps: int, mtu: int = MTU) -> str:
     """Address, MTU, txqueuelen and up for each."""
     bare = {number: mac(number).replace(":", "") for number in range(taps)}
     lines = ["[interfaces]", *(f"{bare[number]} = up:ipv4:{address(number)}" for number in bare)]
-    return "\n".join([*lines, *(f"[interface {name}]\nmtu = {mtu}\ntxqueuelen = {QUEUE}" for name in bare.values())]) + "\n"
+    return (
+        "\n".join(
+            [
+                *lines,
+                *(
+                    f"[interface {name}]\nmtu = {mtu}\ntxqueuelen = {QUEUE}"
+                    for name in bare.values()
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 def ip_batch(taps: int) -> str:
     """The same for `ip -batch`, and no more."""
-    return "".join(f"address add {address(number)} dev tap{number}\nlink set dev tap{number} mtu {MTU}\n"
-                   f"link set dev tap{number} txqueuelen {QUEUE}\nlink set dev tap{number} up\n" for number in range(taps))
+    return "".join(
+        f"address add {address(number)} dev tap{number}\nlink set dev tap{number} mtu {MTU}\n"
+        f"link set dev tap{number} txqueuelen {QUEUE}\nlink set dev tap{number} up\n"
+        for number in range(taps)
+    )
 
 
 def run_ip(*words: str, stdin: str = "") -> str:
-    return subprocess.run(["ip", *words], input=stdin, text=True, check=True, capture_output=True).stdout
+    return subprocess.run(
+        ["ip", *words], input=stdin, text=True, check=True, capture_output=True
+    ).stdout
 
 
 def make_taps(taps: int) -> None:
     """In the place of those that are there."""
     run_ip("link", "delete", "group", GROUP) if run_ip("link", "show", "group", GROUP) else None
-    run_ip("-batch", "-", stdin="".join(f"tuntap add dev tap{number} mode tap\nlink set dev tap{number} address {mac(number)} "
-                                        f"group {GROUP}\n" for number in range(taps)))
+    run_ip(
+        "-batch",
+        "-",
+        stdin="".join(
+            f"tuntap add dev tap{number} mode tap\nlink set dev tap{number} address {mac(number)} "
+            f"group {GROUP}\n"
+            for number in range(taps)
+        ),
+    )
 
 
 def as_asked(taps: int) -> bool:
     """Whether every tap has its address, MTU, txqueuelen, and is up."""
     found = {one["ifname"]: one for one in json.loads(run_ip("-json", "address"))}
-    return all(_settings(found[f"tap{number}"]) == (MTU, QUEUE, True, {address(number)}) for number in range(taps))
+    return all(
+        _settings(found[f"tap{number}"]) == (MTU, QUEUE, True, {address(number)})
+        for number in range(taps)
+    )
 
 
 def _settings(tap: dict) -> tuple:
-    addresses = {f"{one['local']}/{one['prefixlen']}" for one in tap["addr_info"] if one["family"] == "inet"}
+    addresses = {
+        f"{one['local']}/{one['prefixlen']}" for one in tap["addr_info"] if one["family"] == "inet"
+    }
     return tap["mtu"], tap["txqlen"], "UP" in tap["flags"], addresses
 
 

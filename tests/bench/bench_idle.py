@@ -64,7 +64,9 @@ class Daemon:
         while select.select([self._news], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if words in self._news.recv(4096).decode():
                 return
-        raise Unmeasured(f"no pass within {PATIENCE:g} s; the log ends: {(self.directory / 'log').read_text()[-300:]}")
+        raise Unmeasured(
+            f"no pass within {PATIENCE:g} s; the log ends: {(self.directory / 'log').read_text()[-300:]}"
+        )
 
     def reload(self) -> None:
         """SIGHUP: have it read its configuration and its document, and make a pass."""
@@ -78,7 +80,9 @@ class Daemon:
         """
         self.wait_for_child()
         while select.select([self._news], [], [], MOMENT)[0]:
-            self._news.recv(4096)  # what it still says of the start: that a source has confirmed the document
+            self._news.recv(
+                4096
+            )  # what it still says of the start: that a source has confirmed the document
         before = self._switches()
         self._silence(WINDOW)
         return self._switches() - before
@@ -125,7 +129,10 @@ def measure(passes: int, directory: Path) -> Idle:
     idle.wakeups = daemon.wakeups()
     idle.rss, _, idle.pss = daemon.memory()
     idle.descriptors = daemon.descriptors()
-    sizes = [daemon.memory()[1], *(_resident_after_pass(daemon, number) for number in range(passes))]
+    sizes = [
+        daemon.memory()[1],
+        *(_resident_after_pass(daemon, number) for number in range(passes)),
+    ]
     settled = min(EARLY, passes // 2)
     idle.growth = (sizes[-1] - sizes[settled]) * 100 / max(1, passes - settled)
     idle.wakeups += daemon.wakeups()

@@ -42,22 +42,33 @@ def measure(rounds: int, directory: Path) -> Plug:
     daemon = bench_idle.Daemon(directory)
     daemon.wait_for_pass(SETTLED[1])
     one = max(_appear(daemon, directory, [0]) for _ in range(rounds))
-    host.run_ip("link", "add", "nic0", "address", host.mac(0), "type", "veth", "peer", "name", "peer0")
+    host.run_ip(
+        "link", "add", "nic0", "address", host.mac(0), "type", "veth", "peer", "name", "peer0"
+    )
     daemon.wait_for_pass(SETTLED[1])
     four = max(_appear(daemon, directory, [1, 2, 3, 4]) for _ in range(rounds))
     daemon.stop()
     host.run_ip("link", "delete", "nic0")
-    bare = [bench_speed.timed([host.PYTHON, "-c", BARE.format(number + 2)], directory) for number in range(rounds)]
+    bare = [
+        bench_speed.timed([host.PYTHON, "-c", BARE.format(number + 2)], directory)
+        for number in range(rounds)
+    ]
     return Plug(one, four, statistics.median(bare))
 
 
 def _appear(daemon: bench_idle.Daemon, directory: Path, numbers: Sequence[int]) -> float:
     """Seconds until the last of these has its address; they are gone again in the end."""
     daemon.wait_for_child()
-    words = "".join(f"link add nic{one} address {host.mac(one)} type veth peer name peer{one}\n" for one in numbers)
+    words = "".join(
+        f"link add nic{one} address {host.mac(one)} type veth peer name peer{one}\n"
+        for one in numbers
+    )
     file = directory / "monitor"
     watch = ["ip", "-ts", "monitor", "link", "address"]
-    with file.open("w") as out, subprocess.Popen(watch, stdout=out, stderr=subprocess.DEVNULL) as monitor:
+    with (
+        file.open("w") as out,
+        subprocess.Popen(watch, stdout=out, stderr=subprocess.DEVNULL) as monitor,
+    ):
         try:
             _until(lambda: _listens(monitor.pid))
             host.run_ip("-batch", "-", stdin=words)
@@ -75,7 +86,9 @@ def _appear(daemon: bench_idle.Daemon, directory: Path, numbers: Sequence[int]) 
 
 def _set(file: Path, number: int) -> str:
     """The line of its address, or nothing as yet."""
-    return next((line for line in file.read_text().splitlines() if f" {host.address(number)} " in line), "")
+    return next(
+        (line for line in file.read_text().splitlines() if f" {host.address(number)} " in line), ""
+    )
 
 
 def _listens(process: int) -> bool:
@@ -94,4 +107,4 @@ def _until(condition) -> None:
 
 def _clock(line: str) -> float:
     """The seconds of `ip -ts`: [2026-11-20T19:00:00.123456] …"""
-    return datetime.fromisoformat(line[1:line.index("]")]).timestamp()
+    return datetime.fromisoformat(line[1 : line.index("]")]).timestamp()

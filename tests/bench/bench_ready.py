@@ -34,9 +34,16 @@ def measure(rounds: int, directory: Path) -> Ready:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts for it
         config = host.configure(directory, 10)
         source = f"sources = ec2=http://127.0.0.1:{silent.getsockname()[1]}"
-        config.write_text(config.read_text().replace(f"sources = file:{directory}/document", source))
-        times = [(_to_ready(config, directory), timed([host.PYTHON, "-c", "pass"], directory)) for _ in range(4 * rounds + 1)]
-    return Ready(*(statistics.median(column) for column in zip(*times[1:])))  # the first one compiles
+        config.write_text(
+            config.read_text().replace(f"sources = file:{directory}/document", source)
+        )
+        times = [
+            (_to_ready(config, directory), timed([host.PYTHON, "-c", "pass"], directory))
+            for _ in range(4 * rounds + 1)
+        ]
+    return Ready(
+        *(statistics.median(column) for column in zip(*times[1:]))
+    )  # the first one compiles
 
 
 def _to_ready(config: Path, directory: Path) -> float:

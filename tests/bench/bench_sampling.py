@@ -46,26 +46,33 @@ def measure(rounds: int, directory: Path) -> Sampling:  # noqa: ARG001 - as the 
     host.run_ip("link", "set", "lo", "up")
     cost = {streams: _looked_at(streams)[0] for streams in STREAMS}
     pairs = [(_looked_at(1), _plain()) for _ in range(rounds)]
-    return Sampling(cost, statistics.median(seen[1] / plain for seen, plain in pairs),
-                    statistics.median(seen[2] for seen, _ in pairs))
+    return Sampling(
+        cost,
+        statistics.median(seen[1] / plain for seen, plain in pairs),
+        statistics.median(seen[2] for seen, _ in pairs),
+    )
 
 
 def _looked_at(streams: int) -> tuple[float, float, float]:
     """The share of a processor, the rate in bit/s, and how it compares with what iperf3 itself says of the same run."""
     with _server():
         began, busy = time.monotonic(), time.process_time()
-        phase, = conduct("tcp", Test(ADDRESS, PORT, SECONDS, ADDRESS, streams))
+        (phase,) = conduct("tcp", Test(ADDRESS, PORT, SECONDS, ADDRESS, streams))
         busy, took = time.process_time() - busy, time.monotonic() - began
     flow = phase.run.flow("forward") if phase.run and not phase.run.error else None
     if flow is None or not flow.received.rate or len(phase.sender) < SECONDS:
-        raise Unmeasured(f"iperf3 with {streams} streams: {phase.run.error if phase.run else 'no run'}")
+        raise Unmeasured(
+            f"iperf3 with {streams} streams: {phase.run.error if phase.run else 'no run'}"
+        )
     own = json.loads(phase.raw or "{}")["end"]["sum_received"]["bits_per_second"]
     return busy / took, own, flow.received.rate / own
 
 
 def _plain() -> float:
     with _server():
-        done = subprocess.run(client(Test(ADDRESS, PORT, SECONDS, ADDRESS)), capture_output=True, check=False)
+        done = subprocess.run(
+            client(Test(ADDRESS, PORT, SECONDS, ADDRESS)), capture_output=True, check=False
+        )
     try:
         return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"])
     except (ValueError, KeyError) as error:
@@ -75,7 +82,9 @@ def _plain() -> float:
 @contextlib.contextmanager
 def _server() -> Iterator[None]:
     """It ends after one test; and with the block, if there was none."""
-    started = subprocess.Popen(server(ADDRESS, PORT), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started = subprocess.Popen(
+        server(ADDRESS, PORT), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         deadline = time.monotonic() + PATIENCE
         while not listening(4, PORT):

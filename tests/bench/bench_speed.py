@@ -40,13 +40,20 @@ def measure(sizes: Sequence[int], rounds: int, directory: Path) -> dict[int, Tim
     for _ in range(rounds):
         for size in sizes:
             found[size].append(_round(size, directory))
-    return {size: Times(*(statistics.median(kind) for kind in zip(*rows))) for size, rows in found.items()}
+    return {
+        size: Times(*(statistics.median(kind) for kind in zip(*rows)))
+        for size, rows in found.items()
+    }
 
 
 def bare_interpreter(rounds: int, directory: Path) -> dict[str, float]:
     """Seconds that the interpreter takes for nothing, and for pyroute2: the part that no agent in Python gets below."""
-    return {name: statistics.median(timed([host.PYTHON, "-c", code], directory) for _ in range(2 * rounds + 1))
-            for name, code in BARE.items()}
+    return {
+        name: statistics.median(
+            timed([host.PYTHON, "-c", code], directory) for _ in range(2 * rounds + 1)
+        )
+        for name, code in BARE.items()
+    }
 
 
 def _round(taps: int, directory: Path) -> Times:
@@ -56,7 +63,9 @@ def _round(taps: int, directory: Path) -> Times:
     host.make_taps(taps)
     first, changes = timed(neucad, directory), _logged(directory)
     if changes < 4 * taps or not host.as_asked(taps):
-        raise Unmeasured(f"the first pass over {taps} taps did not do all that was asked; it logged {changes} lines")
+        raise Unmeasured(
+            f"the first pass over {taps} taps did not do all that was asked; it logged {changes} lines"
+        )
     again, changes = timed(neucad, directory), _logged(directory)
     if changes:
         raise Unmeasured(f"the second pass over {taps} taps logged {changes} lines instead of none")
@@ -76,10 +85,18 @@ def timed(command: Sequence[str], directory: Path) -> float:
     """Seconds from before the process to after its end. Raises Unmeasured where it fails."""
     with (directory / "log").open("w") as log:
         began = time.perf_counter()
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=log, cwd=directory,
-                              env=host.environment(directory), check=False)
+        done = subprocess.run(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            cwd=directory,
+            env=host.environment(directory),
+            check=False,
+        )
         took = time.perf_counter() - began
     if done.returncode:
         last = (directory / "log").read_text().strip().rpartition("\n")[2]
-        raise Unmeasured(f"{' '.join(command[:1])} ended with exit status {done.returncode}: {last}")
+        raise Unmeasured(
+            f"{' '.join(command[:1])} ended with exit status {done.returncode}: {last}"
+        )
     return took

@@ -50,7 +50,9 @@ class PrivateBus:
         self.services.mkdir()
         (folder / "bus.conf").write_text(CONFIG.format(folder=folder))
         self.processes = []
-        daemon = self._run("dbus-daemon", f"--config-file={folder}/bus.conf", "--nofork", "--print-address=1")
+        daemon = self._run(
+            "dbus-daemon", f"--config-file={folder}/bus.conf", "--nofork", "--print-address=1"
+        )
         read_line(daemon.stdout, daemon)
         self.daemon = daemon
 
@@ -60,7 +62,13 @@ class PrivateBus:
         It runs with the distribution's Python, which has dbusmock and PyGObject, whatever Python the tests run with.
         """
         script = Path(__file__).with_name("service.py")
-        process = self._run("/usr/bin/python3", str(script), name, json.dumps(list(devices)), json.dumps(list(faults)))
+        process = self._run(
+            "/usr/bin/python3",
+            str(script),
+            name,
+            json.dumps(list(devices)),
+            json.dumps(list(faults)),
+        )
         assert read_line(process.stdout, process) == "ready\n"
         return process
 
@@ -70,13 +78,17 @@ class PrivateBus:
     def start_service(self, name):
         """Have the daemon start a service that then never takes its name."""
         import dbus
+
         with contextlib.suppress(dbus.exceptions.DBusException):
             self._daemon("StartServiceByName", name, dbus.UInt32(0))
 
     def _daemon(self, method, *words):
         import dbus
+
         connection = dbus.bus.BusConnection(self.address)
-        getattr(connection.get_object("org.freedesktop.DBus", "/org/freedesktop/DBus"), method)(*words)
+        getattr(connection.get_object("org.freedesktop.DBus", "/org/freedesktop/DBus"), method)(
+            *words
+        )
         connection.close()
 
     @staticmethod

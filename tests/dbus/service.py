@@ -23,7 +23,9 @@ REFUSE = r"raise dbus.exceptions.DBusException('no,\n  not now', name='org.examp
 
 
 def play_networkmanager(name, devices, faults):
-    main = mockobject.DBusMockObject(name, "/org/freedesktop", "org.example.Main", {}, is_object_manager=True)
+    main = mockobject.DBusMockObject(
+        name, "/org/freedesktop", "org.example.Main", {}, is_object_manager=True
+    )
     mockobject.objects["/org/freedesktop"] = main
     main.AddTemplate("networkmanager", {})
     if "refuse" in faults:
@@ -33,7 +35,9 @@ def play_networkmanager(name, devices, faults):
         device = mockobject.objects[main.AddEthernetDevice(interface, interface, state)]
         managed = dbus.Boolean(state != networkmanager.DeviceState.UNMANAGED)
         device.UpdateProperties(networkmanager.DEVICE_IFACE, {"Managed": managed})
-        device.AddProperties(networkmanager.DEVICE_IFACE, {"Real": dbus.Boolean(interface != "placeholder")})
+        device.AddProperties(
+            networkmanager.DEVICE_IFACE, {"Real": dbus.Boolean(interface != "placeholder")}
+        )
         if "ghosts" in faults and interface.startswith("ghost"):
             device.remove_from_connection()
 
@@ -41,16 +45,29 @@ def play_networkmanager(name, devices, faults):
 def play_networkd(name, devices, faults):
     main = mockobject.DBusMockObject(name, NETWORKD, "org.freedesktop.network1.Manager", {})
     mockobject.objects[NETWORKD] = main
-    links = [(index, interface, f"{NETWORKD}/link/_{index}") for index, (interface, _) in enumerate(devices, 1)]
+    links = [
+        (index, interface, f"{NETWORKD}/link/_{index}")
+        for index, (interface, _) in enumerate(devices, 1)
+    ]
     main.AddMethod("", "ListLinks", "", "a(iso)", f"ret = {links!r}")
-    main.AddMethod("", "Reload", "", "", REFUSE if "refuse" in faults else "self.EmitSignal('', 'Reloaded', '', [])")
+    main.AddMethod(
+        "",
+        "Reload",
+        "",
+        "",
+        REFUSE if "refuse" in faults else "self.EmitSignal('', 'Reloaded', '', [])",
+    )
     for (_, interface, path), (_, state) in zip(links, devices):
         if not interface.startswith("ghost"):
-            main.AddObject(path, "org.freedesktop.network1.Link", {"AdministrativeState": state}, [])
+            main.AddObject(
+                path, "org.freedesktop.network1.Link", {"AdministrativeState": state}, []
+            )
 
 
 def play_hostnamed(name, devices, faults):
-    main = mockobject.DBusMockObject(name, "/org/freedesktop/hostname1", "org.freedesktop.hostname1", {})
+    main = mockobject.DBusMockObject(
+        name, "/org/freedesktop/hostname1", "org.freedesktop.hostname1", {}
+    )
     mockobject.objects["/org/freedesktop/hostname1"] = main
     write = f"open({devices[0][0]!r}, 'w').write(f'{{args[0]}} {{bool(args[1])}}')"
     main.AddMethod("", "SetStaticHostname", "sb", "", REFUSE if "refuse" in faults else write)
@@ -66,7 +83,10 @@ def serve(parent):
     name, devices, faults = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
     bus_name = dbus.service.BusName(name, dbus.SystemBus(), do_not_queue=True)
-    others = {"org.freedesktop.network1": play_networkd, "org.freedesktop.hostname1": play_hostnamed}
+    others = {
+        "org.freedesktop.network1": play_networkd,
+        "org.freedesktop.hostname1": play_hostnamed,
+    }
     play = others.get(name, play_networkmanager)
     play(bus_name, devices, faults)
     print("ready", file=parent, flush=True)

@@ -23,9 +23,11 @@ def test_it_is_started_if_it_does_not_run(private_bus, tmp_path):
     script = Path(__file__).with_name("service.py")
     words = json.dumps([[str(tmp_path / "name"), ""]]).replace('"', '\\"')
     (private_bus.services / "hostnamed.service").write_text(
-        f'[D-BUS Service]\nName={NAME}\nExec=/bin/sh {tmp_path}/start\n')
+        f"[D-BUS Service]\nName={NAME}\nExec=/bin/sh {tmp_path}/start\n"
+    )
     (tmp_path / "start").write_text(
-        f'DBUS_SYSTEM_BUS_ADDRESS={private_bus.address} exec /usr/bin/python3 {script} {NAME} "{words}" "[]"\n')
+        f'DBUS_SYSTEM_BUS_ADDRESS={private_bus.address} exec /usr/bin/python3 {script} {NAME} "{words}" "[]"\n'
+    )
     private_bus.read_services_again()
     set_hostname("node0")
     assert (tmp_path / "name").read_text() == "node0 False"

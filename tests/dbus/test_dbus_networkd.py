@@ -13,9 +13,19 @@ from neuca_tools.errors import ManagerError
 NAME = "org.freedesktop.network1"
 
 
-@pytest.mark.parametrize(("state", "word"), [
-    ("unmanaged", "unmanaged"), ("configured", "managed"), ("configuring", "managed"), ("failed", "managed"),
-    ("pending", "unknown"), ("initialized", "unknown"), ("linger", "unknown"), ("something new", "unknown")])
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ("unmanaged", "unmanaged"),
+        ("configured", "managed"),
+        ("configuring", "managed"),
+        ("failed", "managed"),
+        ("pending", "unknown"),
+        ("initialized", "unknown"),
+        ("linger", "unknown"),
+        ("something new", "unknown"),
+    ],
+)
 def test_what_its_states_mean(private_bus, state, word):
     private_bus.play(NAME, [("eth1", state)])
     with Bus() as bus:
@@ -34,16 +44,25 @@ def test_absent():
         assert Networkd(bus).words(["eth1"]) == ({"eth1": "absent"}, "")
         with pytest.raises(ManagerError) as caught:
             Networkd(bus).reload()
-    assert caught.value.text == "asked systemd-networkd to read its files again: systemd-networkd is not running"
+    assert (
+        caught.value.text
+        == "asked systemd-networkd to read its files again: systemd-networkd is not running"
+    )
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(private_bus, monkeypatch, tmp_path, version):
+def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
+    private_bus, monkeypatch, tmp_path, version
+):
     monkeypatch.setattr("neuca_tools.backends.bus.CGROUPS", (tmp_path / "unified", tmp_path))
-    ((tmp_path / "unified", tmp_path)[version] / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
+    ((tmp_path / "unified", tmp_path)[version] / "system.slice" / "systemd-networkd.service").mkdir(
+        parents=True
+    )
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
-            {"eth1": "unknown"}, "systemd-networkd runs, and is not on the system bus yet")
+            {"eth1": "unknown"},
+            "systemd-networkd runs, and is not on the system bus yet",
+        )
     private_bus.play(NAME, [("eth1", "unmanaged")])
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == ({"eth1": "unmanaged"}, "")
@@ -61,7 +80,9 @@ def test_hung(private_bus):
     private_bus.freeze(private_bus.play(NAME, [("eth1", "configured")]))
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
-            {"eth1": "unknown"}, "asked systemd-networkd for its links: no answer within 1 s")
+            {"eth1": "unknown"},
+            "asked systemd-networkd for its links: no answer within 1 s",
+        )
 
 
 def test_its_files_are_read_again_or_the_refusal_told(private_bus):

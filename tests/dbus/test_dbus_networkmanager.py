@@ -20,9 +20,12 @@ ACTIVATED, UNMANAGED = 100, 10
 def property_of(bus, interface):
     """What the service itself says of Device.Managed, asked with the library alone."""
     import dbus
+
     connection = dbus.bus.BusConnection(bus.address)
     device = connection.get_object(NAME, f"/org/freedesktop/NetworkManager/Devices/{interface}")
-    managed = device.Get("org.freedesktop.NetworkManager.Device", "Managed", dbus_interface=dbus.PROPERTIES_IFACE)
+    managed = device.Get(
+        "org.freedesktop.NetworkManager.Device", "Managed", dbus_interface=dbus.PROPERTIES_IFACE
+    )
     connection.close()
     return bool(managed)
 
@@ -33,14 +36,20 @@ def test_every_real_device_is_managed_or_not(private_bus):
         assert not NetworkManager(bus).absent()
         assert NetworkManager(bus).states() == {"eth0": "managed", "eth1": "unmanaged"}
         assert NetworkManager(bus).words(["eth0", "eth1", "eth9"]) == (
-            {"eth0": "managed", "eth1": "unmanaged", "eth9": "unknown"}, "")
+            {"eth0": "managed", "eth1": "unmanaged", "eth9": "unknown"},
+            "",
+        )
 
 
 def test_only_the_named_devices_are_unmanaged(private_bus):
     private_bus.play(NAME, [("eth0", ACTIVATED), ("eth1", ACTIVATED), ("eth2", UNMANAGED)])
     with Bus() as bus:
         NetworkManager(bus).unmanage(["eth1", "eth2", "eth9"])
-        assert NetworkManager(bus).states() == {"eth0": "managed", "eth1": "unmanaged", "eth2": "unmanaged"}
+        assert NetworkManager(bus).states() == {
+            "eth0": "managed",
+            "eth1": "unmanaged",
+            "eth2": "unmanaged",
+        }
     assert property_of(private_bus, "eth0")
     assert not property_of(private_bus, "eth1")
 
@@ -48,7 +57,9 @@ def test_only_the_named_devices_are_unmanaged(private_bus):
 def test_a_device_that_cannot_be_unmanaged_is_named_and_does_not_stop_the_others(private_bus):
     private_bus.play(NAME, [("ghost0", ACTIVATED), ("eth1", ACTIVATED)], ["ghosts"])
     with Bus() as bus:
-        with pytest.raises(ManagerError, match=r'^set Managed of "ghost0" to false in NetworkManager: ') as caught:
+        with pytest.raises(
+            ManagerError, match=r'^set Managed of "ghost0" to false in NetworkManager: '
+        ) as caught:
             NetworkManager(bus).unmanage(["ghost0", "eth1"])
         assert "eth1" not in caught.value.text
     assert not property_of(private_bus, "eth1")
@@ -70,18 +81,25 @@ def test_an_error_that_is_answered_is_told_on_one_line(private_bus):
 def test_absent_is_no_error_and_nothing_is_started(private_bus, tmp_path):
     marker = tmp_path / "started"
     (private_bus.services / f"{NAME}.service").write_text(
-        f"[D-BUS Service]\nName={NAME}\nExec=/bin/sh -c 'touch {marker}; exit 1'\n")
+        f"[D-BUS Service]\nName={NAME}\nExec=/bin/sh -c 'touch {marker}; exit 1'\n"
+    )
     private_bus.read_services_again()
     with Bus() as bus:
         manager = NetworkManager(bus)
         assert manager.absent()
         assert manager.words(["eth1"]) == ({"eth1": "absent"}, "")
-        for act in (manager.states, manager.reload_configuration, lambda: manager.unmanage(["eth1"])):
+        for act in (
+            manager.states,
+            manager.reload_configuration,
+            lambda: manager.unmanage(["eth1"]),
+        ):
             with pytest.raises(ManagerError, match=r": NetworkManager is not running$"):
                 act()
     assert not marker.exists()
     private_bus.start_service(NAME)
-    assert marker.exists(), "the service could not have been started at all: this test shows nothing"
+    assert marker.exists(), (
+        "the service could not have been started at all: this test shows nothing"
+    )
 
 
 def test_no_bus_is_absent(monkeypatch, tmp_path):
@@ -104,10 +122,17 @@ def test_a_hung_service_costs_one_second_in_all(private_bus):
         manager = NetworkManager(bus)
         assert not manager.absent()
         assert manager.words(["eth1"]) == (
-            {"eth1": "unknown"}, "asked NetworkManager for its devices: no answer within 1 s")
-        with pytest.raises(ManagerError, match=r"^asked NetworkManager to read its configuration again: not tried "):
+            {"eth1": "unknown"},
+            "asked NetworkManager for its devices: no answer within 1 s",
+        )
+        with pytest.raises(
+            ManagerError, match=r"^asked NetworkManager to read its configuration again: not tried "
+        ):
             manager.reload_configuration()
-        with pytest.raises(ManagerError, match=r"^asked NetworkManager for its devices: not tried again in this pass"):
+        with pytest.raises(
+            ManagerError,
+            match=r"^asked NetworkManager for its devices: not tried again in this pass",
+        ):
             manager.unmanage(["eth1"])
     assert ANSWER <= time.monotonic() - started < 2 * ANSWER
 
@@ -160,5 +185,7 @@ def test_many_devices_are_one_question(private_bus):
         call = bus.call
         bus.call = lambda *words: asked.append(words[0]) or call(*words)
         assert len(NetworkManager(bus).states()) == 200
-        assert asked == ['looked for "org.freedesktop.NetworkManager" on the system bus',
-                         "asked NetworkManager for its devices"]
+        assert asked == [
+            'looked for "org.freedesktop.NetworkManager" on the system bus',
+            "asked NetworkManager for its devices",
+        ]

@@ -19,9 +19,13 @@ from typing import Optional
 from venvs import CACHE
 
 # The oldest that is promised (Ubuntu 20.04), and the newest of a release with long support (Ubuntu 26.04).
-SOURCES = {"3.7": "d846040224317caf2f75c843d309a950a7db23f9b44b94688ccbe557d6d1710c",
-           "3.20": "84640ea0f43831850434e50134d0554b7a94f97fb02e2488ffbe252c9fb05a56"}
-TEMPLATES = Path("/usr/share/python-apt/templates")  # of python-apt-common: where distributions keep their archives
+SOURCES = {
+    "3.7": "d846040224317caf2f75c843d309a950a7db23f9b44b94688ccbe557d6d1710c",
+    "3.20": "84640ea0f43831850434e50134d0554b7a94f97fb02e2488ffbe252c9fb05a56",
+}
+TEMPLATES = Path(
+    "/usr/share/python-apt/templates"
+)  # of python-apt-common: where distributions keep their archives
 LARGEST = 4 * 1024 * 1024  # bytes of a source package
 PATIENCE = 30  # seconds for an answer
 BUILD_LIMIT = 900  # seconds
@@ -45,7 +49,11 @@ def archives() -> list[str]:
     """The directory of iperf3's source packages in the archive of Ubuntu and in that of Debian."""
     places = []
     for name, component in (("Ubuntu", "universe"), ("Debian", "main")):
-        found = re.findall(rf"^BaseURI: (https?://\S+/{name.lower()})/?$", (TEMPLATES / f"{name}.info").read_text(), re.MULTILINE)
+        found = re.findall(
+            rf"^BaseURI: (https?://\S+/{name.lower()})/?$",
+            (TEMPLATES / f"{name}.info").read_text(),
+            re.MULTILINE,
+        )
         places += [f"{archive}/pool/{component}/i/iperf3" for archive in dict.fromkeys(found)]
     return places
 
@@ -54,7 +62,9 @@ def _source(version: str) -> Optional[bytes]:
     """What an archive has, if it is what it should be."""
     for place in archives():
         try:
-            with urllib.request.urlopen(f"{place}/iperf3_{version}.orig.tar.gz", timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(
+                f"{place}/iperf3_{version}.orig.tar.gz", timeout=PATIENCE
+            ) as answer:
                 content = answer.read(LARGEST)
         except (OSError, urllib.error.URLError):
             continue
@@ -68,9 +78,16 @@ def _build(source: bytes, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=CACHE) as place:
         with tarfile.open(fileobj=io.BytesIO(source)) as archive:
             archive.extractall(place)
-        tree, = (path for path in Path(place).iterdir() if path.is_dir())
+        (tree,) = (path for path in Path(place).iterdir() if path.is_dir())
         configure = ["./configure", "--disable-shared", "--without-openssl", "--without-sctp"]
         for command in (configure, ["make", "-C", "src", "iperf3"]):
-            subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=BUILD_LIMIT, check=True)
+            subprocess.run(
+                command,
+                cwd=tree,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=BUILD_LIMIT,
+                check=True,
+            )
         folder.mkdir(exist_ok=True)
         (tree / "src" / "iperf3").rename(folder / "iperf3")

@@ -15,7 +15,9 @@ from venvs import Interpreter, cached_venv, interpreters, pyenv_root
 
 ROOT = Path(__file__).parents[2]
 OLDEST = (3, 9)  # python_requires of setup.cfg
-LIMIT = 1500  # seconds for one lane; two of them must leave room in the hour that all tests may take
+LIMIT = (
+    1500  # seconds for one lane; two of them must leave room in the hour that all tests may take
+)
 # What reads the source text, or makes a wheel of it, finds the same whoever looks.
 ONCE = [f"tests/unit/test_{name}.py" for name in ("style", "layering", "packaging", "skip_policy")]
 
@@ -36,7 +38,10 @@ def newest() -> Interpreter:
 def _libraries(python: Path) -> str:
     site = [str(path) for path in python.parent.parent.glob("lib/python3*/site-packages")]
     versions = {one.metadata["Name"]: one.version for one in distributions(path=site)}
-    return ", ".join(f"{name} {versions[name]}" for name in ("pyroute2", "pyudev", "dbus-python", "systemd-python", "pytest"))
+    return ", ".join(
+        f"{name} {versions[name]}"
+        for name in ("pyroute2", "pyudev", "dbus-python", "systemd-python", "pytest")
+    )
 
 
 @pytest.mark.parametrize("choose", [newest, oldest], ids=["newest", "oldest"])

@@ -23,7 +23,9 @@ class Cloud:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         self._thread.start()
 
     def close(self):
@@ -40,7 +42,9 @@ class Cloud:
         """Until so many more requests for the user-data have come."""
         with self._changed:
             target = self.seen() + count
-            assert self._changed.wait_for(lambda: self.seen() >= target, patience), f"no {count} requests for the user-data"
+            assert self._changed.wait_for(lambda: self.seen() >= target, patience), (
+                f"no {count} requests for the user-data"
+            )
 
     def answer(self, method, path, token):
         """Status, body and the length that is announced."""
@@ -52,7 +56,11 @@ class Cloud:
         status, body = self._content(method, path, token)
         if self.mode == "garbage" and path == USER_DATA:
             status, body = 200, bytes(range(256)) * 16
-        return (status, body[: len(body) // 2], len(body)) if self.mode == "cut" else (status, body, len(body))
+        return (
+            (status, body[: len(body) // 2], len(body))
+            if self.mode == "cut"
+            else (status, body, len(body))
+        )
 
     def _content(self, method, path, token):
         if self.mode in ("404", "500"):
@@ -72,7 +80,9 @@ def _handler(cloud):
             self.close_connection = True
             if cloud.mode == "off":
                 return
-            status, body, length = cloud.answer(self.command, self.path, self.headers.get("X-aws-ec2-metadata-token"))
+            status, body, length = cloud.answer(
+                self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
+            )
             try:
                 self.send_response(status)
                 self.send_header("Content-Length", str(length))

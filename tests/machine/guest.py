@@ -65,15 +65,28 @@ class Guest:
         self._received, self._requests = b"", 0
         folder.mkdir(parents=True)
         below, form = (disk, "qcow2") if disk else (image.disk, "raw")
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", below, "-F", form, self.disk], check=True, timeout=60)
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-b", below, "-F", form, self.disk],
+            check=True,
+            timeout=60,
+        )
 
     # --- on and off ---
 
     def power_on(self) -> None:
         """Start the machine, and wait for nothing."""
         self._received = b""
-        self._machine = Machine(self.image, self.disk, self.nics, self.console, self.cloud.port, self.processors, self.memory,
-                                self.arguments, self.counted)
+        self._machine = Machine(
+            self.image,
+            self.disk,
+            self.nics,
+            self.console,
+            self.cloud.port,
+            self.processors,
+            self.memory,
+            self.arguments,
+            self.counted,
+        )
 
     def boot(self, patience: float = BOOT_PATIENCE) -> None:
         """Start the machine, until its agent speaks."""
@@ -142,13 +155,21 @@ class Guest:
         """
         if kind == "vfat":
             self._block_device({"driver": "vvfat", "dir": str(folder), "label": label})
-            self._machine.execute("device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr="0x1e")
+            self._machine.execute(
+                "device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr="0x1e"
+            )
             return
         image = folder.with_suffix(".iso")
-        subprocess.run(["xorrisofs", "-quiet", "-J", "-r", "-V", label, "-o", image, folder], check=True, timeout=60)
+        subprocess.run(
+            ["xorrisofs", "-quiet", "-J", "-r", "-V", label, "-o", image, folder],
+            check=True,
+            timeout=60,
+        )
         self._block_device({"driver": "raw", "file": {"driver": "file", "filename": str(image)}})
         self._machine.execute("device_add", driver="virtio-scsi-pci", id="scsi", addr="0x1d")
-        self._machine.execute("device_add", driver="scsi-cd", id="dev-volume", drive="volume", bus="scsi.0")
+        self._machine.execute(
+            "device_add", driver="scsi-cd", id="dev-volume", drive="volume", bus="scsi.0"
+        )
 
     def _block_device(self, words: dict[str, object]) -> None:
         self._machine.execute("blockdev-add", **{"node-name": "volume", "read-only": True, **words})
@@ -178,14 +199,21 @@ class Guest:
     def run(self, command: str, timeout: float = 60.0, data: bytes = b"") -> Done:
         """A bash command as root, with `data` on its standard input."""
         self._requests += 1
-        request = {"id": self._requests, "command": command, "timeout": timeout, "input": base64.b64encode(data).decode()}
+        request = {
+            "id": self._requests,
+            "command": command,
+            "timeout": timeout,
+            "input": base64.b64encode(data).decode(),
+        }
         self._machine.agent.settimeout(timeout + 60)
         self._machine.agent.sendall(json.dumps(request).encode() + b"\n")
         deadline = time.monotonic() + timeout + 60
         while True:
             message = self._message(deadline, f"answer of: {command}")
             if message.get("id") == self._requests:
-                return Done(message["code"], base64.b64decode(message["output"]).decode(errors="replace"))
+                return Done(
+                    message["code"], base64.b64decode(message["output"]).decode(errors="replace")
+                )
 
     def check(self, command: str, timeout: float = 60.0, data: bytes = b"") -> str:
         """The output of a command that must succeed."""
@@ -198,7 +226,9 @@ class Guest:
         data = data.encode() if isinstance(data, str) else data
         self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 120, data)
 
-    def eventually(self, command: str, wanted: Callable[[Done], bool], patience: float = 60.0) -> Done:
+    def eventually(
+        self, command: str, wanted: Callable[[Done], bool], patience: float = 60.0
+    ) -> Done:
         """The first outcome of a command that fits; asked again and again, for what a guest has no descriptor to tell."""
         deadline = time.monotonic() + patience
         while True:
@@ -206,7 +236,9 @@ class Guest:
             done = self.run(command)
             if wanted(done):
                 return done
-            assert time.monotonic() < deadline, f"{command}: not as it should be after {patience:g} s\n{done.output}"
+            assert time.monotonic() < deadline, (
+                f"{command}: not as it should be after {patience:g} s\n{done.output}"
+            )
             # Who asks leaves the guest's one processor to what is asked about for twice as long.
             select.select([], [], [], max(0.5, 2 * (time.monotonic() - began)))
 
@@ -246,7 +278,14 @@ class Guest:
         for path in (self.console, self.console.with_name("qemu")):
             if path.exists():
                 shutil.copy(path, kept)
-        found = {f"{path}": path.read_text(errors="replace").splitlines() for path in sorted(kept.iterdir())}
+        found = {
+            f"{path}": path.read_text(errors="replace").splitlines()
+            for path in sorted(kept.iterdir())
+        }
         ours = re.compile("neuca|rename")
-        return {f"{self.image.recipe.name}: {path}": "\n".join(
-            [line for line in lines if not path.endswith("journal") or ours.search(line)][-40:]) for path, lines in found.items()}
+        return {
+            f"{self.image.recipe.name}: {path}": "\n".join(
+                [line for line in lines if not path.endswith("journal") or ours.search(line)][-40:]
+            )
+            for path, lines in found.items()
+        }

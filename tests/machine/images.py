@@ -22,10 +22,23 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuca-guest-tools" / "images"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuca-guest-tools" / "images"
+)
 BUILD_DEB = Path(os.environ.get("NEUCA_BUILD_DEB", ROOT / "packaging" / "build-deb"))
-PACKAGED = ("neuca_tools", "systemd", "sysvinit", "packaging", "docs", "examples", "setup.cfg", "pyproject.toml", "README.md",
-            "LICENSE", "CHANGELOG.md")
+PACKAGED = (
+    "neuca_tools",
+    "systemd",
+    "sysvinit",
+    "packaging",
+    "docs",
+    "examples",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+)
 BASE_PATIENCE, IMAGE_PATIENCE = 1800, 600  # seconds
 KEEP = 3600  # seconds that whatever was used stays in the cache
 SPARE = 3  # of each kind that stay longer
@@ -61,7 +74,9 @@ Before=network-pre.target neuca-names.service
 Type=exec
 ExecStart=/bin/sh -c 'exec ip -ts monitor link address route > /run/lab-monitor'
 """
-NETWORKD_MANAGEMENT = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
+NETWORKD_MANAGEMENT = (
+    "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n"  # as cloud images have it: whatever is there
+)
 INTERFACES = "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n"
 # The target is of this very guest: it has to be there as long as a disk of it is mounted.
 TARGET_UNIT = "[Unit]\nBefore=open-iscsi.service remote-fs-pre.target\n"
@@ -158,7 +173,9 @@ def image(name: str, packaged: bool = True) -> Image:
     with _alone():
         base = _base(recipe)
         deb = package() if packaged else None
-        key = hashlib.sha256(f"{base.name} {deb.parent.name if deb else ''} {_INSTALL}{MONITOR_UNIT}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(
+            f"{base.name} {deb.parent.name if deb else ''} {_INSTALL}{MONITOR_UNIT}".encode()
+        ).hexdigest()[:16]
         folder = CACHE / f"image-{name}-{key}"
         if not folder.exists():
             _build_image(base, deb, folder)
@@ -186,7 +203,10 @@ def newer(deb: Path, folder: Path) -> Path:
     tree = folder / "newer"
     _run("dpkg-deb", "--raw-extract", deb, tree)
     control = tree / "DEBIAN" / "control"
-    lines = [f"{line}+lab1" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
+    lines = [
+        f"{line}+lab1" if line.startswith("Version:") else line
+        for line in control.read_text().splitlines()
+    ]
     control.write_text("\n".join(lines) + "\n")
     _run("dpkg-deb", "--root-owner-group", "--build", tree, folder / "newer.deb")
     return folder / "newer.deb"
@@ -237,13 +257,26 @@ def _build_image(base: Path, deb: Path | None, folder: Path) -> None:
     rootless = ["unshare", "--map-auto", "--map-root-user", "--mount"] if os.geteuid() else []
     with _making(folder) as making:
         (making / "root").mkdir()
-        _run(*rootless, "sh", "-c", _INSTALL, "install", base, deb or "", MONITOR_UNIT, timeout=IMAGE_PATIENCE, cwd=making)
+        _run(
+            *rootless,
+            "sh",
+            "-c",
+            _INSTALL,
+            "install",
+            base,
+            deb or "",
+            MONITOR_UNIT,
+            timeout=IMAGE_PATIENCE,
+            cwd=making,
+        )
 
 
 def tracked(*parts: str) -> list[str]:
     """The files of the checkout below these places, new ones included."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *parts]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    listed = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split("\0")
     return sorted({name for name in listed if name and (ROOT / name).is_file()})
 
 
@@ -251,7 +284,9 @@ def _sources_digest() -> str:
     """Of every file that goes into the package, and of what builds it."""
     digest = hashlib.sha256(BUILD_DEB.read_bytes())
     for name in tracked(*PACKAGED):
-        digest.update(f"{name}\0{os.access(ROOT / name, os.X_OK)}\0".encode() + (ROOT / name).read_bytes())
+        digest.update(
+            f"{name}\0{os.access(ROOT / name, os.X_OK)}\0".encode() + (ROOT / name).read_bytes()
+        )
     return digest.hexdigest()[:16]
 
 

@@ -19,7 +19,9 @@ import images
 
 RELAY = Path(__file__).with_name("relay.py")
 PROGRAM = "qemu-system-x86_64"
-PROBE_PATIENCE = 10.0  # seconds to the kernel's first lines: a fraction of one where the processor helps
+PROBE_PATIENCE = (
+    10.0  # seconds to the kernel's first lines: a fraction of one where the processor helps
+)
 PATIENCE = 60.0  # seconds for a word over QMP, or for a killed process to end
 # A processor of 500 million instructions a second, whose clock counts them and leaps over every wait: how busy this machine is
 # changes nothing but how long a guest takes. (Two such processors do not get through a boot in five minutes.)
@@ -67,7 +69,13 @@ class Nic:
         return f"hubport,id={self.id},hubid={int(self.mac.replace(':', '')[-4:], 16) + 1}"
 
     def device(self) -> dict[str, object]:
-        words = {"driver": self.driver, "id": f"dev-{self.id}", "netdev": self.id, "mac": self.mac, "addr": hex(self.slot)}
+        words = {
+            "driver": self.driver,
+            "id": f"dev-{self.id}",
+            "netdev": self.id,
+            "mac": self.mac,
+            "addr": hex(self.slot),
+        }
         more = {"host_mtu": self.host_mtu} if self.host_mtu else {}
         return {**words, "romfile": "", **more, **({"failover": "on"} if self.failover else {})}
 
@@ -84,14 +92,20 @@ def acceleration(image: images.Image) -> str:
     """Hardware acceleration where a guest's kernel speaks within its time, for /dev/kvm may be there and hang; else TCG."""
     answer = images.CACHE / f"acceleration-{os.uname().release}"
     if not answer.exists():
-        answer.write_text("kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) and _speaks(image) else "tcg,thread=multi")
+        answer.write_text(
+            "kvm"
+            if os.access("/dev/kvm", os.R_OK | os.W_OK) and _speaks(image)
+            else "tcg,thread=multi"
+        )
     return answer.read_text()
 
 
 def _speaks(image: images.Image) -> bool:
     command = [PROGRAM, "-accel", "kvm", "-cpu", "host", "-m", "256", "-display", "none", "-monitor", "none", "-nic", "none",
                "-serial", "stdio", "-kernel", image.kernel, "-append", "console=ttyS0"]  # fmt: skip
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         said, deadline = b"", time.monotonic() + PROBE_PATIENCE
         while b"Linux version" not in said and time.monotonic() < deadline:
             if select.select([process.stdout], [], [], deadline - time.monotonic())[0]:
@@ -131,9 +145,15 @@ class Machine:
                    "-smbios", "type=1,product=OpenStack Nova", *image.recipe.machine]  # fmt: skip
         for nic in nics:
             netdev = _user_network(nic, service_port) if nic.management else nic.netdev()
-            device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace("driver=", "", 1)
+            device = ",".join(f"{key}={value}" for key, value in nic.device().items()).replace(
+                "driver=", "", 1
+            )
             command += ["-netdev", netdev, "-device", device]
-        inherited = [control.fileno(), agent.fileno(), *(nic.link.fileno() for nic in nics if nic.link)]
+        inherited = [
+            control.fileno(),
+            agent.fileno(),
+            *(nic.link.fileno() for nic in nics if nic.link),
+        ]
         self._said = console.with_name("qemu")
         with self._said.open("ab") as said:
             self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
@@ -163,6 +183,7 @@ class Machine:
 
     def wait_for(self, event: str, **data: object) -> None:
         """Until this event, with at least these data, has come."""
+
         def fits(message: dict) -> bool:
             return message.get("event") == event and data.items() <= message.get("data", {}).items()
 
@@ -199,6 +220,12 @@ class Machine:
 
 
 def _user_network(nic: Nic, service_port: int) -> str:
-    relay = f"{shlex.quote(os.sys.executable)} -ISE {shlex.quote(str(RELAY))} {service_port}".replace(",", ",,")
-    return (f"user,id={nic.id},ipv6=off,{SERVICE_NET},guestfwd=tcp:169.254.169.254:80-cmd:{relay},"
-            "hostfwd=tcp:127.0.0.1:0-:7777")
+    relay = (
+        f"{shlex.quote(os.sys.executable)} -ISE {shlex.quote(str(RELAY))} {service_port}".replace(
+            ",", ",,"
+        )
+    )
+    return (
+        f"user,id={nic.id},ipv6=off,{SERVICE_NET},guestfwd=tcp:169.254.169.254:80-cmd:{relay},"
+        "hostfwd=tcp:127.0.0.1:0-:7777"
+    )

@@ -12,7 +12,7 @@ def copy(source, sink):
     """One piece; False at the end of it all."""
     data = os.read(source, 65536)
     while data:
-        data = data[os.write(sink, data):]
+        data = data[os.write(sink, data) :]
         if not data:
             return True
     return False

@@ -31,7 +31,11 @@ def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 6
     sha256 = hashlib.sha256(document.encode()).hexdigest()
 
     def fits(done):
-        return done.output.startswith("{") and done.json["document"]["sha256"] == sha256 and done.json["state"] == state
+        return (
+            done.output.startswith("{")
+            and done.json["document"]["sha256"] == sha256
+            and done.json["state"] == state
+        )
 
     # Cheap to ask for: a whole status takes an emulated processor five seconds.
     guest.eventually("test -e /run/neuca/last-pass.json", lambda done: done.code == 0, patience)
@@ -47,12 +51,20 @@ def serve(guest: Guest, document: str, state: str = "ok"):
 
 def links(guest: Guest):
     """Every interface but the loopback, as `ip -j -d address` has it, by name."""
-    return {one["ifname"]: one for one in json.loads(guest.check("ip -j -d address")) if one["link_type"] != "loopback"}
+    return {
+        one["ifname"]: one
+        for one in json.loads(guest.check("ip -j -d address"))
+        if one["link_type"] != "loopback"
+    }
 
 
 def names(guest: Guest) -> Mapping[str, str]:
     """Permanent MAC to name, of the NICs."""
-    return {one.get("permaddr", one["address"]): name for name, one in links(guest).items() if is_nic(one)}
+    return {
+        one.get("permaddr", one["address"]): name
+        for name, one in links(guest).items()
+        if is_nic(one)
+    }
 
 
 def is_nic(link) -> bool:
@@ -62,6 +74,7 @@ def is_nic(link) -> bool:
 
 def addresses(guest: Guest) -> Mapping[str, set[str]]:
     """Name to addresses, of every interface, but for those that IPv6 makes itself."""
+
     def of(one):
         kept = (address for address in one["addr_info"] if not address["local"].startswith("fe80:"))
         return {f"{address['local']}/{address['prefixlen']}" for address in kept}
@@ -81,7 +94,10 @@ def managers(guest: Guest) -> Mapping[str, str]:
         lines = guest.check("nmcli --terse --fields DEVICE,STATE device").splitlines()
         found = dict(line.replace("\\:", ":").rsplit(":", 1) for line in lines)
     elif guest.run("systemctl is-active --quiet systemd-networkd").code == 0:
-        lines = [line.split() for line in guest.check("networkctl list --no-legend --no-pager").splitlines()]
+        lines = [
+            line.split()
+            for line in guest.check("networkctl list --no-legend --no-pager").splitlines()
+        ]
         found = {words[1]: words[4] for words in lines if len(words) >= 5}
     else:
         found = {}
@@ -101,13 +117,26 @@ def assert_left_alone(guest: Guest, *unlisted: str) -> None:
 def assert_nothing_odd(guest: Guest) -> None:
     """No warning of ours in this boot; and the services' /run is read-only but for their own part of it."""
     if guest.run("test -d /run/systemd/system").code:
-        assert guest.check("cat /var/log/neuca/neucad.out | grep -iE 'error|fail|no such|traceback|ignoring' || true") == ""
+        assert (
+            guest.check(
+                "cat /var/log/neuca/neucad.out | grep -iE 'error|fail|no such|traceback|ignoring' || true"
+            )
+            == ""
+        )
         return
     services = "--unit=neuca-names --unit=neuca-guest-tools"
-    assert guest.check(f"journalctl --boot --no-pager --quiet --output=cat --priority=warning {services}") == ""
-    inside = "nsenter --mount --target=$(systemctl show --property=MainPID --value neuca-guest-tools)"
-    assert guest.check(f"{inside} sh -c '! touch /run/odd 2>&1; touch /run/neuca/even && rm /run/neuca/even'").endswith(
-        "Read-only file system\n")
+    assert (
+        guest.check(
+            f"journalctl --boot --no-pager --quiet --output=cat --priority=warning {services}"
+        )
+        == ""
+    )
+    inside = (
+        "nsenter --mount --target=$(systemctl show --property=MainPID --value neuca-guest-tools)"
+    )
+    assert guest.check(
+        f"{inside} sh -c '! touch /run/odd 2>&1; touch /run/neuca/even && rm /run/neuca/even'"
+    ).endswith("Read-only file system\n")
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,21 @@ from __future__ import annotations
 
 import pytest
 from guest import MANAGEMENT
-from steps import ADDRESSES, DOCUMENT, STATUS, addresses, assert_left_alone, assert_nothing_odd, dataplane, in_force, names
+from steps import (
+    ADDRESSES,
+    DOCUMENT,
+    STATUS,
+    addresses,
+    assert_left_alone,
+    assert_nothing_odd,
+    dataplane,
+    in_force,
+    names,
+)
 
 
 def long(value):
     return pytest.param(value, marks=pytest.mark.long)
-
-
 
 
 @pytest.mark.parametrize("image", ["A", long("B"), "C", "D"])

@@ -10,15 +10,27 @@ import select
 import images
 import pytest
 from guest import mac, nics
-from steps import ADDRESSES, DOCUMENT, addresses, assert_nothing_odd, dataplane, in_force, links, names
+from steps import (
+    ADDRESSES,
+    DOCUMENT,
+    addresses,
+    assert_nothing_odd,
+    dataplane,
+    in_force,
+    links,
+    names,
+)
 
-ANOTHER = DOCUMENT.replace("172.16.0.1", "172.16.0.2") + f"""
+ANOTHER = (
+    DOCUMENT.replace("172.16.0.1", "172.16.0.2")
+    + f"""
 [interface {mac(1)}]
 mtu = 4000
 [vlan {mac(1)}.1445]
 addresses = 10.14.45.1/24, fd00:1445::1/64
 sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 """
+)
 # Every file of ours: JSON that can be read, no temporary file, text with a line's end.
 WHOLE = """cd /; python3 - <<'EOF'
 import json, pathlib
@@ -91,21 +103,31 @@ def _converges(guest, before):
     assert guest.reachable()
 
 
-@pytest.mark.parametrize("moments", [*long([0.0, 0.05, 0.1, 0.2, 0.3, 0.5], [step / 50 for step in range(40)])], ids=len)
-def test_a_killed_agent_that_systemd_starts_again_gets_everything_in_force(guests, prepared, moments):
+@pytest.mark.parametrize(
+    "moments", [*long([0.0, 0.05, 0.1, 0.2, 0.3, 0.5], [step / 50 for step in range(40)])], ids=len
+)
+def test_a_killed_agent_that_systemd_starts_again_gets_everything_in_force(
+    guests, prepared, moments
+):
     before = prepared("A")
     guest = guests("A", nics(3), after=before)
     guest.serve(DOCUMENT)
     guest.boot()
     in_force(guest, DOCUMENT)
     assert_nothing_odd(guest)
-    guest.put("/run/systemd/system/neuca-guest-tools.service.d/test.conf", "[Service]\nRestartSec=100ms\n")
+    guest.put(
+        "/run/systemd/system/neuca-guest-tools.service.d/test.conf", "[Service]\nRestartSec=100ms\n"
+    )
     guest.put("/root/kill.py", KILL)
     guest.check("systemctl daemon-reload")
     said = []
     for number, moment in enumerate(moments):
         guest.serve((ANOTHER, DOCUMENT)[number % 2])
-        said.append(guest.check(f"python3 /root/kill.py {('pass', 'process')[number % 3 == 2]} {moment}", 120).strip())
+        said.append(
+            guest.check(
+                f"python3 /root/kill.py {('pass', 'process')[number % 3 == 2]} {moment}", 120
+            ).strip()
+        )
         assert names(guest) == before.names
     print(said)
     assert said.count("in a pass") >= len(moments) // 3
@@ -126,13 +148,24 @@ def _all_in_force(guest, before):
     vlan = f"{before.names[mac(1)]}.1445"
     assert dataplane(guest) == ADDRESSES | {mac(1): {"172.16.0.2/24"}}
     assert addresses(guest)[vlan] == {"10.14.45.1/24", "fd00:1445::1/64"}
-    counted = [one["local"] for name, link in links(guest).items() for one in link["addr_info"] if name != vlan]
+    counted = [
+        one["local"]
+        for name, link in links(guest).items()
+        for one in link["addr_info"]
+        if name != vlan
+    ]
     assert len(counted) == len(set(counted))
     assert guest.run("ls /var/lib/neuca/journal.json").code != 0
     record = json.loads(guest.check("cat /var/lib/neuca/record.json"))
-    assert sorted(map(tuple, record["owned"]["addresses"])) == sorted([
-        (mac(1), "172.16.0.2/24"), (mac(2), "fd00:16::1/64"), (mac(3), "172.18.0.1/24"), (f"{mac(1)}.1445", "10.14.45.1/24"),
-        (f"{mac(1)}.1445", "fd00:1445::1/64")])
+    assert sorted(map(tuple, record["owned"]["addresses"])) == sorted(
+        [
+            (mac(1), "172.16.0.2/24"),
+            (mac(2), "fd00:16::1/64"),
+            (mac(3), "172.18.0.1/24"),
+            (f"{mac(1)}.1445", "10.14.45.1/24"),
+            (f"{mac(1)}.1445", "fd00:1445::1/64"),
+        ]
+    )
     assert record["owned"]["vlans"] == [f"{mac(1)}.1445"]
     assert record["originals"][mac(1)]["mtu"] == 1500
 
@@ -147,10 +180,16 @@ def test_an_upgrade_keeps_every_name_and_address(guests, prepared, image, tmp_pa
     guest.put("/root/newer.deb", images.newer(images.package(), tmp_path).read_bytes())
     guest.check("nohup ip monitor link address route > /root/monitor 2>&1 & sleep 1")
     guest.check("DEBIAN_FRONTEND=noninteractive dpkg --install /root/newer.deb", 300)
-    installed = guest.check("dpkg-query --show --showformat '${Version} ${Status}' neuca-guest-tools")
+    installed = guest.check(
+        "dpkg-query --show --showformat '${Version} ${Status}' neuca-guest-tools"
+    )
     assert installed.endswith("+lab1 install ok installed")
     guest.cloud.wait_for(2)
     in_force(guest, DOCUMENT)
-    assert [line for line in guest.check("cat /root/monitor").splitlines() if "eth" in line and "Deleted" in line] == []
+    assert [
+        line
+        for line in guest.check("cat /root/monitor").splitlines()
+        if "eth" in line and "Deleted" in line
+    ] == []
     assert names(guest) == before.names
     assert dataplane(guest) == ADDRESSES

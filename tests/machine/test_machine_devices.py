@@ -54,9 +54,16 @@ def as_asked(guest, nic):
     assert qdisc(guest, f"{nic}.7") == ({"pfifo"}, {"5000"})
     now, most = rings(guest, nic)
     assert now == {"RX": "128", "TX": most["TX"]}
-    assert [feature(guest, nic, name) for name in ("tcp-segmentation-offload", "generic-receive-offload")] == ["off", "off"]
-    assert int(guest.check(f"cat /sys/class/net/{nic}/queues/rx-0/rps_cpus").replace(",", ""), 16) > 0
-    assert guest.check("sysctl -n net.ipv4.tcp_congestion_control net.core.default_qdisc").split() == ["htcp", "fq"]
+    assert [
+        feature(guest, nic, name)
+        for name in ("tcp-segmentation-offload", "generic-receive-offload")
+    ] == ["off", "off"]
+    assert (
+        int(guest.check(f"cat /sys/class/net/{nic}/queues/rx-0/rps_cpus").replace(",", ""), 16) > 0
+    )
+    assert guest.check(
+        "sysctl -n net.ipv4.tcp_congestion_control net.core.default_qdisc"
+    ).split() == ["htcp", "fq"]
     assert "nothing to do" in guest.check("neuca plan")
     assert_left_alone(guest)
 
@@ -72,10 +79,16 @@ def test_the_service_sets_a_device_at_boot_and_what_nobody_asks_for_goes_back(gu
     (one,) = [one for one in status["interfaces"] if one["name"] == nic]
     notes = {note["setting"]: (note["effect"], note["reason"]) for note in one["notes"]}
     assert notes["pause.rx"] == ("not applicable", "the driver has no pause")
-    assert notes["txqueuelen"] == ("not applicable", 'the qdisc is "fq", which has a limit of its own')
+    assert notes["txqueuelen"] == (
+        "not applicable",
+        'the qdisc is "fq", which has a limit of its own',
+    )
     serve(guest, PLAIN)
     now, most = rings(guest, nic)
     assert now == most
-    assert (qdisc(guest, nic)[0], feature(guest, nic, "generic-receive-offload")) == ({"fq_codel"}, "on")
+    assert (qdisc(guest, nic)[0], feature(guest, nic, "generic-receive-offload")) == (
+        {"fq_codel"},
+        "on",
+    )
     assert guest.check("sysctl -n net.core.default_qdisc").strip() == "fq_codel"
     assert_left_alone(guest)

@@ -16,7 +16,9 @@ from laboratory import laboratory
 
 CHOSEN = ("exogeni",)
 # H-TCP grows like standard TCP in the first second after a loss, and at 0.1% there is one about every second.
-MISSED = pytest.mark.xfail(reason="htcp wins nothing over cubic where one packet of a thousand is lost")
+MISSED = pytest.mark.xfail(
+    reason="htcp wins nothing over cubic where one packet of a thousand is lost"
+)
 
 
 def case(name):
@@ -32,7 +34,9 @@ def hosts(tmp_path_factory):
 
 def settings(hosts):
     """Every sysctl of the network, but for the lists of what is loaded, which `revert` leaves loaded."""
-    return hosts.run("sysctl --all --pattern '^net' | grep -v -e available_congestion -e allowed_congestion").splitlines()
+    return hosts.run(
+        "sysctl --all --pattern '^net' | grep -v -e available_congestion -e allowed_congestion"
+    ).splitlines()
 
 
 @pytest.mark.parametrize("image", ["T"])

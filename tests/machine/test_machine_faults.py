@@ -20,7 +20,15 @@ from harness import stage
 from verdicts import verdict
 
 SEED = 1
-CHOSEN = ("small-receive-buffer", "slow-source", "policer", "deep-fifo", "small-switch", "wrong-peer", "town")
+CHOSEN = (
+    "small-receive-buffer",
+    "slow-source",
+    "policer",
+    "deep-fifo",
+    "small-switch",
+    "wrong-peer",
+    "town",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +38,18 @@ def rehearsals(tmp_path_factory):
 
 
 @pytest.mark.parametrize("image", ["T"])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in CHOSEN else pytest.mark.long)
-                                  for name in (*CAUSES, *HEALTHY)])
-def test_what_was_broken_on_purpose_comes_first_and_nothing_where_nothing_is(rehearsals, name, image):  # noqa: ARG001 - one worker
-    case, = cases(SEED, [name])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in CHOSEN else pytest.mark.long)
+        for name in (*CAUSES, *HEALTHY)
+    ],
+)
+def test_what_was_broken_on_purpose_comes_first_and_nothing_where_nothing_is(
+    rehearsals,
+    name,
+    image,  # noqa: ARG001 - one worker for all
+):
+    (case,) = cases(SEED, [name])
     found = verdict(case, rehearsals.play(case))
     assert found.right, str(found)

@@ -21,7 +21,9 @@ def asked(guest):
     key = guest.check(KEY).strip()
     guest.cloud.files = {KEYS: "0=mine", f"{KEYS}0/openssh-key": f"{key}\n"}
     guest.put(LOGIN, "[guest]\nlogin = cay\n")
-    guest.check("service neuca-guest-tools restart", 300)  # it has just heard that this cloud has no keys, and asks seldom
+    guest.check(
+        "service neuca-guest-tools restart", 300
+    )  # it has just heard that this cloud has no keys, and asks seldom
     return f"[global]\nhost_name = node0.example.org\nrouter = true\n[users]\nann = yes:{key}\nbob = no:{key}\n{PLAIN}"
 
 
@@ -31,12 +33,17 @@ def log_in(guest, login):
 
 
 def assert_as_asked(guest):
-    assert guest.check("uname -n; cat /etc/hostname; getent ahostsv4 node0 | cut -d ' ' -f 1 | sort -u").split() == [
-        "node0.example.org", "node0.example.org", "127.255.255.1"]
+    assert guest.check(
+        "uname -n; cat /etc/hostname; getent ahostsv4 node0 | cut -d ' ' -f 1 | sort -u"
+    ).split() == ["node0.example.org", "node0.example.org", "127.255.255.1"]
     assert log_in(guest, "ann") == (0, "ann\n0\n")
     for login in ("bob", "cay"):
         done = log_in(guest, login)
-        assert (done.code, done.output.split()[0], "password is required" in done.output) == (1, login, True)
+        assert (done.code, done.output.split()[0], "password is required" in done.output) == (
+            1,
+            login,
+            True,
+        )
     assert guest.check(FORWARDING).split() == ["1", "1"]
 
 
@@ -50,12 +57,17 @@ def become_what_is_asked_and_be_it_no_more(guest):
     guest.reboot()
     status = in_force(guest, document)
     assert_as_asked(guest)
-    assert [(one["feature"], one["state"]) for one in status["guest"]][:2] == [("hostname", "ok"), ("users", "ok")]
+    assert [(one["feature"], one["state"]) for one in status["guest"]][:2] == [
+        ("hostname", "ok"),
+        ("users", "ok"),
+    ]
     assert_nothing_odd(guest)
     serve(guest, PLAIN)
     assert log_in(guest, "ann").code == 255
     assert guest.check(FORWARDING).split() == ["0", "0"]
-    left = guest.check("getent passwd ann bob | cut -d: -f1; ls -d /home/ann /etc/sudoers.d/neuca-* 2> /dev/null || true")
+    left = guest.check(
+        "getent passwd ann bob | cut -d: -f1; ls -d /home/ann /etc/sudoers.d/neuca-* 2> /dev/null || true"
+    )
     assert left.split() == ["ann", "bob", "/home/ann"]
     assert guest.check("uname -n").strip() == "node0.example.org"
 

@@ -14,15 +14,24 @@ UNIT = "neuca-guest-tools.service"
 BARE, BOXED = "lab-bare.service", "lab-boxed.service"  # without the agent's sandbox, and with it
 DIRECTORY = "/etc/systemd/system"
 ROUNDS = 7
-OWN = re.compile(r"^(Type|ExecStart|ExecReload|Restart\w*|WatchdogSec|Description|Documentation|After|Before)=")
-HEAD = "[Unit]\nAfter=neuca-names.service network-pre.target\nBefore=network-online.target {unit}\n\n"
+OWN = re.compile(
+    r"^(Type|ExecStart|ExecReload|Restart\w*|WatchdogSec|Description|Documentation|After|Before)="
+)
+HEAD = (
+    "[Unit]\nAfter=neuca-names.service network-pre.target\nBefore=network-online.target {unit}\n\n"
+)
 
 
 def units(guest):
     """What starts Python alone: as it is, and in all that systemd does for the agent's unit before it starts that."""
     service = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/python3 -c pass\n"
     end = "\n[Install]\nWantedBy=multi-user.target\n"
-    lines = guest.check(f"systemctl cat {UNIT}").partition("[Service]\n")[2].partition("[Install]")[0].splitlines()
+    lines = (
+        guest.check(f"systemctl cat {UNIT}")
+        .partition("[Service]\n")[2]
+        .partition("[Install]")[0]
+        .splitlines()
+    )
     sandbox = "\n".join(line for line in lines if not OWN.match(line))
     guest.put(f"{DIRECTORY}/{BARE}", HEAD.format(unit=f"{UNIT} {BOXED}") + service + end)
     guest.put(f"{DIRECTORY}/{BOXED}", HEAD.format(unit=UNIT) + service + sandbox + end)
@@ -31,10 +40,14 @@ def units(guest):
 
 def held(guest, unit):
     """Seconds from the unit's start to its being active, which is what others wait for."""
-    said = guest.check(f"systemctl show {unit} -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic -p ActiveState")
+    said = guest.check(
+        f"systemctl show {unit} -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic -p ActiveState"
+    )
     found = dict(line.split("=") for line in said.split())
     assert found["ActiveState"] == "active", said
-    return (int(found["ActiveEnterTimestampMonotonic"]) - int(found["InactiveExitTimestampMonotonic"])) / 1e6
+    return (
+        int(found["ActiveEnterTimestampMonotonic"]) - int(found["InactiveExitTimestampMonotonic"])
+    ) / 1e6
 
 
 @pytest.mark.long
@@ -58,6 +71,9 @@ def test_a_boot_without_an_answer_is_held_no_longer_than_python_takes_to_start(g
                 guest.cloud.wait_for(1)
     middle = {unit: statistics.median(found) for unit, found in later.items()}
     for title, found in (("boot", at_boot), (f"median of {ROUNDS} restarts", middle)):
-        print(f"{image}: {title}: the agent's unit {found[UNIT]:.2f} s, a bare Python {found[BARE]:.2f} s, in the same sandbox"
-              f" {found[BOXED]:.2f} s: ratios {found[UNIT] / found[BARE]:.2f}, {found[UNIT] / found[BOXED]:.2f}", flush=True)
+        print(
+            f"{image}: {title}: the agent's unit {found[UNIT]:.2f} s, a bare Python {found[BARE]:.2f} s, in the same sandbox"
+            f" {found[BOXED]:.2f} s: ratios {found[UNIT] / found[BARE]:.2f}, {found[UNIT] / found[BOXED]:.2f}",
+            flush=True,
+        )
     assert middle[UNIT] <= 1.25 * middle[BOXED]

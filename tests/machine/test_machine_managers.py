@@ -17,8 +17,10 @@ VLAN = {"10.100.0.1/24"}
 LINE = re.compile(r"\[[^]]+\] (?P<gone>Deleted )?\d+: (?P<name>[^ ]+) +inet6? (?P<address>[^ ]+)")
 NETWORKMANAGER = "(nmcli --terse --fields STATE device | grep -qx connected)"
 NETWORKD = "(networkctl list --no-legend --no-pager | grep -qw configured)"
-FORGET = ("rm -f /var/lib/neuca/* /etc/udev/rules.d/*neuca* /etc/NetworkManager/conf.d/neuca.conf"
-          " /etc/systemd/network/05-neuca*")
+FORGET = (
+    "rm -f /var/lib/neuca/* /etc/udev/rules.d/*neuca* /etc/NetworkManager/conf.d/neuca.conf"
+    " /etc/systemd/network/05-neuca*"
+)
 BOOTS = 10  # after the first one, of each image
 
 
@@ -35,7 +37,9 @@ def foreign(guest):
     said, called = guest.check("cat /run/lab-monitor"), names(guest)
     found = filter(None, map(LINE.match, said.splitlines()))
     seen = [(one["name"], one["address"]) for one in found if not one["gone"]]
-    assert (called[MANAGEMENT], "169.254.169.16/24") in seen, "the monitor has missed the management NIC's own address"
+    assert (called[MANAGEMENT], "169.254.169.16/24") in seen, (
+        "the monitor has missed the management NIC's own address"
+    )
     ours = {(called[nic], address) for nic, some in ADDRESSES.items() for address in some}
     ours |= {(f"{called[mac(1)]}.100", address) for address in VLAN}
     others = [one for one in seen if one[0] not in (called[MANAGEMENT], "lo") and one not in ours]
@@ -63,7 +67,9 @@ def first_boot(guest):
     assert len(guest.check("ip route show default").splitlines()) == 4
     guest.serve(WITH_VLAN)
     status = settled(guest)
-    assert {f"10.99.{number}.16/24" for number in (1, 2, 3)} <= {address for _, address in foreign(guest)}
+    assert {f"10.99.{number}.16/24" for number in (1, 2, 3)} <= {
+        address for _, address in foreign(guest)
+    }
     return status
 
 
@@ -90,8 +96,14 @@ def test_what_a_manager_put_there_on_a_first_boot_goes_and_is_reported(guests, i
 def test_where_the_host_itself_names_the_nics_nobody_else_takes_them_even_at_first(guests, image):
     guest = guests(image, tempted())
     guest.boot()
-    guest.check(f"systemctl stop neuca-guest-tools; {FORGET}; cat > /etc/neuca/document", 120, WITH_VLAN.encode())
-    guest.check("printf '[metadata]\\nsources = file:/etc/neuca/document\\n' > /etc/neuca/config.d/lab.conf; sync")
+    guest.check(
+        f"systemctl stop neuca-guest-tools; {FORGET}; cat > /etc/neuca/document",
+        120,
+        WITH_VLAN.encode(),
+    )
+    guest.check(
+        "printf '[metadata]\\nsources = file:/etc/neuca/document\\n' > /etc/neuca/config.d/lab.conf; sync"
+    )
     guest.reboot()
     settled(guest)
     assert foreign(guest) == []
@@ -102,12 +114,18 @@ def test_a_manager_that_comes_later_keeps_off_as_well(guests):
     """networkd where NetworkManager was alone: its files have been there from the first document on."""
     guest = guests("A", tempted())
     first_boot(guest)
-    guest.check("printf '[Match]\\nType=ether\\n\\n[Network]\\nDHCP=yes\\n' > /etc/systemd/network/80-dhcp.network")
-    guest.check("systemctl disable --now NetworkManager && systemctl enable --now systemd-networkd", 120)
+    guest.check(
+        "printf '[Match]\\nType=ether\\n\\n[Network]\\nDHCP=yes\\n' > /etc/systemd/network/80-dhcp.network"
+    )
+    guest.check(
+        "systemctl disable --now NetworkManager && systemctl enable --now systemd-networkd", 120
+    )
     guest.reboot()
     settled(guest)
     assert foreign(guest) == []
-    guest.check("systemctl disable --now systemd-networkd && systemctl enable --now NetworkManager", 120)
+    guest.check(
+        "systemctl disable --now systemd-networkd && systemctl enable --now NetworkManager", 120
+    )
     guest.reboot()
     settled(guest)
     assert foreign(guest) == []
@@ -123,5 +141,8 @@ def test_no_manager_puts_an_address_on_the_dataplane_in_many_boots(guests, image
         guest.reboot()
         settled(guest)
         found[boot] = foreign(guest)
-        print(f"{image}: boot {boot}: {guest.booted_in:.0f} s, {len(found[boot])} foreign addresses", flush=True)
+        print(
+            f"{image}: boot {boot}: {guest.booted_in:.0f} s, {len(found[boot])} foreign addresses",
+            flush=True,
+        )
     assert {boot: some for boot, some in found.items() if some} == {}

@@ -13,7 +13,12 @@ from guest import MANAGEMENT, mac, nics
 from qemu import GuestError, Nic
 from steps import ADDRESSES, DOCUMENT, assert_left_alone, dataplane, in_force, names
 
-SLOTS = (0x10, 0x11, 0x12, 0x13)  # of the management NIC and of the three others, when they were first seen
+SLOTS = (
+    0x10,
+    0x11,
+    0x12,
+    0x13,
+)  # of the management NIC and of the three others, when they were first seen
 ALL = list(itertools.permutations(SLOTS))
 # A swap with the management NIC, one without it, both 3-cycles' kinds, two swaps at once, a cycle of all four.
 CHOSEN = [(0x11, 0x10, 0x12, 0x13), (0x10, 0x11, 0x13, 0x12), (0x12, 0x10, 0x11, 0x13), (0x10, 0x12, 0x13, 0x11),
@@ -55,7 +60,9 @@ def boots(guests, before, orders):
     return wrong
 
 
-@pytest.mark.parametrize(("image", "orders"), [("A", CHOSEN[0:2]), ("B", CHOSEN[2:4]), ("C", CHOSEN[4:6])], ids="ABC")
+@pytest.mark.parametrize(
+    ("image", "orders"), [("A", CHOSEN[0:2]), ("B", CHOSEN[2:4]), ("C", CHOSEN[4:6])], ids="ABC"
+)
 def test_names_stay_when_slots_are_permuted(guests, prepared, image, orders):
     assert boots(guests, prepared(image), orders) == []
 

@@ -20,10 +20,14 @@ RATIO = 5
 def with_more(count):
     """The document, and so many more NICs."""
     lines = [f"{mac(number)} = up:ipv4:172.20.{number}.1/24\n" for number in range(4, 4 + count)]
-    return DOCUMENT + "".join(lines), {mac(number): {f"172.20.{number}.1/24"} for number in range(4, 4 + count)}
+    return DOCUMENT + "".join(lines), {
+        mac(number): {f"172.20.{number}.1/24"} for number in range(4, 4 + count)
+    }
 
 
-@pytest.mark.parametrize("image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "BC")])
+@pytest.mark.parametrize(
+    "image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "BC")]
+)
 def test_nics_come_and_go_while_the_guest_runs(guests, prepared, image):
     before = prepared(image)
     document, more = with_more(4)
@@ -79,11 +83,13 @@ def test_a_plugged_nic_is_configured_as_fast_as_an_interpreter_can(guests, prepa
     came = next(line for line in lines if ": eth" in line and "state" in line)
     set_ = next(line for line in lines if "172.20.4.1" in line)
     took, bare = _clock(set_) - _clock(came), ended - began
-    print(f"from the link's first word to its address {took:.2f} s, the bare interpreter {bare:.2f} s")
+    print(
+        f"from the link's first word to its address {took:.2f} s, the bare interpreter {bare:.2f} s"
+    )
     assert took <= max(1.0, RATIO * bare)
 
 
 def _clock(line):
     """The seconds of `ip -ts`: [2026-11-20T19:00:00.123456] …"""
-    stamp = line[1:line.index("]")]
+    stamp = line[1 : line.index("]")]
     return time.mktime(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")) + float(f"0.{stamp[20:]}")

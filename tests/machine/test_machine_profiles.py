@@ -25,7 +25,10 @@ RMEM = "net.ipv4.tcp_rmem"
 
 def sysctls(guest):
     said = guest.check(f"sysctl {' '.join([*WANTED, RMEM])}")
-    return {key: " ".join(value.split()) for key, _, value in (line.partition(" = ") for line in said.splitlines())}
+    return {
+        key: " ".join(value.split())
+        for key, _, value in (line.partition(" = ") for line in said.splitlines())
+    }
 
 
 def effects(guest):
@@ -42,22 +45,32 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
     before = guest.run("neuca status --json").json["tuning"]
     assert (before["environment"], before["profiles"]) == ("vm", ["auto"])
     found = sysctls(guest)
-    assert {key: found[key] for key in WANTED} == WANTED  # the kernel loaded htcp, for a service without CAP_SYS_MODULE
+    assert {
+        key: found[key] for key in WANTED
+    } == WANTED  # the kernel loaded htcp, for a service without CAP_SYS_MODULE
     least, default, most = map(int, found[RMEM].split())
     assert (least, default >= 87380, most) == (4096, True, 16777216)
     assert {effect for effect, _ in effects(guest).values()} == {"effective"}
     assert {one["mtu"] for one in links(guest).values()} == {1500}
     assert guest.run("neuca plan").output.strip() == "nothing to do"
 
-    guest.check("mkdir -p /etc/sysctl.d; echo 'net.core.rmem_max = 1048576' > /etc/sysctl.d/70-own.conf")
+    guest.check(
+        "mkdir -p /etc/sysctl.d; echo 'net.core.rmem_max = 1048576' > /etc/sysctl.d/70-own.conf"
+    )
     guest.reboot()
     in_force(guest, DOCUMENT)
     assert sysctls(guest) == {**found, "net.core.rmem_max": "1048576"}
-    assert effects(guest)[None, "net.core.rmem_max"] == ("overridden", 'by /etc/sysctl.d/70-own.conf, which says "1048576"')
+    assert effects(guest)[None, "net.core.rmem_max"] == (
+        "overridden",
+        'by /etc/sysctl.d/70-own.conf, which says "1048576"',
+    )
 
     guest.check("neuca tune revert")
     back = sysctls(guest)
-    assert (back["net.core.wmem_max"], back["net.ipv4.tcp_congestion_control"]) == ("212992", "cubic")
+    assert (back["net.core.wmem_max"], back["net.ipv4.tcp_congestion_control"]) == (
+        "212992",
+        "cubic",
+    )
     assert int(back[RMEM].split()[2]) < most
     guest.check("neuca tune apply")
     assert sysctls(guest) == {**found, "net.core.rmem_max": "1048576"}
@@ -70,7 +83,9 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
     guest.boot()
     in_force(guest, DOCUMENT)
     guest.check("neuca tune apply --profile exogeni")
-    nic = next(name for name, one in links(guest).items() if one.get("permaddr", one["address"]) == mac(1))
+    nic = next(
+        name for name, one in links(guest).items() if one.get("permaddr", one["address"]) == mac(1)
+    )
     assert {one["mtu"] for one in links(guest).values()} == {1500}
     assert links(guest)[nic]["txqlen"] == 10000
     assert effects(guest)[nic, "mtu"][0] == "not applicable"
@@ -81,7 +96,9 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
 
 
 @pytest.mark.long
-def test_an_acknowledged_probe_raises_the_mtu_of_two_virtual_machines_one_by_ipv4_and_one_by_ipv6(guests):
+def test_an_acknowledged_probe_raises_the_mtu_of_two_virtual_machines_one_by_ipv4_and_one_by_ipv6(
+    guests,
+):
     made = []
     for host, (image, end) in enumerate(zip("AC", link()), 1):
         document = f"[interface {mac(1)}]\naddresses = 172.16.0.{host}/24, fd00:16::{host}/64\n"
@@ -93,7 +110,10 @@ def test_an_acknowledged_probe_raises_the_mtu_of_two_virtual_machines_one_by_ipv
         guest.wait_for_boot()
         in_force(guest, document)
     for (guest, document), peer in zip(made, ("172.16.0.2", "b@fd00:16::1")):
-        guest.put("/etc/neuca/config.d/probe.conf", f"[tuning]\nprofile = exogeni\n[selftest]\npeers = {peer}\n")
+        guest.put(
+            "/etc/neuca/config.d/probe.conf",
+            f"[tuning]\nprofile = exogeni\n[selftest]\npeers = {peer}\n",
+        )
         guest.check("systemctl restart neuca-guest-tools", 300)
         in_force(guest, document)
         nic = names(guest)[mac(1)]

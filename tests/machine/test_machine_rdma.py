@@ -52,7 +52,10 @@ def pair(guests):
     made = []
     for host, end in enumerate(link(), 1):
         cabled, free = macs(host)
-        guest = guests("R", [Nic(MANAGEMENT, 0x10, management=True), Nic(cabled, 0x11, link=end), Nic(free, 0x12)])
+        guest = guests(
+            "R",
+            [Nic(MANAGEMENT, 0x10, management=True), Nic(cabled, 0x11, link=end), Nic(free, 0x12)],
+        )
         guest.serve(asking(host))
         guest.power_on()
         made.append(guest)
@@ -62,7 +65,9 @@ def pair(guests):
         assert [names(guest)[one] for one in macs(host)] == ["eth1", "eth2"]
         guest.put(SECRET, "a secret that both ends share")
         guest.check(f"chmod 600 {SECRET}")
-    made[1].check(f"systemd-run --unit=far neuca-selftest --serve --for 3600 --secret-file {SECRET}")
+    made[1].check(
+        f"systemd-run --unit=far neuca-selftest --serve --for 3600 --secret-file {SECRET}"
+    )
     made[1].eventually("ss -Hlnt", lambda done: f"{FAR}:{PORT + 1}" in done.output, 180)
     return made
 
@@ -72,7 +77,11 @@ def test_rdma_is_tested_on_the_device_and_with_the_gid_that_lead_to_the_peer(pai
     near, far = pair
     assert outcome(near) == ("skipped", "not applicable here: this host has no RDMA device", {})
     near.check("rdma link add first type rxe netdev eth2")
-    assert outcome(near) == ("skipped", "not applicable here: no RDMA device of this host belongs to eth1", {})
+    assert outcome(near) == (
+        "skipped",
+        "not applicable here: no RDMA device of this host belongs to eth1",
+        {},
+    )
     near.check("rdma link add second type rxe netdev eth1")
     mine = f"second port 1, ACTIVE, GID ::ffff:{NEAR}"
     assert outcome(near)[:2] == ("skipped", f"the other end: this host has no RDMA device; {mine}")
@@ -83,19 +92,32 @@ def test_rdma_is_tested_on_the_device_and_with_the_gid_that_lead_to_the_peer(pai
     sent = int(near.check("cat /sys/class/net/eth1/statistics/tx_bytes")) - before
     assert (verdict, text.endswith(mine), "error" in found) == ("pass", True, False), text
     assert (found["device"], found["state"], found["gid"]) == ("second", "ACTIVE", f"::ffff:{NEAR}")
-    assert near.check("cat /sys/class/infiniband/second/ports/1/gids/1").strip() == "0000:0000:0000:0000:0000:ffff:0a09:0001"
+    assert (
+        near.check("cat /sys/class/infiniband/second/ports/1/gids/1").strip()
+        == "0000:0000:0000:0000:0000:ffff:0a09:0001"
+    )
     assert 0 < found["round_trip"] < 1
     assert 100_000 < found["rate"] <= 8 * sent / 3  # bit/s, of ib_write_bw's 3 s
-    assert min(counted(near, "second"), counted(far, "beta")) > 400  # ibv_rc_pingpong: 200 messages each way, 4 packets each
+    assert (
+        min(counted(near, "second"), counted(far, "beta")) > 400
+    )  # ibv_rc_pingpong: 200 messages each way, 4 packets each
     assert (counted(near, "first"), counted(far, "alpha")) == (0, 0)
-    assert far.run(f"ss -Hlnt | grep -w {PORT}; ps -o args= -C ibv_rc_pingpong,ib_write_bw").output == ""
+    assert (
+        far.run(f"ss -Hlnt | grep -w {PORT}; ps -o args= -C ibv_rc_pingpong,ib_write_bw").output
+        == ""
+    )
 
     far.check(f"tc qdisc add dev eth1 clsact; {LOSE_ROCE}")
     verdict, text, _ = outcome(near)
-    assert (verdict, text) == ("fail", f"ibv_rc_pingpong: it did not end in time; {mine}")  # rdma_rxe tries on for longer
+    assert (verdict, text) == (
+        "fail",
+        f"ibv_rc_pingpong: it did not end in time; {mine}",
+    )  # rdma_rxe tries on for longer
     far.check("tc qdisc del dev eth1 clsact")
     assert outcome(near, FAR6)[:2] == (
-        "skipped", "ibv_rc_pingpong and ib_write_bw meet over IPv4 alone; second port 1, ACTIVE, GID fd00:16::1")
+        "skipped",
+        "ibv_rc_pingpong and ib_write_bw meet over IPv4 alone; second port 1, ACTIVE, GID fd00:16::1",
+    )
     for guest, whose in ((far, "the other end: "), (near, "")):
         guest.check("mv /usr/bin/ib_write_bw /usr/bin/away")
         assert outcome(near)[:2] == ("skipped", f"{whose}this needs the package perftest; {mine}")

@@ -17,7 +17,9 @@ NEAR, FAR, PORT = "172.16.0.1", "172.16.0.2", 45678
 SERVICE, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
 SECRET = "/etc/neuca/selftest.secret"
 # As fast as an emulated guest can be at any time, for what varies is not what this is about.
-CONFIG = f"[selftest]\npeers = far@{FAR}\nsecret-file = {SECRET}\nrate = 4M\nexpect = 2M\ntime = 10\n"
+CONFIG = (
+    f"[selftest]\npeers = far@{FAR}\nsecret-file = {SECRET}\nrate = 4M\nexpect = 2M\ntime = 10\n"
+)
 FAR_CONFIG = """[runtime]
 state-directory = /var/lib/lab-far
 run-directory = /run/lab-far
@@ -44,8 +46,10 @@ WantedBy=multi-user.target
 """
 QUICK = ("as-planned", "reach", "latency", "path-mtu", "tcp", "loaded", "tcp-reverse")
 CHILDREN = f"/sys/fs/cgroup/system.slice/{SERVICE}/cgroup.procs"
-WATCH = (f"until [[ -e {CHILDREN} ]]; do sleep 2; done; "
-         f"until ps -o ni=,comm= -p $(paste -sd, {CHILDREN}) > /run/lab-watch && grep -q iperf3 /run/lab-watch; do sleep 1; done")
+WATCH = (
+    f"until [[ -e {CHILDREN} ]]; do sleep 2; done; "
+    f"until ps -o ni=,comm= -p $(paste -sd, {CHILDREN}) > /run/lab-watch && grep -q iperf3 /run/lab-watch; do sleep 1; done"
+)
 LISTENING = "ss -Hlntu | awk '{print $1, $5}' | sort"
 
 
@@ -63,7 +67,11 @@ def properties(guest, unit, *names):
 def fired(guest):
     """Until the timer has, and what it started is over."""
     ask = f"systemctl show {TIMER} --property=LastTriggerUSecMonotonic; systemctl show {SERVICE} --property=ActiveState"
-    guest.eventually(ask, lambda done: "Monotonic=0\n" not in done.output and "=activating" not in done.output, 600)
+    guest.eventually(
+        ask,
+        lambda done: "Monotonic=0\n" not in done.output and "=activating" not in done.output,
+        600,
+    )
 
 
 def records(guest):
@@ -76,7 +84,9 @@ def sent(guest, name):
 
 
 @pytest.mark.long
-def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_reboot_changed(guests):
+def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_reboot_changed(
+    guests,
+):
     near, far = link()
     guest = guests("R", [Nic(MANAGEMENT, 0x10, management=True), Nic(mac(1), 0x11, link=near, host_mtu=9000),
                          Nic(mac(2), 0x12, link=far, host_mtu=9000)])  # fmt: skip
@@ -84,7 +94,10 @@ def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_re
     guest.boot()
     in_force(guest, asking(1500))
     fired(guest)
-    assert properties(guest, SERVICE, "Result", "ExecMainStartTimestampMonotonic") == ["exec-condition", 0]  # nobody to test
+    assert properties(guest, SERVICE, "Result", "ExecMainStartTimestampMonotonic") == [
+        "exec-condition",
+        0,
+    ]  # nobody to test
     assert records(guest) == []
     listening = guest.check(LISTENING)
 
@@ -93,11 +106,16 @@ def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_re
     guest.put("/etc/lab-far", FAR_CONFIG)
     guest.put("/etc/systemd/system/lab-far.service", FAR_UNIT)
     guest.check(f"chmod 600 {SECRET}; systemctl enable lab-far.service")
-    guest.check(f"systemctl start {SERVICE}", 120)  # a peer that is not there says nothing of this host
+    guest.check(
+        f"systemctl start {SERVICE}", 120
+    )  # a peer that is not there says nothing of this host
     assert properties(guest, SERVICE, "Result", "ExecMainStatus") == ["success", 8]
     guest.check("systemctl start lab-far.service; neuca-selftest --plan quick", 240)
     first = records(guest)
-    assert [[step["verdict"] for step in one["steps"][:2]] for one in first] == [["pass", "fail"], ["pass", "pass"]]
+    assert [[step["verdict"] for step in one["steps"][:2]] for one in first] == [
+        ["pass", "fail"],
+        ["pass", "pass"],
+    ]
 
     guest.serve(asking(4000))
     guest.reboot()
@@ -108,27 +126,44 @@ def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_re
     assert {name for _, name in processes} >= {"iperf3", "neuca-selftest"}
     assert {nice for nice, _ in processes} == {"10"}
     assert "selftest" not in guest.check("systemd-analyze critical-chain", 120)
-    result, status, began = properties(guest, SERVICE, "Result", "ExecMainStatus", "ExecMainStartTimestampMonotonic")
+    result, status, began = properties(
+        guest, SERVICE, "Result", "ExecMainStatus", "ExecMainStartTimestampMonotonic"
+    )
     assert (result, status) == ("success", 0), guest.check(f"journalctl -b --no-pager -u {SERVICE}")
     (ready,) = properties(guest, "neuca-guest-tools.service", "ActiveEnterTimestampMonotonic")
     (over,) = properties(guest, "", "FinishTimestampMonotonic")
     assert max(ready, over) < began
     (reached,) = properties(guest, "multi-user.target", "ActiveEnterTimestampMonotonic")
-    assert 30e6 <= began - reached <= 100e6  # 30 to 90 s, and what an emulated processor needs to start it
+    assert (
+        30e6 <= began - reached <= 100e6
+    )  # 30 to 90 s, and what an emulated processor needs to start it
 
     *earlier, found = records(guest)
     assert earlier == first
     assert (found["label"], found["boot"], found["address"]) == ("boot", guest.boot_id, FAR)
-    assert {one["name"]: one["verdict"] for one in found["steps"] if one["name"] in QUICK} == dict.fromkeys(QUICK, "pass")
-    assert (found["local"]["path"], found["path_mtu"]) == (["eth1"], {"forward": 4000, "backward": 4000, "told": False})
+    assert {
+        one["name"]: one["verdict"] for one in found["steps"] if one["name"] in QUICK
+    } == dict.fromkeys(QUICK, "pass")
+    assert (found["local"]["path"], found["path_mtu"]) == (
+        ["eth1"],
+        {"forward": 4000, "backward": 4000, "told": False},
+    )
     assert guest.check("stat -c %a /var/lib/neuca/selftest-*") == "600\n" * 3
     assert guest.check(LISTENING) == listening
     assert f"tcp {FAR}:{PORT}\n" not in guest.check(f"ip netns exec far {LISTENING}")
-    assert sent(guest, "eth0") < 1_000_000 < 4_000_000 < sent(guest, "eth1")  # bytes; the test alone sends 5 MB
+    assert (
+        sent(guest, "eth0") < 1_000_000 < 4_000_000 < sent(guest, "eth1")
+    )  # bytes; the test alone sends 5 MB
 
     compared = guest.run("neuca-selftest compare last-boot --json")
     assert (compared.code, compared.json["verdict"]) == (0, "pass")
     assert [(one["name"], one["direction"], one["count"]) for one in compared.json["rates"]] == [
-        ("tcp", "forward", 1), ("tcp", "reverse", 1)]
-    changed = [(one["field"], one["before"], one["after"]) for one in compared.json["changes"] if one["where"] == "local"]
+        ("tcp", "forward", 1),
+        ("tcp", "reverse", 1),
+    ]
+    changed = [
+        (one["field"], one["before"], one["after"])
+        for one in compared.json["changes"]
+        if one["where"] == "local"
+    ]
     assert changed == [("eth1 mtu", "1500", "4000")]

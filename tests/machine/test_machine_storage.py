@@ -15,8 +15,10 @@ ME = "iqn.2026-11.org.example:me"
 
 def target(*files):
     """The file of tgt for it: each of these is a LUN, from 1 on."""
-    stores = "".join(f"    <backing-store /srv/{file}>\n        lun {lun}\n    </backing-store>\n"
-                     for lun, file in enumerate(files, 1))
+    stores = "".join(
+        f"    <backing-store /srv/{file}>\n        lun {lun}\n    </backing-store>\n"
+        for lun, file in enumerate(files, 1)
+    )
     return f"<target {TARGET}>\n{stores}    incominguser joe {SECRET}\n    initiator-name {ME}\n</target>\n"
 
 
@@ -27,25 +29,38 @@ printf '\\125\\252' | dd of=odd bs=1 seek=510 conv=notrunc status=none
 printf '\\0\\0\\2\\0\\203\\0\\0\\0\\0\\10\\0\\0\\0\\20\\0\\0' | dd of=odd bs=1 seek=446 conv=notrunc status=none
 cksum data odd > sums"""
 # What iscsiadm is called with, whoever calls it.
-SPY = "#!/bin/sh\necho \"$@\" >> /var/tmp/arguments\nexec /usr/sbin/iscsiadm.real \"$@\"\n"
+SPY = '#!/bin/sh\necho "$@" >> /var/tmp/arguments\nexec /usr/sbin/iscsiadm.real "$@"\n'
 # What status goes by; to ask for a status takes an emulated processor five seconds.
 SAID = "cd /run/neuca && test ! -e guest-due -a ! -e guest-begun && cat guest-storage.json"
-MOUNTS = "findmnt --real --list --noheadings --output SOURCE,TARGET,FSTYPE,OPTIONS | grep /mnt || true"
+MOUNTS = (
+    "findmnt --real --list --noheadings --output SOURCE,TARGET,FSTYPE,OPTIONS | grep /mnt || true"
+)
 SESSIONS = "ls /sys/class/iscsi_session 2> /dev/null || true"
-LEAKS = ("grep -rlF {} /run/neuca /var/log; grep -rlF {} /var/lib/neuca --exclude=document.json;"
-         " journalctl --quiet --no-pager | grep -F {};"
-         " neuca status --json | grep -F {}; grep -F {} /var/tmp/arguments; true")
+LEAKS = (
+    "grep -rlF {} /run/neuca /var/log; grep -rlF {} /var/lib/neuca --exclude=document.json;"
+    " journalctl --quiet --no-pager | grep -F {};"
+    " neuca status --json | grep -F {}; grep -F {} /var/tmp/arguments; true"
+)
 
 
 def document(*disks, secret=SECRET):
-    lines = [f"dev{lun} = iscsi:127.0.0.1:3260:{lun}:joe:{secret}:yes:ext4::yes:/mnt/{lun}\n" for lun in disks]
-    return f"[global]\niscsi_initiator_iqn = {ME}\n" + ("[storage]\n" + "".join(lines) if disks else "")
+    lines = [
+        f"dev{lun} = iscsi:127.0.0.1:3260:{lun}:joe:{secret}:yes:ext4::yes:/mnt/{lun}\n"
+        for lun in disks
+    ]
+    return f"[global]\niscsi_initiator_iqn = {ME}\n" + (
+        "[storage]\n" + "".join(lines) if disks else ""
+    )
 
 
 def findings(done: Done):
     """Subject to state and text; empty while a run is due or under way."""
     feature = done.json if done.code == 0 else {"finished": None}
-    return {one["subject"]: (one["state"], one["text"]) for one in feature["findings"]} if feature["finished"] else {}
+    return (
+        {one["subject"]: (one["state"], one["text"]) for one in feature["findings"]}
+        if feature["finished"]
+        else {}
+    )
 
 
 def until(guest, wanted, patience=600.0):
@@ -84,11 +99,15 @@ MOUNTED = {"dev1": "ok", "dev2": "ok", "dev3": "refused"}
 
 
 @pytest.mark.long
-def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_what_was_on_them(guests):
+def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_what_was_on_them(
+    guests,
+):
     guest = with_disks(guests)
     give(guest, document(1, 2, 3))
     found = until(guest, lambda found: states(found) == dict.fromkeys(MOUNTED, "failed"))
-    assert found["dev1"][1].startswith("dev1: ask 127.0.0.1:3260 for its targets: iscsiadm ended with status ")
+    assert found["dev1"][1].startswith(
+        "dev1: ask 127.0.0.1:3260 for its targets: iscsiadm ended with status "
+    )
     assert guest.check(MOUNTS) == ""
 
     # It comes late, and nobody does anything else.
@@ -102,7 +121,9 @@ def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_w
     assert guest.check("cd /srv; cksum odd") == guest.check("grep odd /srv/sums")
 
     # The target gets a disk more, under the session that there is.
-    guest.check("tgtadm --lld iscsi --op new --mode logicalunit --tid 1 --lun 4 --backing-store /srv/later")
+    guest.check(
+        "tgtadm --lld iscsi --op new --mode logicalunit --tid 1 --lun 4 --backing-store /srv/later"
+    )
     guest.put("/etc/tgt/conf.d/lab.conf", target("blank", "data", "odd", "later"))
     give(guest, document(1, 2, 3, 4))
     until(guest, lambda found: states(found) == {**MOUNTED, "dev4": "ok"})
@@ -111,7 +132,11 @@ def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_w
     # A reboot: the same disks at the same places, and nothing made anew.
     guest.reboot()
     until(guest, lambda found: states(found) == {**MOUNTED, "dev4": "ok"})
-    assert guest.check("cat /mnt/1/file /mnt/2/file /mnt/4/file").split() == ["mine", "precious", "more"]
+    assert guest.check("cat /mnt/1/file /mnt/2/file /mnt/4/file").split() == [
+        "mine",
+        "precious",
+        "more",
+    ]
     assert guest.check("stat -c %a $(find /etc/iscsi/nodes -type f)").split() == ["600"]
     assert_no_leak(guest)
 
@@ -122,14 +147,18 @@ def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_
     guest.check("systemctl enable --now tgt.service", 120)
     give(guest, document(1, secret=WRONG))
     found = until(guest, lambda found: states(found) == {"dev1": "failed"})
-    assert found["dev1"][1].startswith(f"dev1: log in to {TARGET} at 127.0.0.1:3260: iscsiadm ended with status 24")
+    assert found["dev1"][1].startswith(
+        f"dev1: log in to {TARGET} at 127.0.0.1:3260: iscsiadm ended with status 24"
+    )
     assert guest.check(SESSIONS) == ""
 
     give(guest, document(1, 3))
     until(guest, lambda found: states(found) == {"dev1": "ok", "dev3": "refused"})
     own = "/dev/disk/by-path/*-lun-3-part1"
     guest.check(f"mkfs.ext2 -q {own} && mkdir /tmp/own && mount {own} /tmp/own")
-    guest.check("echo mine > /mnt/1/file; systemd-run --quiet --unit=holder --working-directory=/mnt/1 sleep infinity")
+    guest.check(
+        "echo mine > /mnt/1/file; systemd-run --quiet --unit=holder --working-directory=/mnt/1 sleep infinity"
+    )
 
     # No longer asked for, but somebody is at /mnt/1; then a partition of the user's is all that is in use.
     give(guest, document())
@@ -150,8 +179,9 @@ def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_
     until(guest, lambda found: states(found) == {"dev1": "ok"})
     assert guest.check("cat /mnt/1/file") == "mine\n"
     assert_no_leak(guest)
-    assert guest.check(f"grep -rlF {SECRET} /etc/iscsi/nodes; grep -h Name= /etc/iscsi/initiatorname.iscsi").split()[1:] == [
-        f"InitiatorName={ME}"]
+    assert guest.check(
+        f"grep -rlF {SECRET} /etc/iscsi/nodes; grep -h Name= /etc/iscsi/initiatorname.iscsi"
+    ).split()[1:] == [f"InitiatorName={ME}"]
     guest.check("neuca clean", 120)
     assert guest.check("find /etc/iscsi -type f").split() == ["/etc/iscsi/iscsid.conf"]
 
@@ -162,5 +192,6 @@ def test_without_open_iscsi_there_is_a_problem_and_nothing_else(guests):
     guest.boot()
     status = serve(guest, document(1), "failed")
     assert [problem["text"] for problem in status["problems"]] == [
-        "storage: iscsiadm is not installed (open-iscsi): no storage is attached"]
+        "storage: iscsiadm is not installed (open-iscsi): no storage is attached"
+    ]
     assert guest.check("ls /var/lib/neuca | grep storage || true") == ""

@@ -7,12 +7,28 @@ from __future__ import annotations
 import pytest
 from guest import MANAGEMENT, mac, nics
 from qemu import Nic
-from steps import ADDRESSES, DOCUMENT, STATUS, addresses, dataplane, in_force, is_nic, links, names, serve
+from steps import (
+    ADDRESSES,
+    DOCUMENT,
+    STATUS,
+    addresses,
+    dataplane,
+    in_force,
+    is_nic,
+    links,
+    names,
+    serve,
+)
 
 TRIO, TWIN = mac(4), mac(5)
 ASKED = f"{DOCUMENT}{TRIO} = up:ipv4:172.20.4.1/24\n{TWIN} = up:ipv4:172.20.5.1/24\n"
 # In slots before all others, so that the kernel gives them the names of the NICs that were there before them.
-STRANGERS = [Nic(TRIO, 0x08, failover=True), Nic(TRIO, 0x09, driver="vmxnet3"), Nic(TWIN, 0x0A), Nic(TWIN, 0x0B)]
+STRANGERS = [
+    Nic(TRIO, 0x08, failover=True),
+    Nic(TRIO, 0x09, driver="vmxnet3"),
+    Nic(TWIN, 0x0A),
+    Nic(TWIN, 0x0B),
+]
 
 
 def long(value):
@@ -22,13 +38,20 @@ def long(value):
 def shown(guest, mac):
     """(the name it has, the name it should have, its problems) in the status."""
     (one,) = [one for one in guest.run(STATUS).json["interfaces"] if one["mac"] == mac]
-    return one["name"], one["wanted_name"], [(problem["code"], problem["text"]) for problem in one["problems"]]
+    return (
+        one["name"],
+        one["wanted_name"],
+        [(problem["code"], problem["text"]) for problem in one["problems"]],
+    )
 
 
 def devices(guest, mac):
     """The NICs with this permanent MAC, by name: the name of what each belongs to."""
-    return {name: one.get("master") for name, one in links(guest).items()
-            if is_nic(one) and one.get("permaddr", one["address"]) == mac}
+    return {
+        name: one.get("master")
+        for name, one in links(guest).items()
+        if is_nic(one) and one.get("permaddr", one["address"]) == mac
+    }
 
 
 def again(guest, *names):
@@ -81,7 +104,9 @@ def _strangers_make_room(guest, before, trio, twins):
     assert (shown(guest, TRIO), found[master]) == ((master, master, []), {"172.20.4.1/24"})
     text = f'2 devices have the MAC "{TWIN}" ({", ".join(sorted(twins))}): none is touched'
     assert shown(guest, TWIN) == (min(twins), min(twins), [("contested", text)])
-    assert [found[name] for name in (*twins, *(name for name in trio if name != master))] == [set()] * 4
+    assert [found[name] for name in (*twins, *(name for name in trio if name != master))] == [
+        set()
+    ] * 4
     assert dataplane_of(guest) == ADDRESSES
 
 
@@ -93,22 +118,32 @@ def dataplane_of(guest):
 def _a_bond_keeps_its_members(guest, before):
     members = [before.names[mac(number)] for number in (2, 3)]
     join = "ip address flush dev {0}; ip link set {0} down; ip link set {0} master user0"
-    guest.check(f"ip link add user0 type bond; {'; '.join(map(join.format, members))}; ip link set user0 up")
+    guest.check(
+        f"ip link add user0 type bond; {'; '.join(map(join.format, members))}; ip link set user0 up"
+    )
     again(guest, *members, "user0")
     guest.check("neuca apply || true", 120)
     assert len({links(guest)[name]["address"] for name in members}) == 1
     assert _ours(guest) == before.names
     for number, name in zip((2, 3), members):
-        assert shown(guest, mac(number)) == (name, name, [("contested", f'"{name}" belongs to "user0": it is not touched')])
+        assert shown(guest, mac(number)) == (
+            name,
+            name,
+            [("contested", f'"{name}" belongs to "user0": it is not touched')],
+        )
     assert [addresses(guest)[name] for name in (*members, "user0")] == [set()] * 3
     guest.check("ip link delete user0")
-    guest.eventually(STATUS, lambda _: not any(shown(guest, mac(number))[2] for number in (2, 3)), 120)
+    guest.eventually(
+        STATUS, lambda _: not any(shown(guest, mac(number))[2] for number in (2, 3)), 120
+    )
     assert dataplane_of(guest) == ADDRESSES
 
 
 def _children_are_no_twins(guest, before):
     parent = before.names[mac(1)]
-    guest.check(f"ip link add link {parent} name {parent}.77 type vlan id 77; ip link add user1 link {parent} type macvlan")
+    guest.check(
+        f"ip link add link {parent} name {parent}.77 type vlan id 77; ip link add user1 link {parent} type macvlan"
+    )
     again(guest, f"{parent}.77", "user1")
     guest.check("neuca apply || true", 120)
     found = links(guest)
@@ -122,7 +157,11 @@ def _children_are_no_twins(guest, before):
 def _a_nic_that_is_up_is_renamed(guest, before):
     swapped = {mac(1): before.names[mac(2)], mac(2): before.names[mac(1)]}
     for wanted in (swapped, {nic: before.names[nic] for nic in swapped}):
-        serve(guest, ASKED + "".join(f"[interface {nic}]\nname = {name}\n" for nic, name in wanted.items()), "degraded")
+        serve(
+            guest,
+            ASKED + "".join(f"[interface {nic}]\nname = {name}\n" for nic, name in wanted.items()),
+            "degraded",
+        )
         assert {nic: name for nic, name in _ours(guest).items() if nic in wanted} == wanted
         assert dataplane_of(guest) == ADDRESSES
 

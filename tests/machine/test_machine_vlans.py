@@ -7,7 +7,17 @@ from __future__ import annotations
 import pytest
 from guest import MANAGEMENT, mac
 from qemu import Nic, link
-from steps import ADDRESSES, DOCUMENT, addresses, assert_left_alone, dataplane, in_force, links, names, serve
+from steps import (
+    ADDRESSES,
+    DOCUMENT,
+    addresses,
+    assert_left_alone,
+    dataplane,
+    in_force,
+    links,
+    names,
+    serve,
+)
 
 
 def asking(parent, child, queue=10000, host=1):

@@ -34,12 +34,17 @@ class Ends:
             lab.run("ip", "address", "add", *words.split(), where=lab.outside)
         lab.document(DOCUMENT)
         assert lab.once().code == 0
-        if program := os.environ.get("NEUCA_IPERF3"):  # another version than the distribution's (tests/lanes)
+        if program := os.environ.get(
+            "NEUCA_IPERF3"
+        ):  # another version than the distribution's (tests/lanes)
             for where in (lab.guest, lab.outside):
                 lab.run("mount", "--bind", program, shutil.which("iperf3"), where=where)
         self.secret = self.write("secret", SECRET)
-        self.far = self.write("far.conf", f"[runtime]\nstate-directory = {lab.folder}/far\nrun-directory = {lab.folder}/far-run\n"
-                                          "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n")
+        self.far = self.write(
+            "far.conf",
+            f"[runtime]\nstate-directory = {lab.folder}/far\nrun-directory = {lab.folder}/far-run\n"
+            "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n",
+        )
 
     def write(self, name, text):
         path = self.lab.folder / name
@@ -48,15 +53,32 @@ class Ends:
         return path
 
     def start(self, *command, where=None):
-        process = subprocess.Popen([*(where or self.lab.outside).enter, *map(str, command)], env=self.lab.environment, cwd="/",
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            [*(where or self.lab.outside).enter, *map(str, command)],
+            env=self.lab.environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.started.append(process)
         return process
 
     def serve(self, *words, secret=None, where=None):
         """A helper at the other end, or in another host's namespace, once it listens."""
-        helper = self.start(sys.executable, "-c", MAIN, "--serve", "--config", self.far, "--secret-file", secret or self.secret,
-                            *(words or ("--for", "60")), where=where)
+        helper = self.start(
+            sys.executable,
+            "-c",
+            MAIN,
+            "--serve",
+            "--config",
+            self.far,
+            "--secret-file",
+            secret or self.secret,
+            *(words or ("--for", "60")),
+            where=where,
+        )
         assert "serving tests" in helper.stdout.readline()
         return helper
 
@@ -70,7 +92,9 @@ class Ends:
         """The TCP ports that somebody listens at, at the other end."""
         out = self.lab.run("cat", "/proc/net/tcp", "/proc/net/tcp6", where=self.lab.outside).out
         rows = [line.split() for line in out.splitlines()]
-        return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
+        return {
+            int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"
+        }
 
     def until(self, condition, seconds=LONG):
         deadline = time.monotonic() + seconds
@@ -81,8 +105,16 @@ class Ends:
 
     def test(self, *words, peer=FAR):
         """A test from the guest, in words."""
-        return self.lab.run(sys.executable, "-c", MAIN, "--config", self.lab.config_file, *words, *([peer] if peer else []),
-                            check=False)
+        return self.lab.run(
+            sys.executable,
+            "-c",
+            MAIN,
+            "--config",
+            self.lab.config_file,
+            *words,
+            *([peer] if peer else []),
+            check=False,
+        )
 
     def report(self, *words, peer=FAR):
         """A test from the guest, as its exit code and its report."""
@@ -102,7 +134,11 @@ class Ends:
 
 
 def steps(report):
-    return {one["name"]: one["verdict"] for one in report["evidence"]["steps"] if one["verdict"] != "skipped"}
+    return {
+        one["name"]: one["verdict"]
+        for one in report["evidence"]["steps"]
+        if one["verdict"] != "skipped"
+    }
 
 
 def findings(report):

@@ -54,26 +54,46 @@ class Foreign:
     def check(self):
         if self._before is not None:
             now = self._picture()
-            assert {"gone": sorted(self._before - now), "new": sorted(now - self._before)} == {"gone": [], "new": []}
+            assert {"gone": sorted(self._before - now), "new": sorted(now - self._before)} == {
+                "gone": [],
+                "new": [],
+            }
 
     def _picture(self):
         """Every fact as a line of text. The anycast routes of a router come and go with forwarding (net/ipv6/anycast.c)."""
         links = self._lab.look("link")
-        ours = {one["ifname"] for one in links
-                if one["ifindex"] in self._ours or one["ifname"] in self._made or self._is_our_vlan(one, links)}
-        facts = [f"link {one['ifindex']} {_part(one, LINK)} {one['flags'].count('UP')} {one.get('linkinfo', {}).get('info_kind')}"
-                 for one in links if one["ifname"] not in ours]
+        ours = {
+            one["ifname"]
+            for one in links
+            if one["ifindex"] in self._ours
+            or one["ifname"] in self._made
+            or self._is_our_vlan(one, links)
+        }
+        facts = [
+            f"link {one['ifindex']} {_part(one, LINK)} {one['flags'].count('UP')} {one.get('linkinfo', {}).get('info_kind')}"
+            for one in links
+            if one["ifname"] not in ours
+        ]
         for one in self._lab.look("address"):
             if one.get("ifname") not in ours:
-                facts += [f"address {one['ifname']} {_part(each, ADDRESS)}" for each in one.get("addr_info", ())]
+                facts += [
+                    f"address {one['ifname']} {_part(each, ADDRESS)}"
+                    for each in one.get("addr_info", ())
+                ]
         for family in (4, 6):
-            facts += [f"route {_part(one, ROUTE)}" for one in self._lab.look(f"-{family} route show table all")
-                      if one.get("dev") not in ours and one.get("type") != "anycast"]
+            facts += [
+                f"route {_part(one, ROUTE)}"
+                for one in self._lab.look(f"-{family} route show table all")
+                if one.get("dev") not in ours and one.get("type") != "anycast"
+            ]
             facts += [f"rule {one}" for one in self._lab.look(f"-{family} rule")]
         return {*facts, *self._settings(ours)}
 
     def _is_our_vlan(self, link, links):
-        lower = next((one["ifindex"] for one in links if one["ifname"] == link.get("link")), link.get("link_index"))
+        lower = next(
+            (one["ifindex"] for one in links if one["ifname"] == link.get("link")),
+            link.get("link_index"),
+        )
         on_ours = lower in self._ours or link.get("link") in self._made
         return link.get("linkinfo", {}).get("info_kind") == "vlan" and on_ours
 

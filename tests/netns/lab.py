@@ -93,7 +93,9 @@ class Lab:
         words = [*(where or self.guest).enter, *map(str, command)]
         done = subprocess.run(words, capture_output=True, text=True, input=text, timeout=60, check=False,
                               env=self.environment, **more)  # fmt: skip
-        assert not check or done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr or done.stdout}"
+        assert not check or done.returncode == 0, (
+            f"{' '.join(map(str, command))}: {done.stderr or done.stdout}"
+        )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def ip(self, words, check=True):
@@ -120,13 +122,20 @@ class Lab:
         """The addresses of a device with their prefix length, link-local IPv6 ones left out."""
         found = self.run("ip", "-j", "address", "show", "dev", name, check=False)
         devices = json.loads(found.out or "[]") if found.code == 0 else []
-        return {f"{one['local']}/{one['prefixlen']}" for device in devices for one in device.get("addr_info", ())
-                if not one["local"].startswith("fe80:")}
+        return {
+            f"{one['local']}/{one['prefixlen']}"
+            for device in devices
+            for one in device.get("addr_info", ())
+            if not one["local"].startswith("fe80:")
+        }
 
     def routes(self, prefix, family=4):
         """The routes to a prefix, as (next hop, device, metric, protocol)."""
         found = self.look(f"-{family} route show {prefix}")
-        return [(one.get("gateway"), one["dev"], one.get("metric", 0), one.get("protocol")) for one in found]
+        return [
+            (one.get("gateway"), one["dev"], one.get("metric", 0), one.get("protocol"))
+            for one in found
+        ]
 
     # --- its hardware ---
 
@@ -179,7 +188,10 @@ class Lab:
 
     def configure(self, text="", sources="", poll=1, timeout=3, profile="none"):
         """Write the configuration: every directory below the test's own; `text` is appended."""
-        places = {name: self.folder / name for name in ("state", "run", "pid", "udev", "nm", "networkd", "sysctl", "log")}
+        places = {
+            name: self.folder / name
+            for name in ("state", "run", "pid", "udev", "nm", "networkd", "sysctl", "log")
+        }
         self.config_file.write_text(
             f"[runtime]\nstate-directory = {places['state']}\nrun-directory = {places['run']}\n"
             f"pid-directory = {places['pid']}\nhosts-file = {self.folder}/hosts\n"
@@ -187,7 +199,8 @@ class Lab:
             f"[linux]\nudev-directory = {places['udev']}\nnetworkmanager-directory = {places['nm']}\n"
             f"networkd-directory = {places['networkd']}\nsysctl-directory = {places['sysctl']}\n"
             f"[metadata]\nsources = {sources or f'file:{self.document_file}'}\npoll-interval = {poll}\n"
-            f"timeout = {timeout}\n[tuning]\nprofile = {profile}\nprofile-directory = {self.folder}/profiles\n{text}\n")
+            f"timeout = {timeout}\n[tuning]\nprofile = {profile}\nprofile-directory = {self.folder}/profiles\n{text}\n"
+        )
 
     def document(self, text):
         """What the source says from now on."""
@@ -208,7 +221,9 @@ class Lab:
         if arguments[0] in ("apply", "release", "revert", "tune"):
             self.applied = True
         self.foreign.remember()
-        return self.command("neuca", arguments[0], "--config", self.config_file, *arguments[1:], prefix=prefix)
+        return self.command(
+            "neuca", arguments[0], "--config", self.config_file, *arguments[1:], prefix=prefix
+        )
 
     def once(self, document=None):
         """`neucad --once`, over a new document if one is given."""
@@ -222,8 +237,17 @@ class Lab:
         """The daemon as a process of its own."""
         self.applied = True
         self.foreign.remember()
-        command = [*self.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--config", str(self.config_file)]
-        self.daemon = Daemon(command, {**self.environment, **environment}, self.folder / "daemon.log")
+        command = [
+            *self.guest.enter,
+            sys.executable,
+            "-m",
+            "neuca_tools.commands.neucad",
+            "--config",
+            str(self.config_file),
+        ]
+        self.daemon = Daemon(
+            command, {**self.environment, **environment}, self.folder / "daemon.log"
+        )
         return self.daemon
 
     def plan(self):
@@ -241,11 +265,21 @@ class Lab:
     def problems(self, name=None):
         """The (code, text) of each problem of the host, or of one interface."""
         data = self.status()[1]
-        holders = [data] if name is None else [one for one in data["interfaces"] if one["name"] == name or one["mac"] == name]
-        return [(problem["code"], problem["text"]) for holder in holders for problem in holder["problems"]]
+        holders = (
+            [data]
+            if name is None
+            else [one for one in data["interfaces"] if one["name"] == name or one["mac"] == name]
+        )
+        return [
+            (problem["code"], problem["text"])
+            for holder in holders
+            for problem in holder["problems"]
+        ]
 
     def role(self, address):
-        return next((one["role"] for one in self.status()[1]["interfaces"] if one["mac"] == address), None)
+        return next(
+            (one["role"] for one in self.status()[1]["interfaces"] if one["mac"] == address), None
+        )
 
     # --- waiting ---
 
@@ -280,10 +314,18 @@ class Lab:
 
     def _settled(self):
         """A moment after a NIC has come up the kernel notes its carrier, makes link-local addresses, and routes to its own."""
-        up = all(one["operstate"] == "UP" for one in self.look("link") if {"UP", "LOWER_UP"} <= set(one["flags"])
-                 and one.get("linkinfo", {}).get("info_kind") in ("veth", "bridge", "macvlan"))
-        there = {each["local"] for one in self.look("-6 address") if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
-                 for each in one["addr_info"]}
+        up = all(
+            one["operstate"] == "UP"
+            for one in self.look("link")
+            if {"UP", "LOWER_UP"} <= set(one["flags"])
+            and one.get("linkinfo", {}).get("info_kind") in ("veth", "bridge", "macvlan")
+        )
+        there = {
+            each["local"]
+            for one in self.look("-6 address")
+            if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
+            for each in one["addr_info"]
+        }
         return up and there <= {one["dst"] for one in self.look("-6 route show table local")}
 
     # --- the laws ---
@@ -291,7 +333,9 @@ class Lab:
     def files(self):
         """Each file of the agent with what tells a write: inode and time. The report of the last pass is written by each."""
         passing = {"last-pass.json", "lock", "neucad.lock", "daemon.log"}
-        found = (path for path in self.folder.rglob("*") if path.is_file() and path.name not in passing)
+        found = (
+            path for path in self.folder.rglob("*") if path.is_file() and path.name not in passing
+        )
         return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
     def finish(self):

@@ -36,11 +36,15 @@ class Metadata:
         self.requests, self.tree = [], {}
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(listening.getsockname(), _handler(self), bind_and_activate=False)
+        self._server = ThreadingHTTPServer(
+            listening.getsockname(), _handler(self), bind_and_activate=False
+        )
         self._server.daemon_threads = True
         self._server.socket.close()
         self._server.socket = listening
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
+        )
         self._thread.start()
 
     def close(self):
@@ -59,7 +63,9 @@ class Metadata:
         """Until so many more requests for the user-data have come."""
         with self._changed:
             target = self.seen(path) + count
-            assert self._changed.wait_for(lambda: self.seen(path) >= target, PATIENCE), f"no {count} requests for {path}"
+            assert self._changed.wait_for(lambda: self.seen(path) >= target, PATIENCE), (
+                f"no {count} requests for {path}"
+            )
 
     def seen(self, path=USER_DATA):
         return sum(one.endswith(f" {path}") for one in self.requests)
@@ -88,7 +94,9 @@ class Metadata:
 def _handler(service):
     class Handler(BaseHTTPRequestHandler):
         def _serve(self):
-            status, body = service.answer(self.command, self.path, self.headers.get("X-aws-ec2-metadata-token"))
+            status, body = service.answer(
+                self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
+            )
             try:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))

@@ -35,7 +35,11 @@ class Monitor:
     def lines(self, kind=""):
         """All that has changed so far, or all of one kind (`ADDR`, `ROUTE`). Neighbours come and go by themselves."""
         self._mark()
-        seen = [line for line in self._seen if "[NEIGH]" not in line and "blackhole 198.51.100." not in line]
+        seen = [
+            line
+            for line in self._seen
+            if "[NEIGH]" not in line and "blackhole 198.51.100." not in line
+        ]
         return [line for line in seen if not kind or f"[{kind}]" in line]
 
     def stir(self, seconds):

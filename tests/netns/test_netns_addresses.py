@@ -19,7 +19,12 @@ def test_an_address_that_the_user_added_stays(lab):
     lab.ip("address add 172.16.5.1/24 dev dp1")
     lab.ip("address add fd00:99::1/64 dev dp1")
     assert lab.once(up("172.16.0.2/24", "fd00:16::2/64")).code == 0
-    assert lab.addresses("dp1") == {"172.16.0.2/24", "fd00:16::2/64", "172.16.5.1/24", "fd00:99::1/64"}
+    assert lab.addresses("dp1") == {
+        "172.16.0.2/24",
+        "fd00:16::2/64",
+        "172.16.5.1/24",
+        "fd00:99::1/64",
+    }
 
 
 def test_an_address_of_ours_that_is_no_longer_asked_for_goes(lab):
@@ -72,8 +77,9 @@ def test_one_changed_address_changes_that_one_alone(lab):
     with lab.monitored() as monitor:
         lab.once(up("172.16.0.2/24", "172.17.0.1/24"))
         seen = monitor.lines("ADDR")
-    assert {("Deleted" in line, "172.16.0.1/24" in line, "172.16.0.2/24" in line) for line in seen} == {
-        (True, True, False), (False, False, True)}
+    assert {
+        ("Deleted" in line, "172.16.0.1/24" in line, "172.16.0.2/24" in line) for line in seen
+    } == {(True, True, False), (False, False, True)}
 
 
 def test_two_addresses_of_one_network_both_stay_when_the_first_goes(lab):

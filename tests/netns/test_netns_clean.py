@@ -16,7 +16,14 @@ addresses = 172.16.2.1/24
 [routes]
 10.20.0.0/16 = 172.16.1.254
 """
-NOT_THE_AGENTS = {"config", "user-data", "daemon.log", "run/lock", "run/neucad.lock", "run/guest.lock"}
+NOT_THE_AGENTS = {
+    "config",
+    "user-data",
+    "daemon.log",
+    "run/lock",
+    "run/neucad.lock",
+    "run/guest.lock",
+}
 
 
 @pytest.fixture
@@ -30,7 +37,9 @@ def running(lab):
 
 
 def left(lab):
-    return {str(path.relative_to(lab.folder)) for path in lab.folder.rglob("*") if path.is_file()} - NOT_THE_AGENTS
+    return {
+        str(path.relative_to(lab.folder)) for path in lab.folder.rglob("*") if path.is_file()
+    } - NOT_THE_AGENTS
 
 
 def left_at_work(lab):
@@ -39,8 +48,17 @@ def left_at_work(lab):
 
 
 def test_the_daemon_ends_its_files_go_and_the_network_stays(running):
-    assert running.neuca("tune", "apply", "--profile", "bdp", "--rate", "1Gbit", "--rtt", "10ms").code == 0
-    written = {"state/record.json", "nm/neuca.conf", "sysctl/neuca.conf", "run/last-pass.json", "run/tuning.json"}
+    assert (
+        running.neuca("tune", "apply", "--profile", "bdp", "--rate", "1Gbit", "--rtt", "10ms").code
+        == 0
+    )
+    written = {
+        "state/record.json",
+        "nm/neuca.conf",
+        "sysctl/neuca.conf",
+        "run/last-pass.json",
+        "run/tuning.json",
+    }
     before = left_at_work(running)
     assert written <= before
     with running.monitored() as monitor:
@@ -50,7 +68,10 @@ def test_the_daemon_ends_its_files_go_and_the_network_stays(running):
         done = running.neuca("clean", "--keep-identity")
         assert monitor.lines() == []
     assert (done.code, done.err, done.out) == (0, "", would.out)
-    assert done.out.splitlines()[0] == f"stop neucad, process {running.daemon.pid}: it starts again at the next boot"
+    assert (
+        done.out.splitlines()[0]
+        == f"stop neucad, process {running.daemon.pid}: it starts again at the next boot"
+    )
     assert running.daemon.stop() == 0
     assert left(running) == set()
     assert running.neuca("clean", "--keep-identity").out == "nothing is left to remove\n"
@@ -63,6 +84,11 @@ def test_after_it_a_daemon_starts_as_on_a_host_that_never_had_one(running):
     running.document_file.unlink()
     running.configure(sources="ec2=http://127.0.0.1:9")
     code, status = running.status()
-    assert (code, status["state"], status["document"]["sha256"], status["document"]["stale"]) == (3, "pending", None, False)
+    assert (code, status["state"], status["document"]["sha256"], status["document"]["stale"]) == (
+        3,
+        "pending",
+        None,
+        False,
+    )
     running.configure()
     assert running.once(DOCUMENT).code == 0

@@ -29,8 +29,12 @@ def collected(lab, *words, code=0):
     assert (done.code, done.out) == (code, f"{file}\n")
     assert file.stat().st_mode & 0o777 == 0o600
     with tarfile.open(file) as tar:
-        assert {name.partition("/")[0].startswith("neuca-logs-") for name in tar.getnames()} == {True}
-        return {name.partition("/")[2]: tar.extractfile(name).read().decode() for name in tar.getnames()}, done.err
+        assert {name.partition("/")[0].startswith("neuca-logs-") for name in tar.getnames()} == {
+            True
+        }
+        return {
+            name.partition("/")[2]: tar.extractfile(name).read().decode() for name in tar.getnames()
+        }, done.err
 
 
 def test_it_has_the_stages_the_files_and_what_the_kernel_says_and_no_secret(lab):

@@ -24,12 +24,24 @@ def document(mtu, last, numbers=range(1, MANY + 1)):
     text = "".join(f"[interface {mac(number)}]\nname = data{number}\nmtu = {mtu}\ntxqueuelen = {mtu}\n"
                    f"addresses = 172.16.{number}.{last}/24, fd00:{number}::{last}/64\n"
                    f"sysctl.net.ipv4.conf.{{interface}}.rp_filter = {last}\n" for number in numbers)  # fmt: skip
-    return text + "[routes]\n" + "".join(f"10.{number}.0.0/16 = 172.16.{number}.25{last}\n" for number in numbers)
+    return (
+        text
+        + "[routes]\n"
+        + "".join(f"10.{number}.0.0/16 = 172.16.{number}.25{last}\n" for number in numbers)
+    )
 
 
 def pass_that_dies_after(lab, lines):
     """`neucad --once`, killed once the kernel has reported so many changes."""
-    command = [*lab.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--once", "--config", str(lab.config_file)]
+    command = [
+        *lab.guest.enter,
+        sys.executable,
+        "-m",
+        "neuca_tools.commands.neucad",
+        "--once",
+        "--config",
+        str(lab.config_file),
+    ]
     with lab.monitored() as monitor, subprocess.Popen(command, env=lab.environment, cwd="/", stderr=subprocess.DEVNULL,
                                                       stdout=subprocess.DEVNULL) as process:  # fmt: skip
         while process.poll() is None and not monitor.count() >= lines:
@@ -65,7 +77,11 @@ def test_a_pass_that_is_killed_at_any_moment_converges_with_the_next_one(lab, st
     assert not (lab.folder / "state" / "journal.json").exists()
     assert not list(lab.folder.rglob("*.neuca-new"))
     assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 0
-    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (1450, 77, set())
+    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (
+        1450,
+        77,
+        set(),
+    )
     assert lab.look("route show proto 110") == []
 
 
@@ -96,18 +112,31 @@ def test_a_daemon_that_is_killed_with_its_pass_again_and_again_gets_everything_i
     assert killed_in_a_pass > 3
     lab.document(document(8000, 2))
     lab.start()
-    addresses = {number: {f"172.16.{number}.2/24", f"fd00:{number}::2/64"} for number in range(1, MANY + 1)}
-    lab.wait("each has its addresses once", lambda: {number: lab.addresses(f"data{number}") for number in addresses} == addresses)
-    lab.wait("everything is in force", lambda: lab.status()[0] == 0 and lab.link(f"data{MANY}")["mtu"] == 8000)
+    addresses = {
+        number: {f"172.16.{number}.2/24", f"fd00:{number}::2/64"} for number in range(1, MANY + 1)
+    }
+    lab.wait(
+        "each has its addresses once",
+        lambda: {number: lab.addresses(f"data{number}") for number in addresses} == addresses,
+    )
+    lab.wait(
+        "everything is in force",
+        lambda: lab.status()[0] == 0 and lab.link(f"data{MANY}")["mtu"] == 8000,
+    )
     # Status looks for itself, and may be content while the pass still makes sure: its journal goes last.
     lab.wait("the pass is over", lambda: not (lab.folder / "state" / "journal.json").exists())
     lab.wait("no file is left half written", lambda: not list(lab.folder.rglob("*.neuca-new")))
     record = json.loads((lab.folder / "state" / "record.json").read_text())
     assert sorted(map(tuple, record["owned"]["addresses"])) == sorted(
-        (mac(number), address) for number, texts in addresses.items() for address in texts)
+        (mac(number), address) for number, texts in addresses.items() for address in texts
+    )
     assert lab.daemon.stop() == 0
     assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 0
-    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (1450, 77, set())
+    assert (lab.link("data1")["mtu"], lab.link("data1")["txqlen"], lab.addresses("data1")) == (
+        1450,
+        77,
+        set(),
+    )
 
 
 def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
@@ -120,11 +149,19 @@ def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
     done = lab.once(asked)
     assert done.code == 1
     dp1 = lab.link("dp1")
-    assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (1450, 77, False, set())
-    assert (lab.link("dp2")["mtu"], lab.addresses("dp2")) == (9000, {"172.16.2.1/24", "fd00:2::1/64"})
+    assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (
+        1450,
+        77,
+        False,
+        set(),
+    )
+    assert (lab.link("dp2")["mtu"], lab.addresses("dp2")) == (
+        9000,
+        {"172.16.2.1/24", "fd00:2::1/64"},
+    )
     code, data = lab.status()
     assert (code, data["state"], data["last_pass"]["failed"]) == (1, "failed", 1)
-    failed = 'add the address fd00:1::1/64 to dp1: Permission denied (ipv6: IPv6 is disabled on this device)'
+    failed = "add the address fd00:1::1/64 to dp1: Permission denied (ipv6: IPv6 is disabled on this device)"
     assert lab.problems("dp1") == [("failed", failed)]
     assert not (lab.folder / "state" / "journal.json").exists()
     lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 0)
@@ -138,10 +175,15 @@ def test_a_nic_that_fails_keeps_what_it_had_from_the_pass_before(lab):
     lab.once(before)
     lab.ip("address add 172.16.9.1/24 dev dp1")
     lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
-    done = lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.2/24, fd00:1::1/64\nmtu = 9000\n"
-                    "[routes]\n10.20.0.0/16 = 172.16.1.253\n")
+    done = lab.once(
+        f"[interface {mac(1)}]\naddresses = 172.16.1.2/24, fd00:1::1/64\nmtu = 9000\n"
+        "[routes]\n10.20.0.0/16 = 172.16.1.253\n"
+    )
     assert done.code == 1
-    assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == ({"172.16.1.1/24", "172.16.9.1/24"}, 4000)
+    assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == (
+        {"172.16.1.1/24", "172.16.9.1/24"},
+        4000,
+    )
     assert lab.routes("10.20.0.0/16") == [("172.16.1.254", "dp1", 20, "110")]
     assert lab.once(before).code == 0
 
@@ -153,7 +195,10 @@ def test_a_pass_waits_for_the_one_that_runs_and_gives_up_after_its_time(lab):
     with (lab.folder / "run" / "lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         done = lab.once(document(9000, 1, [1]))
-        assert (done.code, done.err) == (1, f'neuca: lock "{lab.folder}/run/lock": another pass has held it for 1 s\n')
+        assert (done.code, done.err) == (
+            1,
+            f'neuca: lock "{lab.folder}/run/lock": another pass has held it for 1 s\n',
+        )
         assert lab.link("dp1")["mtu"] == 1500
         assert lab.neuca("status").code == 3
     assert lab.once().code == 0
@@ -164,8 +209,19 @@ def test_passes_that_are_started_together_do_their_work_one_after_the_other(lab)
         lab.veth(f"dp{number}", number)
     lab.document(document(9000, 1))
     lab.applied = True
-    command = [*lab.guest.enter, sys.executable, "-m", "neuca_tools.commands.neucad", "--once", "--config", str(lab.config_file)]
-    started = [subprocess.Popen(command, env=lab.environment, cwd="/", stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    command = [
+        *lab.guest.enter,
+        sys.executable,
+        "-m",
+        "neuca_tools.commands.neucad",
+        "--once",
+        "--config",
+        str(lab.config_file),
+    ]
+    started = [
+        subprocess.Popen(command, env=lab.environment, cwd="/", stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     texts = [process.communicate(timeout=60)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0, 0], texts
     assert sorted(bool(text) for text in texts) == [False, False, False, True]

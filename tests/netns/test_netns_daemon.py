@@ -16,7 +16,10 @@ SOON = 5.0  # seconds: "within a second or so" on a busy machine
 
 
 def asked(*numbers, mtu=9000, last=1):
-    return "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.{last}/24\nmtu = {mtu}\n" for number in numbers)
+    return "".join(
+        f"[interface {mac(number)}]\naddresses = 172.16.{number}.{last}/24\nmtu = {mtu}\n"
+        for number in numbers
+    )
 
 
 @pytest.fixture
@@ -52,7 +55,11 @@ def test_it_applies_the_first_document_and_every_new_one(host):
     host.wait("the document arrives", has(host, "dp1", "172.16.1.1/24"), SOON)
     host.document(asked(1, last=7))
     host.wait("the change arrives", has(host, "dp1", "172.16.1.7/24"), SOON)
-    host.wait("what is gone goes", lambda: host.addresses("dp2") == set() and host.link("dp2")["mtu"] == 1500, SOON)
+    host.wait(
+        "what is gone goes",
+        lambda: host.addresses("dp2") == set() and host.link("dp2")["mtu"] == 1500,
+        SOON,
+    )
     assert "UP" in host.link("dp2")["flags"]
 
 
@@ -93,7 +100,11 @@ def test_an_ignored_nic_that_appears_sees_no_write(host):
     host.wait("the others are there", has(host, "dp2", "172.16.2.1/24"))
     host.veth("dp3", 3, foreign=True)
     host.metadata.wait_for(2)
-    assert (host.addresses("dp3"), host.link("dp3")["mtu"], "UP" in host.link("dp3")["flags"]) == (set(), 1500, False)
+    assert (host.addresses("dp3"), host.link("dp3")["mtu"], "UP" in host.link("dp3")["flags"]) == (
+        set(),
+        1500,
+        False,
+    )
 
 
 def test_a_metadata_service_that_comes_late_is_found(lab):
@@ -120,7 +131,9 @@ def test_a_changed_document_is_in_force_within_one_poll_interval_and_a_second(ho
         host.document(asked(1, 2, last=last))
         host.wait("the change arrives", has(host, "dp2", f"172.16.2.{last}/24"))
         took.append(time.monotonic() - began)
-    print(f"a poll each {POLL} s, a changed document in force after {', '.join(f'{seconds:.2f}' for seconds in took)} s")
+    print(
+        f"a poll each {POLL} s, a changed document in force after {', '.join(f'{seconds:.2f}' for seconds in took)} s"
+    )
     assert min(took) <= POLL + 1, took
 
 
@@ -170,7 +183,8 @@ def test_drift_stays_until_the_request_for_that_nic_changes_or_a_start(host):
     assert (code, data["state"]) == (4, "degraded")
     assert host.problems("dp1") == [
         ("drift", "changed since; a start would set the MTU of dp1 from 1400 to 9000"),
-        ("drift", "changed since; a start would add the address 172.16.1.1/24 to dp1")]
+        ("drift", "changed since; a start would add the address 172.16.1.1/24 to dp1"),
+    ]
     host.document(asked(1, last=9) + asked(2, mtu=8000))
     host.wait("a new request sets all of it", has(host, "dp1", "172.16.1.9/24"), SOON)
 
@@ -193,8 +207,10 @@ def test_drift_is_set_right_by_a_start(host, way):
 
 def test_with_enforce_drift_is_set_right_by_itself(host):
     host.configure("[network]\ndrift = enforce", sources="ec2")
-    host.document(asked(1, 2) + "[routes]\n10.20.0.0/16 = 172.16.2.254\n[interface " + mac(2) + "]\n"
-                  "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n")
+    host.document(
+        asked(1, 2) + "[routes]\n10.20.0.0/16 = 172.16.2.254\n[interface " + mac(2) + "]\n"
+        "sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+    )
     run(host)
     host.ip("address del 172.16.1.1/24 dev dp1")
     host.wait("the address is back", has(host, "dp1", "172.16.1.1/24"), SOON)
@@ -238,7 +254,9 @@ def test_a_service_that_fails_changes_nothing(host, mode):
     run(host)
     with host.monitored() as monitor:
         host.metadata.mode = mode
-        host.wait("status says that the document is stale", lambda: host.status()[1]["document"]["stale"])
+        host.wait(
+            "status says that the document is stale", lambda: host.status()[1]["document"]["stale"]
+        )
         assert host.status()[0] == (78 if mode == "garbage" else 4)
         assert monitor.lines() == []
     host.metadata.recover()
@@ -268,9 +286,13 @@ def test_a_nic_that_fails_is_tried_again_until_the_cause_is_gone(host):
     host.start()
     host.wait("the other one is there", has(host, "dp2", "172.16.2.1/24"))
     host.wait("it has failed", lambda: host.status()[0] == 1)
-    host.wait("it is taken back", lambda: host.addresses("dp1") == set())  # each further try has some of it for a moment
+    host.wait(
+        "it is taken back", lambda: host.addresses("dp1") == set()
+    )  # each further try has some of it for a moment
     host.sysctl("net/ipv6/conf/dp1/disable_ipv6", 0)
-    host.wait("it is tried again", lambda: host.addresses("dp1") == {"172.16.1.1/24", "fd00:1::1/64"}, 60)
+    host.wait(
+        "it is tried again", lambda: host.addresses("dp1") == {"172.16.1.1/24", "fd00:1::1/64"}, 60
+    )
     host.wait("status agrees", lambda: host.status()[0] == 0)
 
 
@@ -310,7 +332,9 @@ def test_a_second_daemon_says_that_there_is_one(host):
     run(host)
     done = host.command("neucad", "--config", host.config_file)
     assert (done.code, done.err) == (
-        1, f'neuca: neucad: another one runs already, with the run directory "{host.folder}/run"\n')
+        1,
+        f'neuca: neucad: another one runs already, with the run directory "{host.folder}/run"\n',
+    )
 
 
 def test_a_daemon_that_was_killed_can_be_started_again_at_once(host):

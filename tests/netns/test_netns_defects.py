@@ -20,7 +20,10 @@ def host(lab):
 
 
 def rules(host):
-    return {path.name.rpartition("-")[2][:12] for path in (host.folder / "udev").glob("*neuca-persistent*")}
+    return {
+        path.name.rpartition("-")[2][:12]
+        for path in (host.folder / "udev").glob("*neuca-persistent*")
+    }
 
 
 def bare(number):
@@ -28,7 +31,9 @@ def bare(number):
 
 
 def test_a_an_absent_nic_costs_the_nics_after_it_nothing(host):
-    done = host.once(f"[interfaces]\n{bare(7)} = up:ipv4:172.16.7.1/24\n{bare(2)} = up:ipv4:172.16.2.1/24\n")
+    done = host.once(
+        f"[interfaces]\n{bare(7)} = up:ipv4:172.16.7.1/24\n{bare(2)} = up:ipv4:172.16.2.1/24\n"
+    )
     assert (done.code, host.addresses("dp2")) == (4, {"172.16.2.1/24"})
     assert host.problems(mac(7)) == [("absent", f'no NIC has the MAC "{mac(7)}"')]
 
@@ -47,7 +52,9 @@ def test_c_an_empty_address_flushes_none(host):
 
 def test_d_an_ignored_nic_has_neither_a_rule_nor_a_mark(host):
     text = host.config_file.read_text()
-    host.config_file.write_text(text.replace("[runtime]\n", f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}\n"))
+    host.config_file.write_text(
+        text.replace("[runtime]\n", f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}\n")
+    )
     host.once(ONE + f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n")
     assert rules(host) == {bare(1), MANAGEMENT_MAC.replace(":", "")}
     assert mac(2) not in (host.folder / "nm" / "neuca.conf").read_text()
@@ -56,7 +63,10 @@ def test_d_an_ignored_nic_has_neither_a_rule_nor_a_mark(host):
 def test_e_ipv6_is_read_whole_in_addresses_and_routes(host):
     text = f"[interfaces]\n{bare(1)} = up:ipv6:fd00:16::1/64\n[routes]\n2001:db8:20::/48 = fd00:16::fe\n"
     assert host.once(text).code == 0
-    assert (host.addresses("dp1"), host.routes("2001:db8:20::/48", 6)[0][0]) == ({"fd00:16::1/64"}, "fd00:16::fe")
+    assert (host.addresses("dp1"), host.routes("2001:db8:20::/48", 6)[0][0]) == (
+        {"fd00:16::1/64"},
+        "fd00:16::fe",
+    )
 
 
 def test_f_addresses_of_the_user_stay_when_ours_changes(host):

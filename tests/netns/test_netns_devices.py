@@ -14,7 +14,10 @@ def qdiscs(lab, name="dp1"):
     """Kind, where, and the limit of each qdisc, as tc prints them; handles are as they come."""
     lines = [line.split() for line in lab.run("tc", "qdisc", "show", "dev", name).out.splitlines()]
     limits = [words[words.index("limit") + 1] if "limit" in words else "" for words in lines]
-    return [(words[1], words[3] if words[3] == "root" else "queue", limit) for words, limit in zip(lines, limits)]
+    return [
+        (words[1], words[3] if words[3] == "root" else "queue", limit)
+        for words, limit in zip(lines, limits)
+    ]
 
 
 def notes(lab, name="dp1"):
@@ -24,7 +27,10 @@ def notes(lab, name="dp1"):
 
 def settings(lab, name="dp1"):
     """What explain finds, by setting."""
-    return {row["setting"]: row["found"] for row in lab.neuca("explain", name, "--json").json["settings"]}
+    return {
+        row["setting"]: row["found"]
+        for row in lab.neuca("explain", name, "--json").json["settings"]
+    }
 
 
 def queued(lab, number=1, queues=4):
@@ -64,8 +70,13 @@ def test_a_txqueuelen_without_a_queue_is_set_and_said_to_be_of_no_use(lab):
     lab.veth("dp1", 1)
     assert lab.once(f"{NIC}txqueuelen = 5000\n").code == 0
     assert lab.link("dp1")["txqlen"] == 5000
-    assert notes(lab) == [("txqueuelen", "not applicable", 'the qdisc is "noqueue", which has no queue')]
-    assert 'txqueuelen: not applicable: the qdisc is "noqueue", which has no queue' in lab.neuca("explain", "dp1").out
+    assert notes(lab) == [
+        ("txqueuelen", "not applicable", 'the qdisc is "noqueue", which has no queue')
+    ]
+    assert (
+        'txqueuelen: not applicable: the qdisc is "noqueue", which has no queue'
+        in lab.neuca("explain", "dp1").out
+    )
 
 
 def test_a_qdisc_that_this_kernel_has_not_fails_nothing_and_is_tried_once(lab):
@@ -84,12 +95,30 @@ def test_each_queue_has_the_qdisc_where_there_is_one_for_each(lab):
     queued(lab)
     lab.run("tc", "qdisc", "replace", "dev", "dp1", "root", "mq")
     assert lab.once(f"{NIC}channels = rx 2 tx 2\nqdisc = pfifo limit 300\n").code == 0
-    assert sorted(qdiscs(lab)) == [("mq", "root", ""), ("pfifo", "queue", "300p"), ("pfifo", "queue", "300p")]
+    assert sorted(qdiscs(lab)) == [
+        ("mq", "root", ""),
+        ("pfifo", "queue", "300p"),
+        ("pfifo", "queue", "300p"),
+    ]
 
 
 def test_a_qdisc_of_the_administrators_is_replaced_and_becomes_the_kernels_own_at_the_end(lab):
     lab.veth("dp1", 1)
-    lab.run("tc", "qdisc", "add", "dev", "dp1", "root", "tbf", "rate", "1gbit", "burst", "64k", "latency", "20ms")
+    lab.run(
+        "tc",
+        "qdisc",
+        "add",
+        "dev",
+        "dp1",
+        "root",
+        "tbf",
+        "rate",
+        "1gbit",
+        "burst",
+        "64k",
+        "latency",
+        "20ms",
+    )
     assert lab.once(f"{NIC}qdisc = pfifo_fast\n").code == 0
     assert qdiscs(lab) == [("pfifo_fast", "root", "")]
     assert lab.neuca("revert").code == 0
@@ -110,14 +139,20 @@ def test_more_than_the_driver_has_is_as_much_as_it_has_and_said(lab):
     queued(lab)
     assert lab.once(f"{NIC}channels = rx 64\n").code == 0
     assert settings(lab)["channels.rx"] == "4"
-    assert notes(lab) == [("channels.rx", "not applicable", "64 asked, but the device takes at most 4, which it gets")]
+    assert notes(lab) == [
+        ("channels.rx", "not applicable", "64 asked, but the device takes at most 4, which it gets")
+    ]
 
 
 def test_offloads_by_their_short_and_by_their_own_names(lab):
     lab.veth("dp1", 1)
     assert lab.once(f"{NIC}offloads = tso off, gro on, tx-udp-segmentation off\n").code == 0
     found = {name: value for name, value in settings(lab).items() if name.startswith("offloads.")}
-    assert found == {"offloads.tso": "off", "offloads.gro": "on", "offloads.tx-udp-segmentation": "off"}
+    assert found == {
+        "offloads.tso": "off",
+        "offloads.gro": "on",
+        "offloads.tx-udp-segmentation": "off",
+    }
     assert lab.once(NIC).code == 0
     assert lab.once(f"{NIC}offloads = tso on, gro off\n").code == 0
 
@@ -128,8 +163,16 @@ def test_what_the_driver_has_not_is_not_applicable_and_no_failure(lab):
     done = lab.once(NIC + asked)
     assert (done.code, lab.plan(), lab.addresses("dp1")) == (0, [], {"172.16.0.1/24"})
     assert {(setting, effect) for setting, effect, _ in notes(lab)} == {
-        (setting, "not applicable") for setting in (
-            "rings.rx", "pause.rx", "coalesce.rx-usecs", "offloads.lro", "offloads.no-such-thing", "irq-affinity")}
+        (setting, "not applicable")
+        for setting in (
+            "rings.rx",
+            "pause.rx",
+            "coalesce.rx-usecs",
+            "offloads.lro",
+            "offloads.no-such-thing",
+            "irq-affinity",
+        )
+    }
 
 
 def test_what_a_device_that_came_back_does_not_take_is_tried_once(lab):
@@ -142,21 +185,29 @@ def test_what_a_device_that_came_back_does_not_take_is_tried_once(lab):
     assert lab.plan() == []
 
 
-
-
 def test_cpus_of_receive_queues(lab):
     queued(lab)
     assert lab.once(f"{NIC}channels = rx 2\nrps = 0\n").code == 0
-    assert [lab.run("cat", f"/sys/class/net/dp1/queues/rx-{queue}/rps_cpus").out.strip() for queue in (0, 1)] == ["1", "1"]
+    assert [
+        lab.run("cat", f"/sys/class/net/dp1/queues/rx-{queue}/rps_cpus").out.strip()
+        for queue in (0, 1)
+    ] == ["1", "1"]
     assert lab.once(f"{NIC}channels = rx 2\nrps = 0 / none\n").code == 0
-    assert [lab.run("cat", f"/sys/class/net/dp1/queues/rx-{queue}/rps_cpus").out.strip() for queue in (0, 1)] == ["1", "0"]
+    assert [
+        lab.run("cat", f"/sys/class/net/dp1/queues/rx-{queue}/rps_cpus").out.strip()
+        for queue in (0, 1)
+    ] == ["1", "0"]
     assert lab.once(NIC).code == 0
 
 
 def test_a_vlan_has_its_own_qdisc_from_the_first_pass(lab):
     lab.veth("dp1", 1)
-    document = f"[vlan {mac(1)}.7]\naddresses = 10.0.7.1/24\nqdisc = pfifo limit 50\noffloads = tso off\n"
-    if lab.run("ip", "link", "add", "link", "dp1", "name", "x", "type", "vlan", "id", "9", check=False).code:
+    document = (
+        f"[vlan {mac(1)}.7]\naddresses = 10.0.7.1/24\nqdisc = pfifo limit 50\noffloads = tso off\n"
+    )
+    if lab.run(
+        "ip", "link", "add", "link", "dp1", "name", "x", "type", "vlan", "id", "9", check=False
+    ).code:
         pytest.skip("this kernel has no 8021q")
     lab.ip("link del x")
     assert lab.once(document).code == 0
@@ -167,5 +218,10 @@ def test_nothing_of_the_management_nic_is_changed(lab):
     lab.management()
     before = qdiscs(lab, "mgmt0")
     address = lab.link("mgmt0")["address"]
-    assert lab.once(f"[interface {address}]\nqdisc = pfifo limit 5\noffloads = tso off\nrps = 0\n").code == 4
+    assert (
+        lab.once(
+            f"[interface {address}]\nqdisc = pfifo limit 5\noffloads = tso off\nrps = 0\n"
+        ).code
+        == 4
+    )
     assert qdiscs(lab, "mgmt0") == before

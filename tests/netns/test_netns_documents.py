@@ -23,15 +23,21 @@ def pair(lab):
 
 def state(lab):
     """Everything of the dataplane NICs that a document can change."""
-    return [(name, lab.addresses(name), lab.link(name)["mtu"], "UP" in lab.link(name)["flags"]) for name in ("dp1", "dp2")]
+    return [
+        (name, lab.addresses(name), lab.link(name)["mtu"], "UP" in lab.link(name)["flags"])
+        for name in ("dp1", "dp2")
+    ]
 
 
 def test_bad_lines_cost_only_themselves(pair):
-    done = pair.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n{mac(2)} = up:ipv4:nonsense\nzz = up\n"
-                     f"[interface {mac(1)}]\nmtu = many\ntxqueuelen = 500\n[routes]\n10.20.0.0/16 = 172.16.1.254\nx = y\n")
+    done = pair.once(
+        f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n{mac(2)} = up:ipv4:nonsense\nzz = up\n"
+        f"[interface {mac(1)}]\nmtu = many\ntxqueuelen = 500\n[routes]\n10.20.0.0/16 = 172.16.1.254\nx = y\n"
+    )
     assert done.code == 78
     assert [line for line in done.err.splitlines() if "error" in line] == [
-        line for line in done.err.splitlines() if line.startswith("neuca: error: line ")]
+        line for line in done.err.splitlines() if line.startswith("neuca: error: line ")
+    ]
     assert done.err.count("neuca: error: line ") == 4
     assert (pair.addresses("dp1"), pair.link("dp1")["txqlen"]) == ({"172.16.1.1/24"}, 500)
     assert len(pair.routes("10.20.0.0/16")) == 1
@@ -42,10 +48,15 @@ def test_with_bad_lines_things_go_only_where_it_is_sure(pair):
     both = "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24, 172.16.{number}.2/24\nmtu = 9000\n"
                    for number in (1, 2)) + "[routes]\n10.20.0.0/16 = 172.16.1.254\n"  # fmt: skip
     pair.once(both)
-    done = pair.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n[interface {mac(2)}]\naddresses = nonsense\n")
+    done = pair.once(
+        f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n[interface {mac(2)}]\naddresses = nonsense\n"
+    )
     assert done.code == 78
     assert (pair.addresses("dp1"), pair.link("dp1")["mtu"]) == ({"172.16.1.1/24"}, 1500)
-    assert (pair.addresses("dp2"), pair.link("dp2")["mtu"]) == ({"172.16.2.1/24", "172.16.2.2/24"}, 9000)
+    assert (pair.addresses("dp2"), pair.link("dp2")["mtu"]) == (
+        {"172.16.2.1/24", "172.16.2.2/24"},
+        9000,
+    )
     assert len(pair.routes("10.20.0.0/16")) == 1
 
 
@@ -60,13 +71,20 @@ def test_a_nic_that_a_complete_document_does_not_have_loses_our_addresses_and_st
     pair.once(GOOD)
     pair.ip("address add 172.16.9.1/24 dev dp2")
     assert pair.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n").code == 0
-    assert state(pair) == [("dp1", {"172.16.1.1/24"}, 1500, True), ("dp2", {"172.16.9.1/24"}, 1500, True)]
+    assert state(pair) == [
+        ("dp1", {"172.16.1.1/24"}, 1500, True),
+        ("dp2", {"172.16.9.1/24"}, 1500, True),
+    ]
 
 
 def test_local_sections_win_setting_by_setting(pair):
     pair.configure(f"[interface {mac(1)}]\nmtu = 4000")
     assert pair.once(GOOD + f"[interface {mac(1)}]\nmtu = 9000\ntxqueuelen = 77\n").code == 0
-    assert (pair.link("dp1")["mtu"], pair.link("dp1")["txqlen"], pair.addresses("dp1")) == (4000, 77, {"172.16.1.1/24"})
+    assert (pair.link("dp1")["mtu"], pair.link("dp1")["txqlen"], pair.addresses("dp1")) == (
+        4000,
+        77,
+        {"172.16.1.1/24"},
+    )
 
 
 def test_a_bad_value_of_the_configuration_is_named_and_the_default_is_used(pair):
@@ -121,7 +139,9 @@ def test_a_dead_service_at_boot_leaves_the_last_good_document(served):
 def test_no_document_and_no_answer_is_not_done_yet(pair, mode):
     pair.management()
     pair.service(GOOD).mode = mode
-    pair.configure(sources="ec2", timeout=0.5 if mode == "hang" else 10)  # one that answers may be slow on a busy machine
+    pair.configure(
+        sources="ec2", timeout=0.5 if mode == "hang" else 10
+    )  # one that answers may be slow on a busy machine
     before = state(pair)
     done = pair.once()
     assert done.code == 3
@@ -161,9 +181,12 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     assert (status.code, status.err) == (0, "")
     assert status.json["state"] == "ok"
     assert served.neuca("plan", prefix=nobody).out == "nothing to do\n"
-    assert served.neuca("show", "desired", "--json", prefix=nobody).json["links"][1]["addresses"] == ["172.16.1.1/24"]
+    assert served.neuca("show", "desired", "--json", prefix=nobody).json["links"][1][
+        "addresses"
+    ] == ["172.16.1.1/24"]
     assert served.neuca("show", "observed", prefix=nobody).code == 0
     assert served.neuca("plan", "--source", "ec2", prefix=nobody).err == (
-        'neuca: read the document from "ec2": only root asks the network\n')
+        'neuca: read the document from "ec2": only root asks the network\n'
+    )
     assert served.neuca("apply", prefix=nobody).err == "neuca: neuca apply: only root may do this\n"
     assert served.metadata.seen() == asked

@@ -18,7 +18,11 @@ def names(lab, folder):
 
 
 def lines(lab, path):
-    return [line for line in (lab.folder / path).read_text().splitlines() if line and not line.startswith("#")]
+    return [
+        line
+        for line in (lab.folder / path).read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
 
 
 def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
@@ -30,16 +34,21 @@ def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
     own = NIC % mac(1)
     assert lines(lab, f"udev/{DATA}") == [
         f'SUBSYSTEM=="net", ACTION=="add|change|move", {own}, {MARKS}',
-        f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME:="dp1"']
+        f'SUBSYSTEM=="net", ACTION=="add", {own}, NAME:="dp1"',
+    ]
     assert lines(lab, f"udev/{MANAGED}") == [
-        f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME:="mgmt0"']
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % "02:00:00:00:00:99"}, NAME:="mgmt0"'
+    ]
 
 
 def test_a_nic_that_is_absent_has_its_marks_before_it_appears(lab):
     lab.veth("dp1", 1)
     lab.once(ADDRESSED)
     assert f"mac:{mac(2)}" in (lab.folder / "nm" / "neuca.conf").read_text()
-    assert f"PermanentMACAddress={mac(2)}\n" in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+    assert (
+        f"PermanentMACAddress={mac(2)}\n"
+        in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+    )
 
 
 def test_other_managers_are_kept_off_dataplane_nics_alone(lab):
@@ -49,11 +58,27 @@ def test_other_managers_are_kept_off_dataplane_nics_alone(lab):
     lab.once(ADDRESSED)
     devices = f"mac:{mac(1)};mac:{mac(2)};interface-name:dp1.*;interface-name:dp2.*"
     assert lines(lab, "nm/neuca.conf") == [
-        "[keyfile]", f"unmanaged-devices+={devices}", "[device-neuca]", f"match-device={devices}", "managed=0"]
+        "[keyfile]",
+        f"unmanaged-devices+={devices}",
+        "[device-neuca]",
+        f"match-device={devices}",
+        "managed=0",
+    ]
     assert lines(lab, "networkd/05-neuca-nics.network") == [
-        "[Match]", f"PermanentMACAddress={mac(1)}", f"PermanentMACAddress={mac(2)}", "[Link]", "Unmanaged=yes"]
+        "[Match]",
+        f"PermanentMACAddress={mac(1)}",
+        f"PermanentMACAddress={mac(2)}",
+        "[Link]",
+        "Unmanaged=yes",
+    ]
     assert lines(lab, "networkd/05-neuca-vlans.network") == [
-        "[Match]", "Type=vlan", "Name=dp1.*", "Name=dp2.*", "[Link]", "Unmanaged=yes"]
+        "[Match]",
+        "Type=vlan",
+        "Name=dp1.*",
+        "Name=dp2.*",
+        "[Link]",
+        "Unmanaged=yes",
+    ]
 
 
 def test_per_interface_sysctls_are_kept_for_new_links_while_they_are_asked_for(lab):
@@ -72,7 +97,8 @@ def test_a_nic_that_a_complete_document_loses_loses_its_marks_and_keeps_its_name
     assert lab.once(f"[interfaces]\n{mac(2)} = user\n").code == 0
     assert names(lab, "udev") == [DATA.replace("0101", "0102"), DATA.replace("10-", "15-", 1)]
     assert lines(lab, f"udev/{DATA.replace('10-', '15-', 1)}") == [
-        f'SUBSYSTEM=="net", ACTION=="add", {NIC % mac(1)}, NAME:="dp1"']
+        f'SUBSYSTEM=="net", ACTION=="add", {NIC % mac(1)}, NAME:="dp1"'
+    ]
     assert mac(1) not in (lab.folder / "nm" / "neuca.conf").read_text()
     assert mac(1) not in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
 
@@ -97,7 +123,9 @@ def test_stale_rules_of_ours_go_and_other_peoples_stay(lab):
 def test_directory_substring_and_priorities_are_configurable(lab):
     lab.management()
     lab.veth("dp1", 1)
-    lab.configure("[linux]\nudev-substring = my-nics\ndata-udev-priority = 7\nmgmt-udev-priority = 60")
+    lab.configure(
+        "[linux]\nudev-substring = my-nics\ndata-udev-priority = 7\nmgmt-udev-priority = 60"
+    )
     lab.once(ALONE)
     assert names(lab, "udev") == ["07-my-nics-020000000101.rules", "60-my-nics-020000000099.rules"]
 

@@ -54,12 +54,20 @@ def test_an_ipv6_address_can_be_used_at_once(lab):
     lab.once(f"[interfaces]\n{mac(1)} = up:ipv6:fd00:16::1/64\n")
     bound = "import socket; socket.socket(socket.AF_INET6).bind(('fd00:16::1', 0))"
     assert lab.run("python3", "-c", bound).code == 0
-    lab.wait("the link-local address is no longer tentative", lambda: "tentative" not in lab.run("ip", "address").out)
+    lab.wait(
+        "the link-local address is no longer tentative",
+        lambda: "tentative" not in lab.run("ip", "address").out,
+    )
 
 
 def test_a_tap_is_configured_like_any_nic(lab):
     lab.tap("tap1", 1)
-    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n[interface {mac(1)}]\nmtu = 9000\n").code == 0
+    assert (
+        lab.once(
+            f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n[interface {mac(1)}]\nmtu = 9000\n"
+        ).code
+        == 0
+    )
     assert (lab.link("tap1")["mtu"], lab.addresses("tap1")) == (9000, {"172.16.0.1/24"})
 
 
@@ -70,7 +78,10 @@ def test_what_plan_shows_is_what_a_pass_does_in_the_same_order(lab):
     lab.foreign.may_set("net/core/somaxconn")
     lab.document(WHOLE)
     planned = lab.plan()
-    assert planned[-2:] == ["route 10.20.0.0/16 via 172.16.0.254 on dp1", "route 2001:db8:20::/48 via fd00:16::fe on dp2"]
+    assert planned[-2:] == [
+        "route 10.20.0.0/16 via 172.16.0.254 on dp1",
+        "route 2001:db8:20::/48 via fd00:16::fe on dp2",
+    ]
     done = lab.neuca("apply")
     assert done.err.splitlines() == planned
     assert done.code == 0
@@ -97,9 +108,13 @@ def test_a_document_comes_from_the_link_local_metadata_service(lab, tokens):
     lab.configure(sources="ec2")
     assert lab.once().code == 0
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
-    assert lab.metadata.requests == ["PUT /latest/api/token", "GET /latest/user-data",
-                                     "GET /latest/meta-data/public-keys/", "GET /latest/meta-data/network/interfaces/macs/",
-                                     "GET /latest/meta-data/instance-id"]
+    assert lab.metadata.requests == [
+        "PUT /latest/api/token",
+        "GET /latest/user-data",
+        "GET /latest/meta-data/public-keys/",
+        "GET /latest/meta-data/network/interfaces/macs/",
+        "GET /latest/meta-data/instance-id",
+    ]
 
 
 def test_a_metadata_service_on_the_loopback_makes_no_nic_a_management_nic(lab):
@@ -126,7 +141,11 @@ def test_down_takes_a_nic_down_and_user_leaves_it_as_it_is(lab):
     lab.veth("dp3", 3)
     lab.ip("address add 172.16.9.1/24 dev dp2")
     assert lab.once(f"[interfaces]\n{mac(1)} = down\n{mac(2)} = user\n{mac(3)} = user\n").code == 0
-    assert ["UP" in lab.link(name)["flags"] for name in ("dp1", "dp2", "dp3")] == [False, True, False]
+    assert ["UP" in lab.link(name)["flags"] for name in ("dp1", "dp2", "dp3")] == [
+        False,
+        True,
+        False,
+    ]
     assert lab.addresses("dp2") == {"172.16.9.1/24"}
 
 

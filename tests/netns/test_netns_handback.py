@@ -35,7 +35,9 @@ def test_release_takes_away_what_is_ours_on_one_nic(running):
     running.ip("address add 172.16.9.1/24 dev dp1")
     done = running.neuca("release", "dp1")
     assert (done.code, done.out) == (
-        0, "dp1 is released, and ignored from now on (neuca release --undo takes it back)\n")
+        0,
+        "dp1 is released, and ignored from now on (neuca release --undo takes it back)\n",
+    )
     assert running.addresses("dp1") == {"172.16.9.1/24"}
     assert (running.routes("10.20.0.0/16"), running.addresses("dp2")) == ([], {"172.16.2.1/24"})
     assert sorted(path.name for path in (running.folder / "udev").glob("*")) == [RULES[2]]

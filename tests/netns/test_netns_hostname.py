@@ -44,9 +44,25 @@ def named(tmp_path):
     users = ["--user", "--map-root-user"] if os.geteuid() else []
 
     def inside(text, loopback="yes", platform=""):
-        command = ["unshare", *users, "--uts", "sh", "-c", 'hostname before && exec "$@"', "sh",
-                   sys.executable, "-c", PROGRAM, tmp_path, text, loopback, platform]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        command = [
+            "unshare",
+            *users,
+            "--uts",
+            "sh",
+            "-c",
+            'hostname before && exec "$@"',
+            "sh",
+            sys.executable,
+            "-c",
+            PROGRAM,
+            tmp_path,
+            text,
+            loopback,
+            platform,
+        ]
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
         return [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
 
     return inside
@@ -56,7 +72,9 @@ def test_the_name_is_set_now_for_the_next_boot_and_in_the_hosts_file(named, tmp_
     (tmp_path / "hosts").write_bytes(HOSTS)
     assert named("[global]\nhost_name = Node/0\n") == ['ok the host name is "Node-0"', "Node-0"]
     assert (tmp_path / "hostname").read_text() == "Node-0\n"
-    assert (tmp_path / "hosts").read_bytes() == f"{BEGIN}\n127.255.255.1\tNode-0\n{END}\n".encode() + HOSTS
+    assert (
+        tmp_path / "hosts"
+    ).read_bytes() == f"{BEGIN}\n127.255.255.1\tNode-0\n{END}\n".encode() + HOSTS
 
 
 def test_a_second_run_writes_nothing(named, tmp_path):
@@ -64,7 +82,10 @@ def test_a_second_run_writes_nothing(named, tmp_path):
     named("[global]\nhost_name = before\n")
     files = [tmp_path / "hosts", tmp_path / "hostname"]
     before = [(path.stat().st_ino, path.stat().st_mtime_ns) for path in files]
-    assert named("[global]\nhost_name = before\n") == ['ok the host name is "before", as it was', "before"]
+    assert named("[global]\nhost_name = before\n") == [
+        'ok the host name is "before", as it was',
+        "before",
+    ]
     assert [(path.stat().st_ino, path.stat().st_mtime_ns) for path in files] == before
 
 
@@ -91,8 +112,12 @@ def test_a_hosts_file_that_cannot_be_edited_does_not_cost_the_name(named, tmp_pa
     assert (tmp_path / "hostname").read_text() == "node0\n"
 
 
-def test_the_platforms_name_is_set_unless_it_is_the_one_that_there_is_but_for_its_domain(named, tmp_path):
+def test_the_platforms_name_is_set_unless_it_is_the_one_that_there_is_but_for_its_domain(
+    named, tmp_path
+):
     assert named("[global]\nrouter = user\n", platform="before.novalocal") == [
-        'ok the host name is "before", and the platform calls it "before.novalocal"', "before"]
+        'ok the host name is "before", and the platform calls it "before.novalocal"',
+        "before",
+    ]
     assert list(tmp_path.iterdir()) == []
     assert named("[global]\nrouter = user\n", platform="other.novalocal")[-1] == "other.novalocal"

@@ -33,7 +33,9 @@ def another_machine(lab):
     """As if all of the state had been written where the machine id and the UUID were others."""
     place = lab.folder / "state" / "machine.json"
     data = json.loads(place.read_text())
-    place.write_text(json.dumps({**data, "machine_id": "0" * 32, "uuid": "0" * 32 if data["uuid"] else ""}))
+    place.write_text(
+        json.dumps({**data, "machine_id": "0" * 32, "uuid": "0" * 32 if data["uuid"] else ""})
+    )
 
 
 def replace_nics(lab, *numbers):
@@ -68,9 +70,14 @@ def test_on_other_hardware_with_other_nics_it_is_set_aside_before_any_metadata_h
     code, status = host.status()
     assert (code, status["state"], status["document"]["source"]) == (3, "pending", None)
     note = next(note for note in status["notes"] if "another machine" in note)
-    assert f'is in "{host.folder}/state/set-aside", and is not applied: none of its NICs is here, and the ' in note
+    assert (
+        f'is in "{host.folder}/state/set-aside", and is not applied: none of its NICs is here, and the '
+        in note
+    )
     host.configure()
-    assert host.once(f"[interface {mac(7)}]\nname = data1\n").code == 0  # no name is kept for a NIC of the other machine
+    assert (
+        host.once(f"[interface {mac(7)}]\nname = data1\n").code == 0
+    )  # no name is kept for a NIC of the other machine
     assert host.link("data1")["address"] == mac(7)
 
 
@@ -106,7 +113,11 @@ def test_names_that_were_permuted_at_a_reboot_without_metadata_are_given_back(ho
     for old, new in (("data1", "tmp"), ("data2", "data1"), ("tmp", "data2")):
         host.ip(f"link set {old} name {new}")
     assert boot(host).code == 0
-    assert (aside(host), host.link("data1")["address"], host.link("data2")["address"]) == ([], mac(1), mac(2))
+    assert (aside(host), host.link("data1")["address"], host.link("data2")["address"]) == (
+        [],
+        mac(1),
+        mac(2),
+    )
     host.once(TWO)
 
 
@@ -131,10 +142,16 @@ def test_another_instance_id_is_a_first_boot_and_what_was_applied_meanwhile_goes
     cloud.document(f"[interface {mac(2)}]\naddresses = 172.16.3.1/24\n")
     assert cloud.once().code == 0
     assert aside(cloud) == ALL
-    assert (cloud.addresses("data1"), cloud.addresses("data2")) == ({"10.99.0.1/24"}, {"172.16.3.1/24"})
+    assert (cloud.addresses("data1"), cloud.addresses("data2")) == (
+        {"10.99.0.1/24"},
+        {"172.16.3.1/24"},
+    )
     assert len(rules(cloud)) == 1
     notes = cloud.status()[1]["notes"]
-    assert f'what another machine left here is in "{cloud.folder}/state/set-aside", and is not applied:' in " ".join(notes)
+    assert (
+        f'what another machine left here is in "{cloud.folder}/state/set-aside", and is not applied:'
+        in " ".join(notes)
+    )
     assert cloud.metadata.seen(ID) == 3  # a new id is one that two looks have found
 
 

@@ -34,4 +34,7 @@ def test_a_mount_is_harmless_and_nobody_else_s(lab):
 def test_a_file_system_that_is_none_of_these_is_an_error(lab):
     _, done = mounted(lab, "nonesuch")
     assert done.code == 1
-    assert 'SourceError: mount "none": it is neither nonesuch, or the kernel has no module for it' in done.err
+    assert (
+        'SourceError: mount "none": it is neither nonesuch, or the kernel has no module for it'
+        in done.err
+    )

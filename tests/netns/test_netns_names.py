@@ -18,7 +18,9 @@ def name_of(lab, address):
 
 
 def rule(lab, number):
-    return (lab.folder / "udev" / f"10-neuca-persistent-{mac(number).replace(':', '')}.rules").read_text()
+    return (
+        lab.folder / "udev" / f"10-neuca-persistent-{mac(number).replace(':', '')}.rules"
+    ).read_text()
 
 
 def test_a_nic_gets_the_name_that_is_asked_and_its_settings_with_it(lab):
@@ -32,7 +34,9 @@ def test_a_nic_gets_the_name_that_is_asked_and_its_settings_with_it(lab):
 
 def test_a_nic_that_is_up_is_renamed_and_keeps_what_it_has(lab):
     lab.veth("dp1", 1)
-    lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24, fd00:16::1/64\n[routes]\n10.20.0.0/16 = 172.16.1.254\n")
+    lab.once(
+        f"[interface {mac(1)}]\naddresses = 172.16.1.1/24, fd00:16::1/64\n[routes]\n10.20.0.0/16 = 172.16.1.254\n"
+    )
     lab.ip("address add fd00:99::1/64 dev dp1 nodad")
     document = f"[interface {mac(1)}]\nname = data7\naddresses = 172.16.1.1/24, fd00:16::1/64\n"
     assert lab.once(document + "[routes]\n10.20.0.0/16 = 172.16.1.254\n").code == 0
@@ -67,7 +71,9 @@ def test_a_name_that_the_management_nic_has_is_not_taken(lab):
     lab.management()
     lab.veth("dp1", 1)
     assert lab.once(named(one="mgmt0")).code == 4
-    assert lab.problems("dp1") == [("name", '"dp1" should be "mgmt0", but another interface has that name')]
+    assert lab.problems("dp1") == [
+        ("name", '"dp1" should be "mgmt0", but another interface has that name')
+    ]
     assert (name_of(lab, MANAGEMENT_MAC), lab.addresses("dp1")) == ("mgmt0", {"172.16.1.1/24"})
     assert 'NAME:="dp1"' in rule(lab, 1)
 
@@ -130,25 +136,42 @@ def test_before_the_network_every_nic_gets_its_name_back_the_management_nic_too(
     lab.management()
     for number in (1, 2):
         lab.veth(f"dp{number}", number)
-    assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n{mac(2)} = up:ipv4:172.16.2.1/24\n").code == 0
+    assert (
+        lab.once(
+            f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n{mac(2)} = up:ipv4:172.16.2.1/24\n"
+        ).code
+        == 0
+    )
     shuffle(lab, mgmt0="dp1", dp1="dp2", dp2="mgmt0")
     assert [code for code, _ in lab.problems("dp1")] == ["name"]
     assert pin(lab).code == 0
-    assert [name_of(lab, one) for one in (MANAGEMENT_MAC, mac(1), mac(2))] == ["mgmt0", "dp1", "dp2"]
+    assert [name_of(lab, one) for one in (MANAGEMENT_MAC, mac(1), mac(2))] == [
+        "mgmt0",
+        "dp1",
+        "dp2",
+    ]
     assert (lab.addresses("dp1"), lab.addresses("dp2")) == ({"172.16.1.1/24"}, {"172.16.2.1/24"})
     assert (pin(lab).code, pin(lab).err) == (0, "")
 
 
-def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic_whose_name_it_has(lab):
+def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic_whose_name_it_has(
+    lab,
+):
     for number in (1, 2, 3):
         lab.veth(f"dp{number}", number)
-    lab.once("".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\n" for number in (1, 2, 3)))
+    lab.once(
+        "".join(
+            f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\n" for number in (1, 2, 3)
+        )
+    )
     shuffle(lab, dp1="dp2", dp2="dp1")
     lab.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(1)}")
     assert pin(lab).code == 0
     assert [name_of(lab, mac(number)) for number in (1, 2, 3)] == ["dp2", "dp1", "dp3"]
     assert lab.once().code == 4
-    assert lab.problems("dp1") == [("name", '"dp1" should be "dp2", but another interface has that name')]
+    assert lab.problems("dp1") == [
+        ("name", '"dp1" should be "dp2", but another interface has that name')
+    ]
 
 
 def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_the_document(lab):
@@ -159,14 +182,19 @@ def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_
     with lab.monitored() as monitor:
         assert lab.command(*step).code == 0
         assert f"unmanaged-devices+=mac:{mac(1)}" in (lab.folder / "nm" / "neuca.conf").read_text()
-        assert f"PermanentMACAddress={mac(1)}" in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+        assert (
+            f"PermanentMACAddress={mac(1)}"
+            in (lab.folder / "networkd" / "05-neuca-nics.network").read_text()
+        )
         assert monitor.lines() == []
     assert not (lab.folder / "state" / "record.json").exists()
     assert lab.once().code == 0
     assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == ({"172.16.1.1/24"}, 9000)
     (lab.folder / "nm" / "neuca.conf").unlink()
     assert lab.command(*step).code == 0
-    assert not (lab.folder / "nm" / "neuca.conf").exists(), "a boot that knows its NICs looks at nothing"
+    assert not (lab.folder / "nm" / "neuca.conf").exists(), (
+        "a boot that knows its NICs looks at nothing"
+    )
     assert lab.once().code == 0
 
 

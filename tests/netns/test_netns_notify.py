@@ -31,7 +31,9 @@ class Manager:
         """Everything that was said, once so many lines are this word."""
         deadline = time.monotonic() + PATIENCE
         while self.said.count(word) < count:
-            assert select.select([self._socket], [], [], max(0, deadline - time.monotonic()))[0], self.said
+            assert select.select([self._socket], [], [], max(0, deadline - time.monotonic()))[0], (
+                self.said
+            )
             self.said += self._socket.recv(65536).decode().splitlines()
         return self.said
 

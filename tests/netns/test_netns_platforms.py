@@ -11,18 +11,37 @@ import random
 import pytest
 from lab import MANAGEMENT_MAC, SERVICE, mac
 
-DOCUMENTS = int(os.environ.get("NEUCA_DOCUMENTS", "20"))  # random ones; 1000 take a quarter of an hour
+DOCUMENTS = int(
+    os.environ.get("NEUCA_DOCUMENTS", "20")
+)  # random ones; 1000 take a quarter of an hour
 META = {"uuid": "i", "hostname": "node0", "devices": []}
 
 
 def network_data(*addresses, mtu=9000, **more):
     """Of the management NIC with DHCP, and one NIC for each address."""
-    links = [{"id": f"l{number}", "type": "phy", "ethernet_mac_address": mac(number), "mtu": mtu}
-             for number, _ in enumerate(addresses, 1)]
-    networks = [{"id": f"n{number}", "link": f"l{number}", "type": "ipv4", "ip_address": address, "netmask": "255.255.255.0",
-                 **more} for number, address in enumerate(addresses, 1)]
-    return {"links": [{"id": "m", "type": "ovs", "ethernet_mac_address": MANAGEMENT_MAC, "mtu": None}, *links],
-            "networks": [{"id": "nm", "link": "m", "type": "ipv4_dhcp"}, *networks], "services": []}
+    links = [
+        {"id": f"l{number}", "type": "phy", "ethernet_mac_address": mac(number), "mtu": mtu}
+        for number, _ in enumerate(addresses, 1)
+    ]
+    networks = [
+        {
+            "id": f"n{number}",
+            "link": f"l{number}",
+            "type": "ipv4",
+            "ip_address": address,
+            "netmask": "255.255.255.0",
+            **more,
+        }
+        for number, address in enumerate(addresses, 1)
+    ]
+    return {
+        "links": [
+            {"id": "m", "type": "ovs", "ethernet_mac_address": MANAGEMENT_MAC, "mtu": None},
+            *links,
+        ],
+        "networks": [{"id": "nm", "link": "m", "type": "ipv4_dhcp"}, *networks],
+        "services": [],
+    }
 
 
 @pytest.fixture
@@ -46,14 +65,21 @@ def drive(host, data, user_data=None, meta=META):
 def seed(host, network_config):
     place = host.folder / "seed"
     place.mkdir(exist_ok=True)
-    texts = {"user-data": "#cloud-config\n", "meta-data": "local-hostname: node0\n", "network-config": network_config}
+    texts = {
+        "user-data": "#cloud-config\n",
+        "meta-data": "local-hostname: node0\n",
+        "network-config": network_config,
+    }
     for name, text in texts.items():
         (place / name).write_text(text)
     return f"nocloud={place}"
 
 
 def dataplane(host):
-    return [(name, host.addresses(name), host.link(name)["mtu"], "UP" in host.link(name)["flags"]) for name in ("dp1", "dp2")]
+    return [
+        (name, host.addresses(name), host.link(name)["mtu"], "UP" in host.link(name)["flags"])
+        for name in ("dp1", "dp2")
+    ]
 
 
 AS_ASKED = [("dp1", {"10.1.0.1/24"}, 9000, True), ("dp2", {"10.2.0.1/24"}, 9000, True)]
@@ -86,13 +112,33 @@ def test_the_neuca_document_wins_setting_by_setting_and_explain_says_so(host):
 def test_a_nocloud_seed_is_applied(host, version):
     links = [(1, "10.1.0.1/24"), (2, "10.2.0.1/24")]
     if version == 2:
-        ethernets = {f"nic{number}": {"match": {"macaddress": mac(number)}, "mtu": 9000, "addresses": [address]}
-                     for number, address in links}
+        ethernets = {
+            f"nic{number}": {
+                "match": {"macaddress": mac(number)},
+                "mtu": 9000,
+                "addresses": [address],
+            }
+            for number, address in links
+        }
         config = {"network": {"version": 2, "ethernets": {**ethernets, "mgmt0": {"dhcp4": True}}}}
     else:
-        physical = [{"type": "physical", "name": f"dp{number}", "mac_address": mac(number), "mtu": 9000,
-                     "subnets": [{"type": "static", "address": address}]} for number, address in links]
-        config = {"version": 1, "config": [*physical, {"type": "physical", "name": "mgmt0", "subnets": [{"type": "dhcp"}]}]}
+        physical = [
+            {
+                "type": "physical",
+                "name": f"dp{number}",
+                "mac_address": mac(number),
+                "mtu": 9000,
+                "subnets": [{"type": "static", "address": address}],
+            }
+            for number, address in links
+        ]
+        config = {
+            "version": 1,
+            "config": [
+                *physical,
+                {"type": "physical", "name": "mgmt0", "subnets": [{"type": "dhcp"}]},
+            ],
+        }
     host.configure(sources=seed(host, json.dumps(config)))
     assert host.once().code == 0
     assert dataplane(host) == AS_ASKED
@@ -110,8 +156,12 @@ def test_a_nic_that_netplan_renames_gets_its_name(host):
 def test_openstack_s_service_is_applied(host):
     service = host.service()
     service.tokens = False
-    service.tree = {"/openstack/latest/meta_data.json": json.dumps({**META, "public_keys": {"mine": "ssh-rsa AAAA mine\n"}}),
-                    "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
+    service.tree = {
+        "/openstack/latest/meta_data.json": json.dumps(
+            {**META, "public_keys": {"mine": "ssh-rsa AAAA mine\n"}}
+        ),
+        "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1")),
+    }
     host.configure(sources="openstack")
     assert host.once().code == 0
     assert dataplane(host) == AS_ASKED
@@ -125,11 +175,17 @@ def test_openstack_s_service_is_applied(host):
 
 def test_ec2_s_tree_of_nics_is_applied(host):
     macs = "/latest/meta-data/network/interfaces/macs/"
-    tree = {"/latest/meta-data/mac": MANAGEMENT_MAC, macs: f"{MANAGEMENT_MAC}/\n{mac(1)}/\n",
-            f"{macs}{MANAGEMENT_MAC}/": "device-number", f"{macs}{MANAGEMENT_MAC}/device-number": "0",
-            f"{macs}{mac(1)}/": "local-ipv4s\nsubnet-ipv4-cidr-block", f"{macs}{mac(1)}/local-ipv4s": "10.1.0.1\n10.1.0.2",
-            f"{macs}{mac(1)}/subnet-ipv4-cidr-block": "10.1.0.0/24",
-            "/latest/meta-data/public-keys/": "0=mine", "/latest/meta-data/public-keys/0/openssh-key": "ssh-rsa AAAA mine\n"}
+    tree = {
+        "/latest/meta-data/mac": MANAGEMENT_MAC,
+        macs: f"{MANAGEMENT_MAC}/\n{mac(1)}/\n",
+        f"{macs}{MANAGEMENT_MAC}/": "device-number",
+        f"{macs}{MANAGEMENT_MAC}/device-number": "0",
+        f"{macs}{mac(1)}/": "local-ipv4s\nsubnet-ipv4-cidr-block",
+        f"{macs}{mac(1)}/local-ipv4s": "10.1.0.1\n10.1.0.2",
+        f"{macs}{mac(1)}/subnet-ipv4-cidr-block": "10.1.0.0/24",
+        "/latest/meta-data/public-keys/": "0=mine",
+        "/latest/meta-data/public-keys/0/openssh-key": "ssh-rsa AAAA mine\n",
+    }
     host.service("#!/bin/sh\n").tree = tree
     host.configure(sources="ec2")
     assert host.once().code == 0
@@ -152,12 +208,16 @@ def test_openstack_is_found_at_its_link_local_ipv6_address(host, source):
     service.tokens = False
     service.tree = {
         "/openstack/latest/meta_data.json": json.dumps(META),
-        "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
+        "/openstack/latest/network_data.json": json.dumps(network_data("10.1.0.1", "10.2.0.1")),
+    }
     host.configure("[metadata]\nplatform = any\n", sources=source, timeout=5)
     assert host.once().code == 0
     assert dataplane(host) == AS_ASKED
     document = host.status()[1]["document"]
-    assert (document["source"], document["platform"]) == ("openstack", "any" if source == "auto" else None)
+    assert (document["source"], document["platform"]) == (
+        "openstack",
+        "any" if source == "auto" else None,
+    )
 
 
 def test_ec2_is_found_at_its_ipv6_address(host):
@@ -170,8 +230,10 @@ def test_ec2_is_found_at_its_ipv6_address(host):
 
 
 def test_a_seed_that_the_volume_points_to_is_fetched(host):
-    host.service("[global]\n").tree = {"/seed/user-data": f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\nmtu = 9000\n",
-                                       "/seed/meta-data": "instance-id: i\n"}
+    host.service("[global]\n").tree = {
+        "/seed/user-data": f"[interface {mac(1)}]\naddresses = 10.1.0.1/24\nmtu = 9000\n",
+        "/seed/meta-data": "instance-id: i\n",
+    }
     place = seed(host, "").partition("=")[2]
     for name, text in (("user-data", ""), ("meta-data", f"seedfrom: http://{SERVICE}/seed/\n")):
         (host.folder / "seed" / name).write_text(text)
@@ -227,19 +289,33 @@ def test_a_network_document_that_is_a_bomb_or_rubbish_leaves_the_last_good_one(h
 
 PLACE = "/openstack/latest/network_data.json"
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
 
 
 def test_whatever_a_service_makes_of_a_network_document_the_last_good_one_stays(host):
     """Absent, an error page, not UTF-8, a bomb of either kind: nothing is written, and what is good again is taken."""
     service = host.service()
     service.tokens = False
-    good = {"/openstack/latest/meta_data.json": json.dumps(META), PLACE: json.dumps(network_data("10.1.0.1", "10.2.0.1"))}
+    good = {
+        "/openstack/latest/meta_data.json": json.dumps(META),
+        PLACE: json.dumps(network_data("10.1.0.1", "10.2.0.1")),
+    }
     service.tree = good
     host.configure(sources="openstack")
     assert host.once().code == 0
-    for code, answer in ((4, None), (78, "<html>404</html>"), (78, b"\xff\xfe{}"), (78, "[" * 100000), (78, "{" * 900000)):
-        service.tree = {**good, PLACE: answer} if answer else {name: text for name, text in good.items() if name != PLACE}
+    for code, answer in (
+        (4, None),
+        (78, "<html>404</html>"),
+        (78, b"\xff\xfe{}"),
+        (78, "[" * 100000),
+        (78, "{" * 900000),
+    ):
+        service.tree = (
+            {**good, PLACE: answer}
+            if answer
+            else {name: text for name, text in good.items() if name != PLACE}
+        )
         with host.monitored() as monitor:
             assert host.once().code == code, str(answer)[:20]
             assert monitor.lines() == []
@@ -251,17 +327,32 @@ def test_whatever_a_service_makes_of_a_network_document_the_last_good_one_stays(
 def test_whatever_a_seed_away_says_the_last_good_document_stays(host):
     service = host.service()
     service.tokens = False
-    ethernets = {f"n{number}": {"match": {"macaddress": mac(number)}, "mtu": 9000, "addresses": [f"10.{number}.0.1/24"]}
-                 for number in (1, 2)}
-    good = {"/seed/user-data": "", "/seed/meta-data": "instance-id: i\n",
-            "/seed/network-config": json.dumps({"version": 2, "ethernets": ethernets})}
+    ethernets = {
+        f"n{number}": {
+            "match": {"macaddress": mac(number)},
+            "mtu": 9000,
+            "addresses": [f"10.{number}.0.1/24"],
+        }
+        for number in (1, 2)
+    }
+    good = {
+        "/seed/user-data": "",
+        "/seed/meta-data": "instance-id: i\n",
+        "/seed/network-config": json.dumps({"version": 2, "ethernets": ethernets}),
+    }
     service.tree = good
     place = seed(host, "").partition("=")[2]
     (host.folder / "seed" / "meta-data").write_text(f"seedfrom: http://{SERVICE}/seed/\n")
     (host.folder / "seed" / "network-config").unlink()
     host.configure(sources=f"nocloud={place}")
     assert host.once().code == 0
-    for text in (BOMB, "a: !!python/object/apply:os.system [id]\n", "version: 2\n---\nversion: 2\n", "- " * 1000, "\t"):
+    for text in (
+        BOMB,
+        "a: !!python/object/apply:os.system [id]\n",
+        "version: 2\n---\nversion: 2\n",
+        "- " * 1000,
+        "\t",
+    ):
         service.tree = {**good, "/seed/network-config": text}
         with host.monitored() as monitor:
             assert host.once().code == 78, text[:20]
@@ -280,16 +371,33 @@ def test_a_host_without_any_metadata_is_configured_from_its_own_configuration(ho
 
 # --- random documents -----------------------------------------------------------------------------------------------
 
-TEXTS = ["", "x", "10.0.0.1/33", "255.0.255.0", "::", "0.0.0.0", "fe80::1", "\udc80", "9" * 400, "169.254.169.254", "127.0.0.1"]
+TEXTS = [
+    "",
+    "x",
+    "10.0.0.1/33",
+    "255.0.255.0",
+    "::",
+    "0.0.0.0",
+    "fe80::1",
+    "\udc80",
+    "9" * 400,
+    "169.254.169.254",
+    "127.0.0.1",
+]
 
 
 def random_document(chance):
     """A network_data.json that names every NIC, ours or not, with some values that are wrong."""
     macs = [MANAGEMENT_MAC, *map(mac, (1, 2, 3, 9)), "ff:ff:ff:ff:ff:ff"]
-    links = [{"id": f"l{number}", "type": chance.choice(["phy", "ovs", "odd", "bond", "vif"]),
-              "ethernet_mac_address": chance.choice([address, address.upper().replace(":", "-")]),
-              "mtu": chance.choice([None, 1500, 9000, 1280, 600, 70000, "x"])}
-             for number, address in enumerate(chance.sample(macs, chance.randint(0, len(macs))))]
+    links = [
+        {
+            "id": f"l{number}",
+            "type": chance.choice(["phy", "ovs", "odd", "bond", "vif"]),
+            "ethernet_mac_address": chance.choice([address, address.upper().replace(":", "-")]),
+            "mtu": chance.choice([None, 1500, 9000, 1280, 600, 70000, "x"]),
+        }
+        for number, address in enumerate(chance.sample(macs, chance.randint(0, len(macs))))
+    ]
     networks = [_random_network(chance, number) for number in range(chance.randint(0, 8))]
     return {"links": links, "networks": networks, "services": chance.choice([[], None, {}, [7]])}
 
@@ -298,13 +406,29 @@ def _random_network(chance, number):
     four = chance.random() < 0.6
     one, other = chance.randint(1, 9), chance.randint(1, 9)
     address = f"10.{one}.0.{other}" if four else f"fd00:{one}::{other}"
-    routes = [{"network": chance.choice(["0.0.0.0", "10.50.0.0", "192.0.2.0", "::", "fd00:50::", *TEXTS]),
-               "netmask": chance.choice(["0.0.0.0", "255.255.0.0", "24", "::", "ffff::", *TEXTS]),
-               "gateway": chance.choice(["10.1.0.254", "10.2.0.254", "192.0.2.1", "fd00:1::fe", *TEXTS])}
-              for _ in range(chance.choice([0, 0, 1, 2]))]
-    return {"id": f"n{number}", "link": f"l{chance.randint(0, 6)}", "routes": routes,
-            "type": chance.choice(["ipv4" if four else "ipv6"] * 5 + ["ipv4_dhcp", "ipv6_slaac", "ipv6_dhcpv6-stateful", "odd"]),
-            "ip_address": chance.choice([address] * 6 + TEXTS), "netmask": chance.choice(["24"] * 6 + ["64", *TEXTS])}
+    routes = [
+        {
+            "network": chance.choice(
+                ["0.0.0.0", "10.50.0.0", "192.0.2.0", "::", "fd00:50::", *TEXTS]
+            ),
+            "netmask": chance.choice(["0.0.0.0", "255.255.0.0", "24", "::", "ffff::", *TEXTS]),
+            "gateway": chance.choice(
+                ["10.1.0.254", "10.2.0.254", "192.0.2.1", "fd00:1::fe", *TEXTS]
+            ),
+        }
+        for _ in range(chance.choice([0, 0, 1, 2]))
+    ]
+    return {
+        "id": f"n{number}",
+        "link": f"l{chance.randint(0, 6)}",
+        "routes": routes,
+        "type": chance.choice(
+            ["ipv4" if four else "ipv6"] * 5
+            + ["ipv4_dhcp", "ipv6_slaac", "ipv6_dhcpv6-stateful", "odd"]
+        ),
+        "ip_address": chance.choice([address] * 6 + TEXTS),
+        "netmask": chance.choice(["24"] * 6 + ["64", *TEXTS]),
+    }
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -46,4 +46,5 @@ def test_a_host_that_no_device_leads_to_is_reached_through_none(lab, family):
 @pytest.mark.parametrize("family", [4, 6])
 def test_an_error_is_not_taken_for_no_route(lab, family):
     assert reached_through(lab, HOSTS[family], "refuse") == (
-        f"ask the kernel for its route to {HOSTS[family]}: No buffer space available")
+        f"ask the kernel for its route to {HOSTS[family]}: No buffer space available"
+    )

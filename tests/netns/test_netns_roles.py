@@ -15,7 +15,10 @@ def rules(lab):
 
 
 def asked(*numbers, mtu=9000):
-    lines = [f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\nmtu = {mtu}\n" for number in numbers]
+    lines = [
+        f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24\nmtu = {mtu}\n"
+        for number in numbers
+    ]
     return "".join(lines)
 
 
@@ -23,7 +26,12 @@ def asked(*numbers, mtu=9000):
 
 
 def test_ignored_nics_in_every_notation_see_no_write_and_have_no_rule_and_no_mark(lab):
-    notations = {2: "02:00:00:00:01:02", 0xA3: "02-00-00-00-01-A3", 0xA4: "0200.0000.01a4", 0xA5: "0200000001A5"}
+    notations = {
+        2: "02:00:00:00:01:02",
+        0xA3: "02-00-00-00-01-A3",
+        0xA4: "0200.0000.01a4",
+        0xA5: "0200000001A5",
+    }
     lab.management()
     lab.veth("dp1", 1)
     for number in notations:
@@ -35,9 +43,15 @@ def test_ignored_nics_in_every_notation_see_no_write_and_have_no_rule_and_no_mar
         assert [line for line in monitor.lines() if "ign" in line or "mv2" in line] == []
     assert done.code == 0, done
     assert rules(lab) == [f"10-{RULE}-020000000101.rules", f"15-{RULE}-020000000099.rules"]
-    texts = [path.read_bytes() for folder in ("nm", "networkd", "sysctl", "udev") for path in (lab.folder / folder).glob("*")]
+    texts = [
+        path.read_bytes()
+        for folder in ("nm", "networkd", "sysctl", "udev")
+        for path in (lab.folder / folder).glob("*")
+    ]
     for number in notations:
-        assert not any(mac(number).encode() in text or f"ign{number}".encode() in text for text in texts)
+        assert not any(
+            mac(number).encode() in text or f"ign{number}".encode() in text for text in texts
+        )
         assert lab.role(mac(number)) == "ignored"
         assert lab.problems(mac(number)) == [("ignored", "it is on the list of NICs to ignore")]
 
@@ -112,7 +126,8 @@ def test_the_nic_with_the_route_to_the_metadata_service_is_management(lab):
     lab.veth("dp1", 1)
     assert lab.once(asked(1) + f"[interface {MANAGEMENT_MAC}]\nmtu = 1400\n").code == 4
     assert lab.problems("mgmt0") == [
-        ("refused", "it is on the management NIC: it carries the route to the metadata service")]
+        ("refused", "it is on the management NIC: it carries the route to the metadata service")
+    ]
 
 
 def test_the_nic_that_the_configuration_names_is_management(lab):
@@ -120,7 +135,9 @@ def test_the_nic_that_the_configuration_names_is_management(lab):
     lab.veth("dp2", 2, foreign=True)
     lab.configure(f"[network]\nmanagement-macs = {mac(2).replace(':', '').upper()}")
     assert lab.once(asked(1, 2)).code == 4
-    assert lab.problems("dp2") == [("refused", "it is on the management NIC: [network] management-macs names it")]
+    assert lab.problems("dp2") == [
+        ("refused", "it is on the management NIC: [network] management-macs names it")
+    ]
 
 
 def test_a_nic_in_a_bridge_that_carries_the_default_route_is_management(lab):
@@ -134,7 +151,9 @@ def test_a_nic_in_a_bridge_that_carries_the_default_route_is_management(lab):
     assert lab.once(asked(1, 7)).code == 4
     assert lab.role(mac(7)) == "management"
     assert lab.once(asked(1) + "[routes]\n192.0.2.0/24 = 172.16.1.254\n").code == 4
-    assert lab.problems() == [("refused", "route to 192.0.2.0/24: it is the management network 192.0.2.0/24")]
+    assert lab.problems() == [
+        ("refused", "route to 192.0.2.0/24: it is the management network 192.0.2.0/24")
+    ]
 
 
 def test_a_macvlan_on_a_nic_that_carries_the_default_route_makes_the_nic_management(lab):
@@ -147,7 +166,9 @@ def test_a_macvlan_on_a_nic_that_carries_the_default_route_makes_the_nic_managem
     assert lab.role(mac(7)) == "management"
 
 
-def test_without_a_record_a_default_route_or_a_word_no_nic_is_written_to_that_no_document_names(lab):
+def test_without_a_record_a_default_route_or_a_word_no_nic_is_written_to_that_no_document_names(
+    lab,
+):
     lab.veth("dp1", 1)
     lab.veth("other", 2, foreign=True)
     assert lab.once(asked(1)).code == 0
@@ -173,10 +194,17 @@ def test_the_management_nic_stays_one_without_any_route(lab):
     lab.management()
     lab.veth("dp1", 1)
     lab.once(asked(1))
-    for words in ("route del default", "-6 route del default", "address flush dev mgmt0", "link set mgmt0 down"):
+    for words in (
+        "route del default",
+        "-6 route del default",
+        "address flush dev mgmt0",
+        "link set mgmt0 down",
+    ):
         lab.ip(words)
     assert lab.once(asked(1) + f"[interface {MANAGEMENT_MAC}]\nmtu = 1400\n").code == 4
-    assert lab.problems("mgmt0") == [("refused", "it is on the management NIC: it is recorded as the management NIC")]
+    assert lab.problems("mgmt0") == [
+        ("refused", "it is on the management NIC: it is recorded as the management NIC")
+    ]
 
 
 def test_a_nic_named_by_a_document_first_and_carrying_the_default_route_is_management(lab):
@@ -195,7 +223,9 @@ def test_two_nics_with_one_mac_are_both_left_alone(lab):
     lab.veth("dp2", address=mac(1), foreign=True)
     lab.veth("dp3", 3)
     assert lab.once(asked(1, 3)).code == 4
-    assert lab.problems(mac(1)) == [("contested", f'2 devices have the MAC "{mac(1)}" (dp1, dp2): none is touched')]
+    assert lab.problems(mac(1)) == [
+        ("contested", f'2 devices have the MAC "{mac(1)}" (dp1, dp2): none is touched')
+    ]
     assert lab.addresses("dp3") == {"172.16.3.1/24"}
 
 
@@ -258,5 +288,7 @@ def test_a_document_cannot_use_the_management_network_before_that_has_its_addres
     with lab.foreign.changing():
         lab.ip("address flush dev mgmt0")
     assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:192.0.2.77/24\n").code == 4
-    assert lab.problems("dp1") == [("refused", "address 192.0.2.77/24: it lies inside the management network 192.0.2.0/24")]
+    assert lab.problems("dp1") == [
+        ("refused", "address 192.0.2.77/24: it lies inside the management network 192.0.2.0/24")
+    ]
     assert lab.addresses("dp1") == set()

@@ -62,7 +62,9 @@ def test_what_the_user_has_set_is_left_alone(host):
 def test_a_change_by_hand_is_drift_and_revert_puts_back_what_was_there_before(host):
     host.once(asks("true"))
     host.sysctl(IPV4, 0)
-    assert host.problems() == [("drift", 'changed since; a start would set the sysctl net/ipv4/ip_forward from "0" to "1"')]
+    assert host.problems() == [
+        ("drift", 'changed since; a start would set the sysctl net/ipv4/ip_forward from "0" to "1"')
+    ]
     assert host.once().code == 0
     assert host.neuca("revert").code == 0
     assert forwarding(host) == ("0", "0")
@@ -102,8 +104,10 @@ def test_a_management_nic_that_lives_by_router_advertisements_keeps_its_default_
         host.wait("a router is known", lambda: is_advertised(host))
     assert host.once(asks("true")).code == 4
     assert (forwarding(host), advertised(host)) == (("1", "0"), ["mgmt0"])
-    reason = ("IPv6 forwarding stays off: mgmt0 takes its default route from router advertisements (accept_ra = 1), and a host"
-              " that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then neuca apply")
+    reason = (
+        "IPv6 forwarding stays off: mgmt0 takes its default route from router advertisements (accept_ra = 1), and a host"
+        " that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then neuca apply"
+    )
     assert host.problems() == [("contested", reason)]
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 2)
     assert host.once().code == 0

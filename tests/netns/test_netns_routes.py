@@ -25,7 +25,9 @@ def routed(lab):
 def test_a_route_is_replaced_in_place(routed):
     routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n")
     with routed.monitored() as monitor:
-        done = routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.253\n2001:db8:20::/48 = fd00:16::fd\n")
+        done = routed.once(
+            NICS + "[routes]\n10.20.0.0/16 = 172.16.0.253\n2001:db8:20::/48 = fd00:16::fd\n"
+        )
         seen = monitor.lines("ROUTE")
     assert done.code == 0, done
     assert [line for line in seen if "Deleted" in line] == []
@@ -37,7 +39,9 @@ def test_a_route_is_replaced_in_place(routed):
 def test_a_route_moves_to_another_nic_in_place(routed):
     routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n")
     with routed.monitored() as monitor:
-        done = routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.17.0.254\n2001:db8:20::/48 = fd00:17::fe\n")
+        done = routed.once(
+            NICS + "[routes]\n10.20.0.0/16 = 172.17.0.254\n2001:db8:20::/48 = fd00:17::fe\n"
+        )
         assert [line for line in monitor.lines("ROUTE") if "Deleted" in line] == []
     assert done.code == 0, done
     assert routed.routes("10.20.0.0/16") == [("172.17.0.254", "dp2", 20, "110")]
@@ -45,7 +49,10 @@ def test_a_route_moves_to_another_nic_in_place(routed):
 
 
 def test_a_route_that_is_gone_from_the_document_goes(routed):
-    routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n10.21.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n")
+    routed.once(
+        NICS
+        + "[routes]\n10.20.0.0/16 = 172.16.0.254\n10.21.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n"
+    )
     assert routed.once(NICS + "[routes]\n10.21.0.0/16 = 172.16.0.254\n").code == 0
     assert (routed.routes("10.20.0.0/16"), routed.routes("2001:db8:20::/48", 6)) == ([], [])
     assert len(routed.routes("10.21.0.0/16")) == 1
@@ -56,12 +63,20 @@ def test_the_users_route_with_the_same_prefix_is_left_alone(routed):
     routed.ip("route add 10.20.0.0/16 via 172.17.0.99 dev dp2")
     routed.ip("-6 route add 2001:db8:20::/48 via fd00:17::99 dev dp2 metric 5")
     theirs, theirs6 = routed.routes("10.20.0.0/16"), routed.routes("2001:db8:20::/48", 6)
-    assert routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n").code == 0
+    assert (
+        routed.once(
+            NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n2001:db8:20::/48 = fd00:16::fe\n"
+        ).code
+        == 0
+    )
     ours, ours6 = ("172.16.0.254", "dp1", 20, "110"), ("fd00:16::fe", "dp1", 20, "110")
     assert sorted(routed.routes("10.20.0.0/16")) == sorted([*theirs, ours])
     assert sorted(routed.routes("2001:db8:20::/48", 6)) == sorted([*theirs6, ours6])
     assert routed.once(NICS).code == 0
-    assert (routed.routes("10.20.0.0/16"), routed.routes("2001:db8:20::/48", 6)) == (theirs, theirs6)
+    assert (routed.routes("10.20.0.0/16"), routed.routes("2001:db8:20::/48", 6)) == (
+        theirs,
+        theirs6,
+    )
 
 
 def test_the_users_route_with_our_prefix_and_our_metric_is_left_alone(routed):
@@ -81,12 +96,19 @@ def test_down_removes_a_route_on_a_dataplane_nic_whoever_set_it(routed):
 
 def test_down_removes_no_route_through_the_management_nic_and_no_default_route(routed):
     routed.ip("route add 10.30.0.0/16 via 192.0.2.1 dev mgmt0")
-    routed.once(NICS + "[routes]\n10.30.0.0/16 = down\n0.0.0.0/0 = down\n::/0 = down\n172.16.0.0/24 = down\n")
+    routed.once(
+        NICS
+        + "[routes]\n10.30.0.0/16 = down\n0.0.0.0/0 = down\n::/0 = down\n172.16.0.0/24 = down\n"
+    )
     assert routed.routes("10.30.0.0/16") == [("192.0.2.1", "mgmt0", 0, "boot")]
     assert routed.problems() == [
         ("refused", "route to 0.0.0.0/0: a default route is never removed"),
         ("refused", "route to ::/0: a default route is never removed"),
-        ("refused", 'route to 172.16.0.0/24: it is the network of an address that is asked for on "dp1"')]
+        (
+            "refused",
+            'route to 172.16.0.0/24: it is the network of an address that is asked for on "dp1"',
+        ),
+    ]
 
 
 def test_a_user_route_is_neither_set_nor_removed(routed):
@@ -102,7 +124,8 @@ def test_a_route_that_becomes_the_users_goes_no_more_and_comes_no_more(routed):
     routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n")
     assert routed.once(NICS + "[routes]\n10.20.0.0/16 = user\n").code == 0
     assert routed.neuca("show", "desired", "--json").json["routes"] == [
-        {"to": "10.20.0.0/16", "via": None, "state": "user"}]
+        {"to": "10.20.0.0/16", "via": None, "state": "user"}
+    ]
 
 
 def test_a_route_through_a_network_that_the_user_set_up(routed):
@@ -113,12 +136,19 @@ def test_a_route_through_a_network_that_the_user_set_up(routed):
 
 
 def test_a_route_whose_next_hop_is_nowhere_is_refused_and_costs_only_itself(routed):
-    done = routed.once(NICS + "[routes]\n10.20.0.0/16 = 10.99.0.254\n10.21.0.0/16 = 172.16.0.254\n10.22.0.0/16 = 172.16.0.1\n")
+    done = routed.once(
+        NICS
+        + "[routes]\n10.20.0.0/16 = 10.99.0.254\n10.21.0.0/16 = 172.16.0.254\n10.22.0.0/16 = 172.16.0.1\n"
+    )
     assert done.code == 4
     assert len(routed.routes("10.21.0.0/16")) == 1
     assert routed.problems() == [
-        ("refused", "route to 10.20.0.0/16: the next hop 10.99.0.254 is in no network of a dataplane NIC"),
-        ("refused", "route to 10.22.0.0/16: the next hop 172.16.0.1 is this host itself")]
+        (
+            "refused",
+            "route to 10.20.0.0/16: the next hop 10.99.0.254 is in no network of a dataplane NIC",
+        ),
+        ("refused", "route to 10.22.0.0/16: the next hop 172.16.0.1 is this host itself"),
+    ]
 
 
 def test_routes_come_back_when_a_nic_was_down_for_a_moment(routed):

@@ -64,7 +64,11 @@ def test_another_instance_runs_the_same_script_again(host):
 def test_by_hand_it_runs_at_once_and_not_again(host):
     assert host.once(says(host, "one", "exit 3")).code == 0
     done = host.neuca("run-scripts")
-    assert (done.code, done.out.partition(" after ")[0], said(host)) == (1, "bootscript: exit status 3", ["one"])
+    assert (done.code, done.out.partition(" after ")[0], said(host)) == (
+        1,
+        "bootscript: exit status 3",
+        ["one"],
+    )
     assert (guest(host), host.neuca("run-scripts").out, said(host)) == (0, done.out, ["one"])
 
 
@@ -81,7 +85,15 @@ def test_nothing_of_the_network_waits_for_a_script_and_status_in_it_is_that_of_t
     text = says(host, "one", f"PYTHONPATH=$(cat {host.folder}/go) {look}")
     assert host.once(text).code == 0
     before = host.neuca("status").code
-    agent = [*host.guest.enter, sys.executable, "-c", MAIN.format("neucad"), "--guest", "--config", str(host.config_file)]
+    agent = [
+        *host.guest.enter,
+        sys.executable,
+        "-c",
+        MAIN.format("neucad"),
+        "--guest",
+        "--config",
+        str(host.config_file),
+    ]
     runs = subprocess.Popen(agent, env=host.environment, cwd="/")
     host.wait("it runs", lambda: said(host) == ["one"])
     assert host.status()[1]["state"] == "pending"
@@ -90,4 +102,6 @@ def test_nothing_of_the_network_waits_for_a_script_and_status_in_it_is_that_of_t
     (host.folder / "go").write_text(host.environment["PYTHONPATH"])
     assert runs.wait(60) == 0
     assert before == 3
-    assert [one["state"] for feature in host.status()[1]["guest"] for one in feature["findings"]] == ["ok"]
+    assert [
+        one["state"] for feature in host.status()[1]["guest"] for one in feature["findings"]
+    ] == ["ok"]

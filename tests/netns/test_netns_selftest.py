@@ -22,23 +22,34 @@ from lab import PATIENCE, ROOT
 
 def test_a_test_with_a_helper_sees_both_ends(ends):
     helper = ends.serve()
-    code, report = ends.helped("--plan", "quick", "--time", "1", "--expect", "20M", "--rate", "20M",
-                               "--label", "first")
+    code, report = ends.helped(
+        "--plan", "quick", "--time", "1", "--expect", "20M", "--rate", "20M", "--label", "first"
+    )
     assert code == report["exit_code"]
     assert steps(report) == dict.fromkeys(
-        ("as-planned", "reach", "latency", "path-mtu", "tcp", "loaded", "tcp-reverse"), "pass")
+        ("as-planned", "reach", "latency", "path-mtu", "tcp", "loaded", "tcp-reverse"), "pass"
+    )
     evidence = report["evidence"]
     forward, reverse = evidence["phases"]
     for phase in (forward, reverse):
         sockets = [one for sample in phase["sender"] for one in sample.get("sockets", [])]
         assert max(one["bytes_acked"] for one in sockets) > 500_000
-        assert phase["receiver"][0]["counters"]["Tcp.InSegs"] < phase["receiver"][-1]["counters"]["Tcp.InSegs"]
+        assert (
+            phase["receiver"][0]["counters"]["Tcp.InSegs"]
+            < phase["receiver"][-1]["counters"]["Tcp.InSegs"]
+        )
     assert evidence["path_mtu"] == {"forward": 1500, "backward": 1500, "told": False}
-    assert [evidence[end]["iperf3"] for end in ("local", "peer")] == [ends.lab.run("iperf3", "--version").out.split()[1]] * 2
+    assert [evidence[end]["iperf3"] for end in ("local", "peer")] == [
+        ends.lab.run("iperf3", "--version").out.split()[1]
+    ] * 2
     assert evidence["idle"]["count"] >= 3
     assert min(evidence[name]["p50"] for name in ("idle", "idle_tcp", "loaded")) > 0
     assert len(evidence["reach"]["macs"]) == 1
-    assert (evidence["local"]["planned"], evidence["local"]["path"], evidence["peer"]["path"]) == ("dp1", ["dp1"], ["dp1"])
+    assert (evidence["local"]["planned"], evidence["local"]["path"], evidence["peer"]["path"]) == (
+        "dp1",
+        ["dp1"],
+        ["dp1"],
+    )
     assert ends.listening() == {PORT + 1}
     helper.terminate()
     kept = list((ends.lab.folder / "state").glob("selftest-*.json"))
@@ -57,8 +68,18 @@ def test_without_a_helper_there_is_one_ends_evidence(ends):
 
 def test_every_other_step(ends):
     ends.serve()
-    done = ends.test("--secret-file", ends.secret, "--time", "1", "--parallel", "4", "--rate", "20M", "--only",
-                     "tcp-parallel,tcp-bidir,udp,connections")
+    done = ends.test(
+        "--secret-file",
+        ends.secret,
+        "--time",
+        "1",
+        "--parallel",
+        "4",
+        "--rate",
+        "20M",
+        "--only",
+        "tcp-parallel,tcp-bidir,udp,connections",
+    )
     lines = [line.split()[:2] for line in done.out.splitlines()]
     for name in ("tcp-parallel", "tcp-bidir", "udp", "connections"):
         assert [name, "pass"] in lines, done.out
@@ -70,14 +91,22 @@ def totals(raw):
     """What iperf3 itself says of each direction, as received. Before 3.10 UDP has what was sent, and what of it was lost."""
     end = json.loads(raw)["end"]
     if "sum_received" not in end:
-        return [end["sum"]["bits_per_second"] * (1 - end["sum"]["lost_packets"] / end["sum"]["packets"])]
-    return [end[name]["bits_per_second"] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
+        return [
+            end["sum"]["bits_per_second"] * (1 - end["sum"]["lost_packets"] / end["sum"]["packets"])
+        ]
+    return [
+        end[name]["bits_per_second"]
+        for name in ("sum_received", "sum_received_bidir_reverse")
+        if name in end
+    ]
 
 
 def test_the_rates_are_those_of_iperf3_itself(ends):
     """Within a hundredth, in the same run: nothing but the machine limits these."""
     ends.serve()
-    _, report = ends.helped("--only", "tcp,tcp-reverse,tcp-parallel", "--parallel", "4", "--time", "3")
+    _, report = ends.helped(
+        "--only", "tcp,tcp-reverse,tcp-parallel", "--parallel", "4", "--time", "3"
+    )
     own = [rate for phase in report["evidence"]["phases"] for rate in totals(phase["raw"])]
     assert [one["name"] for one in report["phases"]] == ["tcp", "tcp", "tcp-parallel"]
     assert [one["rate"] for one in report["phases"]] == pytest.approx(own, rel=0.01)
@@ -91,7 +120,10 @@ def test_so_are_those_of_both_ways_at_once(ends):
     ends.serve()
     _, report = ends.helped("--only", "tcp-bidir", "--time", "2")
     own = totals(report["evidence"]["phases"][0]["raw"])
-    assert ([one["rate"] for one in report["phases"]], len(own)) == (pytest.approx(own, rel=0.01), 2)
+    assert ([one["rate"] for one in report["phases"]], len(own)) == (
+        pytest.approx(own, rel=0.01),
+        2,
+    )
 
 
 def test_rdma_is_not_applicable_where_there_is_no_device(ends):
@@ -99,7 +131,10 @@ def test_rdma_is_not_applicable_where_there_is_no_device(ends):
     _, report = ends.helped("--only", "rdma")
     step = next(one for one in report["evidence"]["steps"] if one["name"] == "rdma")
     reasons = ("this host has no RDMA device", "no RDMA device of this host belongs to dp1")
-    assert (step["verdict"], step["text"] in [f"not applicable here: {reason}" for reason in reasons]) == ("skipped", True), step
+    assert (
+        step["verdict"],
+        step["text"] in [f"not applicable here: {reason}" for reason in reasons],
+    ) == ("skipped", True), step
     assert (findings(report), "rdma" in report["evidence"]) == (set(), False)
 
 
@@ -115,8 +150,10 @@ def test_the_other_end_by_ssh(ends):
     enter = " ".join(ends.lab.outside.enter)
     folder = ends.lab.folder / "bin"
     folder.mkdir()
-    (folder / "ssh").write_text(f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\n[ "$2" = far ] || exit 255\nshift 3\n'
-                                f"exec {enter} env PYTHONPATH={ROOT} {sys.executable} -c '{MAIN}' --config {ends.far} \"$@\"\n")
+    (folder / "ssh").write_text(
+        f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\n[ "$2" = far ] || exit 255\nshift 3\n'
+        f"exec {enter} env PYTHONPATH={ROOT} {sys.executable} -c '{MAIN}' --config {ends.far} \"$@\"\n"
+    )
     (folder / "ssh").chmod(0o755)
     ends.lab.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
     _, report = ends.report("--ssh", "far", *TCP)
@@ -124,7 +161,10 @@ def test_the_other_end_by_ssh(ends):
     assert len(report["evidence"]["phases"][0]["receiver"]) >= 2
     ends.until(lambda: ends.listening() == set())
     done = ends.test("--ssh", "nowhere", *TCP)
-    assert (done.code, done.err) == (1, 'neuca: start neuca-selftest on "nowhere" by ssh: it ended with 255\n')
+    assert (done.code, done.err) == (
+        1,
+        'neuca: start neuca-selftest on "nowhere" by ssh: it ended with 255\n',
+    )
 
 
 TRY = """import sys
@@ -143,9 +183,12 @@ print(next(step.text for step in found.steps if step.name == "try-fix"))
 @pytest.mark.parametrize(("before", "kept"), [("1", True), ("1e15", False)])
 def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before, kept):
     """Between two namespaces no setting is sure to help: what it was before is made up."""
+
     def values():
-        return [ends.lab.run("cat", "/proc/sys/net/ipv4/tcp_rmem", where=where).out.split()[2]
-                for where in (ends.lab.guest, ends.lab.outside)]
+        return [
+            ends.lab.run("cat", "/proc/sys/net/ipv4/tcp_rmem", where=where).out.split()[2]
+            for where in (ends.lab.guest, ends.lab.outside)
+        ]
 
     ends.serve()
     was = values()
@@ -156,9 +199,11 @@ def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before,
 
 
 def test_a_test_from_another_namespace_of_the_host(ends):
-    script = ("from pathlib import Path; from neuca_tools.backends.namespace import enter\n"
-              f"from neuca_tools.selftest.running import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
-              f"print(*[address for _, address in kernel.addresses()]); print(*Path('/sys/class/net').iterdir())")
+    script = (
+        "from pathlib import Path; from neuca_tools.backends.namespace import enter\n"
+        f"from neuca_tools.selftest.running import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
+        f"print(*[address for _, address in kernel.addresses()]); print(*Path('/sys/class/net').iterdir())"
+    )
     said = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert FAR in said[0].split()
     assert NEAR not in said[0].split()
@@ -168,7 +213,9 @@ def test_a_test_from_another_namespace_of_the_host(ends):
 def test_namespaces_that_are_not_there(ends):
     done = ends.test("--netns", "none")
     assert (done.code, done.err) == (
-        1, 'neuca: enter the network namespace "/run/netns/none": No such file or directory\n')
+        1,
+        'neuca: enter the network namespace "/run/netns/none": No such file or directory\n',
+    )
     done = ends.test("--container", "none")
     assert done.code == 1
     assert done.err.startswith('neuca: enter the container "none": docker: ')
@@ -202,8 +249,10 @@ def test_a_route_that_leaves_elsewhere(ends):
 def test_never_over_the_management_nic_unless_told_so(ends):
     done = ends.test(*TCP, peer="192.0.2.1")
     assert (done.code, done.out) == (2, "")
-    assert done.err == ("neuca: test 192.0.2.1: the way there leaves through mgmt0, the management NIC\n"
-                        "       --interface mgmt0 says that this is meant\n")
+    assert done.err == (
+        "neuca: test 192.0.2.1: the way there leaves through mgmt0, the management NIC\n"
+        "       --interface mgmt0 says that this is meant\n"
+    )
     ends.iperf("-1")
     assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
 
@@ -217,8 +266,21 @@ def test_never_to_what_is_no_peer(ends, peer):
 
 def test_two_that_have_the_peers_address(ends):
     lab = ends.lab
-    lab.run("ip", "link", "add", "link", "dp1", "name", "twin", "type", "macvlan", "mode", "bridge", where=lab.outside,
-            check=False)
+    lab.run(
+        "ip",
+        "link",
+        "add",
+        "link",
+        "dp1",
+        "name",
+        "twin",
+        "type",
+        "macvlan",
+        "mode",
+        "bridge",
+        where=lab.outside,
+        check=False,
+    )
     if lab.run("ip", "link", "show", "twin", where=lab.outside, check=False).code:
         pytest.skip("this kernel has no macvlan")
     lab.run("ip", "link", "set", "twin", "up", where=lab.outside)
@@ -269,8 +331,23 @@ def test_somebody_else_is_being_served(ends):
 
 def test_the_helper_is_busy(ends):
     ends.serve()
-    first = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--only",
-                       "tcp", "--time", "60", "--rate", "1M", FAR, where=ends.lab.guest)
+    first = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--config",
+        ends.lab.config_file,
+        "--secret-file",
+        ends.secret,
+        "--only",
+        "tcp",
+        "--time",
+        "60",
+        "--rate",
+        "1M",
+        FAR,
+        where=ends.lab.guest,
+    )
     assert first.stdout.readline().startswith("reach ")
     code, report = ends.helped(*TCP)
     assert (code, report["verdict"]) == (9, "peer busy")
@@ -279,8 +356,22 @@ def test_the_helper_is_busy(ends):
 
 def test_a_server_that_dies_in_the_midst(ends):
     server = ends.iperf("-1")
-    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--json", "--only", "tcp", "--time", "20",
-                      "--rate", "1M", FAR, where=ends.lab.guest)
+    test = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--config",
+        ends.lab.config_file,
+        "--json",
+        "--only",
+        "tcp",
+        "--time",
+        "20",
+        "--rate",
+        "1M",
+        FAR,
+        where=ends.lab.guest,
+    )
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     server.kill()
     out = test.communicate(timeout=LONG)[0]
@@ -290,14 +381,31 @@ def test_a_server_that_dies_in_the_midst(ends):
 
 def test_a_client_that_is_killed_in_the_midst(ends):
     ends.iperf("-1")
-    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--json", "--only", "tcp", "--time", "20",
-                      "--rate", "1M", FAR, where=ends.lab.guest)
+    test = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--config",
+        ends.lab.config_file,
+        "--json",
+        "--only",
+        "tcp",
+        "--time",
+        "20",
+        "--rate",
+        "1M",
+        FAR,
+        where=ends.lab.guest,
+    )
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
-    client, = Path(f"/proc/{test.pid}/task/{test.pid}/children").read_text().split()
+    (client,) = Path(f"/proc/{test.pid}/task/{test.pid}/children").read_text().split()
     os.kill(int(client), signal.SIGKILL)
     report = json.loads(test.communicate(timeout=LONG)[0])
     assert (test.returncode, report["verdict"], report["unknown"]) == (
-        6, "inconclusive", "iperf did not finish: iperf3 was ended by SIGKILL")
+        6,
+        "inconclusive",
+        "iperf did not finish: iperf3 was ended by SIGKILL",
+    )
 
 
 def test_a_connection_that_gets_no_answer_at_all(ends):
@@ -330,21 +438,42 @@ def test_something_else_that_listens_there(ends):
 def test_a_server_that_hangs(ends):
     """`conduct` itself, for its patience is shorter then."""
     server = ends.iperf("-1")
-    script = ("import sys; from ipaddress import ip_address; from neuca_tools.selftest.running import conduct, iperf\n"
-              f"test = iperf.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
-              "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)")
+    script = (
+        "import sys; from ipaddress import ip_address; from neuca_tools.selftest.running import conduct, iperf\n"
+        f"test = iperf.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
+        "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)"
+    )
     test = ends.start(sys.executable, "-c", script, where=ends.lab.guest)
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     server.send_signal(signal.SIGSTOP)
     out = test.communicate(timeout=LONG)[0]
-    assert out == "iperf3 had not ended in time, and was ended: the other end may have stopped answering\n"
+    assert (
+        out
+        == "iperf3 had not ended in time, and was ended: the other end may have stopped answering\n"
+    )
     assert f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out
 
 
 def test_a_helper_that_dies_leaves_nothing(ends):
     helper = ends.serve()
-    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--json",
-                      "--only", "tcp,tcp-reverse", "--time", "20", "--rate", "1M", FAR, where=ends.lab.guest)
+    test = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--config",
+        ends.lab.config_file,
+        "--secret-file",
+        ends.secret,
+        "--json",
+        "--only",
+        "tcp,tcp-reverse",
+        "--time",
+        "20",
+        "--rate",
+        "1M",
+        FAR,
+        where=ends.lab.guest,
+    )
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     helper.kill()
     out = test.communicate(timeout=LONG)[0]
@@ -356,13 +485,29 @@ def test_a_helper_that_dies_leaves_nothing(ends):
 
 def test_a_client_that_dies_leaves_nothing(ends):
     helper = ends.serve()
-    test = ends.start(sys.executable, "-c", MAIN, "--config", ends.lab.config_file, "--secret-file", ends.secret, "--only", "tcp",
-                      "--time", "30", "--rate", "1M", FAR, where=ends.lab.guest)
+    test = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--config",
+        ends.lab.config_file,
+        "--secret-file",
+        ends.secret,
+        "--only",
+        "tcp",
+        "--time",
+        "30",
+        "--rate",
+        "1M",
+        FAR,
+        where=ends.lab.guest,
+    )
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
         f"neuca-selftest: {NEAR}: a test begins\n",
-        f"neuca-selftest: {NEAR}: ask the other end: it has closed the connection\n"]
+        f"neuca-selftest: {NEAR}: ask the other end: it has closed the connection\n",
+    ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)
 
@@ -385,17 +530,44 @@ def test_a_secret_that_others_can_read_is_none(ends):
     ends.secret.chmod(0o644)
     done = ends.test("--secret-file", ends.secret, *TCP)
     assert (done.code, done.err) == (
-        2, f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n')
+        2,
+        f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n',
+    )
 
 
 def test_a_helper_serves_the_dataplane_alone(ends):
     """In the guest, where there is a management NIC."""
-    done = ends.lab.run(sys.executable, "-c", MAIN, "--serve", "--config", ends.lab.config_file, "--secret-file", ends.secret,
-                        "--address", "192.0.2.10", check=False)
+    done = ends.lab.run(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--serve",
+        "--config",
+        ends.lab.config_file,
+        "--secret-file",
+        ends.secret,
+        "--address",
+        "192.0.2.10",
+        check=False,
+    )
     assert done.code == 2
-    assert done.err == ("neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
-                        "       --interface mgmt0 says that this is meant\n")
-    helper = ends.start(sys.executable, "-c", MAIN, "--serve", "--config", ends.lab.config_file, "--secret-file", ends.secret,
-                        "--for", "1", where=ends.lab.guest)
+    assert done.err == (
+        "neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
+        "       --interface mgmt0 says that this is meant\n"
+    )
+    helper = ends.start(
+        sys.executable,
+        "-c",
+        MAIN,
+        "--serve",
+        "--config",
+        ends.lab.config_file,
+        "--secret-file",
+        ends.secret,
+        "--for",
+        "1",
+        where=ends.lab.guest,
+    )
     assert helper.stdout.readline() == (
-        f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n")
+        f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
+    )

@@ -18,17 +18,30 @@ ONLY = ("--only", "broadcast")
 def bridge(ends):
     """The other end is the host of a bridge; two more hosts are on it."""
     lab = ends.lab
-    script = ["ip link add br0 type bridge mcast_snooping 0", "ip link set dp1 master br0", "ip address flush dev dp1",
-              "ip link set br0 up", f"ip address add {FAR}/24 dev br0", f"ip address add {FAR6}/64 dev br0 nodad"]
+    script = [
+        "ip link add br0 type bridge mcast_snooping 0",
+        "ip link set dp1 master br0",
+        "ip address flush dev dp1",
+        "ip link set br0 up",
+        f"ip address add {FAR}/24 dev br0",
+        f"ip address add {FAR6}/64 dev br0 nodad",
+    ]
     lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
     with contextlib.ExitStack() as stack:
         hosts = [stack.enter_context(contextlib.closing(Namespace(OUTSIDE))) for _ in RESPONDERS]
         for number, (host, (ours, ours6)) in enumerate(zip(hosts, RESPONDERS)):
-            words = f"ip link add name p{number} master br0 type veth peer name eth0 netns {host.pid}"
+            words = (
+                f"ip link add name p{number} master br0 type veth peer name eth0 netns {host.pid}"
+            )
             lab.run(*words.split(), where=lab.outside)
             lab.run("ip", "link", "set", f"p{number}", "up", where=lab.outside)
-            lab.run("sh", "-ec", f"ip address add {ours}/24 dev eth0; ip address add {ours6}/64 dev eth0 nodad; "
-                                 "ip link set eth0 up", where=host)
+            lab.run(
+                "sh",
+                "-ec",
+                f"ip address add {ours}/24 dev eth0; ip address add {ours6}/64 dev eth0 nodad; "
+                "ip link set eth0 up",
+                where=host,
+            )
         yield ends, hosts
 
 
@@ -42,26 +55,37 @@ def test_everybody_answers_over_both_families(bridge):
         found = report["evidence"]["broadcast"]
         assert (found["expected"], found["answered"], found["times"]["count"]) == (3, 3, 150), found
         assert 0 < found["times"]["p50"] <= found["times"]["p99"] <= found["times"]["maximum"]
-        assert (steps(report)["broadcast"] == "pass") is ("D47" not in findings(report)) is (found["times"].get("lost", 0) < 2)
+        assert (
+            (steps(report)["broadcast"] == "pass")
+            is ("D47" not in findings(report))
+            is (found["times"].get("lost", 0) < 2)
+        )
 
 
 def test_who_is_missing_is_told(bridge):
     ends, hosts = bridge
     ends.serve("--for", "120")
     ends.serve("--for", "120", where=hosts[0])
-    ends.serve("--for", "120", where=hosts[1], secret=ends.write("other", "the secret of somebody else"))
+    ends.serve(
+        "--for", "120", where=hosts[1], secret=ends.write("other", "the secret of somebody else")
+    )
     code, report = ends.helped(*ONLY, "--broadcast", "3")
     assert (code, findings(report)) == (4, {"D47"})
     found = report["evidence"]["broadcast"]
     assert (found["answered"], found["times"]["count"]) == (2, 150)
     assert found["times"]["lost"] >= 50
-    assert "2 of 3 answered: " in next(one["text"] for one in report["evidence"]["steps"] if one["name"] == "broadcast")
+    assert "2 of 3 answered: " in next(
+        one["text"] for one in report["evidence"]["steps"] if one["name"] == "broadcast"
+    )
 
 
 def test_nobody_is_asked_without_a_secret_nor_unless_it_is_wanted(ends):
     _, report = ends.report(*ONLY)
-    assert [(one["verdict"], one["text"]) for one in report["evidence"]["steps"] if one["name"] == "broadcast"] == [
-        ("skipped", "this needs the secret that all who answer share (--secret-file)")]
+    assert [
+        (one["verdict"], one["text"])
+        for one in report["evidence"]["steps"]
+        if one["name"] == "broadcast"
+    ] == [("skipped", "this needs the secret that all who answer share (--secret-file)")]
     ends.serve()
     others = "tcp,tcp-reverse,tcp-parallel,tcp-bidir,udp,latency,path-mtu,connections"
     done = ends.test("--secret-file", ends.secret, "--plan", "full", "--skip", others)

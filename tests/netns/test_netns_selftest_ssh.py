@@ -33,15 +33,27 @@ def ssh(ends, tmp_path):
     write(server / ".ssh" / "authorized_keys", (client / ".ssh" / "key.pub").read_text())
     ends.lab.run("dropbearkey", "-t", "ed25519", "-f", host_key)
     shown = ends.lab.run("dropbearkey", "-y", "-f", host_key).out.splitlines()
-    write(client / ".ssh" / "known_hosts", f"[{FAR}]:{PORT} {next(line for line in shown if line.startswith('ssh-'))}\n")
-    write(client / ".ssh" / "config", f"Host far stranger\n HostName {FAR}\n Port {PORT}\n User root\n IdentityFile ~/.ssh/key\n"
-                                      " IdentitiesOnly yes\n StrictHostKeyChecking yes\n")
+    write(
+        client / ".ssh" / "known_hosts",
+        f"[{FAR}]:{PORT} {next(line for line in shown if line.startswith('ssh-'))}\n",
+    )
+    write(
+        client / ".ssh" / "config",
+        f"Host far stranger\n HostName {FAR}\n Port {PORT}\n User root\n IdentityFile ~/.ssh/key\n"
+        " IdentitiesOnly yes\n StrictHostKeyChecking yes\n",
+    )
     program = tmp_path / "programs" / "neuca-selftest"
-    write(program, f"#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {sys.executable} -c '{MAIN}' --config {ends.far} \"$@\"\n", 0o755)
+    write(
+        program,
+        f"#!/bin/sh\nexport PYTHONPATH={ROOT}\nexec {sys.executable} -c '{MAIN}' --config {ends.far} \"$@\"\n",
+        0o755,
+    )
     ends.lab.run(*OVER.format(folder=client, place=HOME).split())
     ends.lab.run(*OVER.format(folder=server, place=HOME).split(), where=ends.lab.outside)
     ends.lab.run(*OVER.format(folder=program.parent, place=SERVER).split(), where=ends.lab.outside)
-    ends.start("dropbear", "-F", "-E", "-s", "-r", host_key, "-p", f"{FAR}:{PORT}", "-P", tmp_path / "pid")
+    ends.start(
+        "dropbear", "-F", "-E", "-s", "-r", host_key, "-p", f"{FAR}:{PORT}", "-P", tmp_path / "pid"
+    )
     ends.until(lambda: PORT in ends.listening())
     return client / ".ssh"
 
@@ -54,7 +66,9 @@ def write(path, text, mode=0o600):
 @pytest.mark.usefixtures("ssh")
 def test_a_test_whose_other_end_is_started_by_ssh(ends):
     _, report = ends.report("--ssh", "far", "--only", "latency,path-mtu,tcp,connections", *TCP[2:])
-    assert steps(report) == dict.fromkeys(("reach", "latency", "path-mtu", "tcp", "connections"), "pass")
+    assert steps(report) == dict.fromkeys(
+        ("reach", "latency", "path-mtu", "tcp", "connections"), "pass"
+    )
     assert "helper by ssh on far" in report["evidence"]["steps"][1]["text"]
     assert len(report["evidence"]["phases"][0]["receiver"]) >= 2
     assert report["evidence"]["peer"]["path"] == ["dp1"]
@@ -65,7 +79,10 @@ def test_a_server_whose_host_key_is_another_is_not_talked_to(ends, ssh):
     known = ssh / "known_hosts"
     write(known, f"[{FAR}]:{PORT} {' '.join((ssh / 'key.pub').read_text().split()[:2])}\n")
     done = ends.test("--ssh", "far", *TCP)
-    assert (done.code, done.err.splitlines()[-1]) == (1, 'neuca: start neuca-selftest on "far" by ssh: it ended with 255')
+    assert (done.code, done.err.splitlines()[-1]) == (
+        1,
+        'neuca: start neuca-selftest on "far" by ssh: it ended with 255',
+    )
     assert "Host key verification failed" in done.err
     assert ends.listening() == {PORT}
 
@@ -74,7 +91,10 @@ def test_a_key_that_is_not_known_there_is_refused_without_a_question(ends, ssh):
     (ssh / "key").unlink()
     ends.lab.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "key")
     done = ends.test("--ssh", "far", *TCP)
-    assert (done.code, done.err.splitlines()[-1]) == (1, 'neuca: start neuca-selftest on "far" by ssh: it ended with 255')
+    assert (done.code, done.err.splitlines()[-1]) == (
+        1,
+        'neuca: start neuca-selftest on "far" by ssh: it ended with 255',
+    )
     assert "Permission denied (publickey)" in done.err
 
 
@@ -82,5 +102,10 @@ def test_a_key_that_is_not_known_there_is_refused_without_a_question(ends, ssh):
 def test_a_host_without_neuca_selftest_says_so(ends):
     ends.lab.run("umount", "--lazy", SERVER, where=ends.lab.outside)
     done = ends.test("--ssh", "far", *TCP)
-    assert (done.code, done.err.splitlines()[-2:]) == (1, [
-        'neuca: start neuca-selftest on "far" by ssh: it ended with 127', "       install neuca-guest-tools there"])
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        1,
+        [
+            'neuca: start neuca-selftest on "far" by ssh: it ended with 127',
+            "       install neuca-guest-tools there",
+        ],
+    )

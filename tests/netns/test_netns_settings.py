@@ -20,7 +20,11 @@ def test_an_mtu_beyond_the_devices_maximum_is_refused_and_the_rest_is_applied(la
     lab.tap("dp1", 1)
     done = lab.once(f"{NIC}mtu = 65535\ntxqueuelen = 500\n")
     assert done.code == 4
-    assert (lab.link("dp1")["mtu"], lab.link("dp1")["txqlen"], lab.addresses("dp1")) == (1500, 500, {"172.16.0.1/24"})
+    assert (lab.link("dp1")["mtu"], lab.link("dp1")["txqlen"], lab.addresses("dp1")) == (
+        1500,
+        500,
+        {"172.16.0.1/24"},
+    )
     assert lab.problems("dp1") == [("mtu", 'MTU 65535 asked, but "dp1" takes at most 65521')]
 
 
@@ -40,7 +44,9 @@ def test_an_mtu_below_what_is_stacked_on_the_nic_is_refused(lab):
     done = lab.once(f"{NIC}mtu = 1500\n")
     assert done.code == 4
     assert (lab.link("dp1")["mtu"], lab.link("theirs")["mtu"]) == (9000, 9000)
-    assert lab.problems("dp1") == [("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')]
+    assert lab.problems("dp1") == [
+        ("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')
+    ]
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     lab.ip("link set theirs mtu 1400")
     assert lab.once().code == 0
@@ -50,10 +56,17 @@ def test_an_mtu_below_what_is_stacked_on_the_nic_is_refused(lab):
 def test_ipv6_and_an_mtu_below_1280_is_a_bad_line_that_costs_only_itself(lab):
     lab.veth("dp1", 1)
     done = lab.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\nmtu = 1000\n")
-    assert (done.code, done.err.splitlines()[-1]) == (78, (
-        f'neuca: error: line 3: [interface {mac(1)}] "mtu" = "1000": '
-        "an MTU below 1280 cannot carry the IPv6 addresses of this link"))
-    assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (1500, {"172.16.0.1/24", "fd00:16::1/64"})
+    assert (done.code, done.err.splitlines()[-1]) == (
+        78,
+        (
+            f'neuca: error: line 3: [interface {mac(1)}] "mtu" = "1000": '
+            "an MTU below 1280 cannot carry the IPv6 addresses of this link"
+        ),
+    )
+    assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (
+        1500,
+        {"172.16.0.1/24", "fd00:16::1/64"},
+    )
 
 
 def test_an_ipv6_address_comes_with_the_mtu_that_makes_room_for_it(lab):
@@ -71,7 +84,9 @@ def test_an_ipv6_address_on_a_nic_whose_mtu_nobody_asks_for_and_is_too_small(lab
     lab.ip("link set dp1 mtu 1000")
     done = lab.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n")
     assert (done.code, lab.addresses("dp1")) == (4, {"172.16.0.1/24"})
-    assert lab.problems("dp1") == [("refused", "address fd00:16::1/64: IPv6 needs an MTU of at least 1280")]
+    assert lab.problems("dp1") == [
+        ("refused", "address fd00:16::1/64: IPv6 needs an MTU of at least 1280")
+    ]
 
 
 def test_what_is_no_longer_asked_for_goes_back_to_what_it_was(lab):
@@ -80,7 +95,9 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was(lab):
     lab.sysctl("net/ipv4/conf/dp1/rp_filter", 1)
     lab.foreign.may_set("net/core/somaxconn")
     before = lab.sysctl("net/core/somaxconn")
-    everything = f"{NIC}mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    everything = (
+        f"{NIC}mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    )
     lab.once(everything + "sysctl.net.core.somaxconn = 8192\n")
     lab.once(everything.replace("9000", "8000").replace("5000", "4000"))
     assert lab.sysctl("net/core/somaxconn") == before
@@ -92,10 +109,17 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was(lab):
 def test_a_nic_that_the_document_no_longer_has_gets_its_own_settings_back_and_stays_up(lab):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
-    lab.once(f"{NIC}mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n")
+    lab.once(
+        f"{NIC}mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    )
     assert lab.once(f"[interfaces]\n{mac(2)} = up\n").code == 0
     dp1 = lab.link("dp1")
-    assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (1500, 1000, True, set())
+    assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (
+        1500,
+        1000,
+        True,
+        set(),
+    )
     assert lab.sysctl("net/ipv4/conf/dp1/rp_filter") == "0"
 
 
@@ -124,7 +148,8 @@ def test_a_value_that_the_kernel_does_not_take_for_a_sysctl_costs_only_itself(la
     assert done.code == 1
     assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (9000, {"172.16.0.1/24"})
     assert lab.problems("dp1") == [
-        ("failed", 'set the sysctl net/ipv4/conf/dp1/rp_filter from "0" to "no": Invalid argument')]
+        ("failed", 'set the sysctl net/ipv4/conf/dp1/rp_filter from "0" to "no": Invalid argument')
+    ]
     assert lab.once(NIC).code == 0
 
 
@@ -133,5 +158,9 @@ def test_a_sysctl_that_this_kernel_has_not_costs_only_itself(lab):
     done = lab.once(f"{NIC}sysctl.net.ipv4.conf.{{interface}}.no_such_thing = 1\n")
     assert (done.code, lab.addresses("dp1")) == (1, {"172.16.0.1/24"})
     assert lab.problems("dp1") == [
-        ("failed", 'set the sysctl net/ipv4/conf/dp1/no_such_thing to "1": No such file or directory')]
+        (
+            "failed",
+            'set the sysctl net/ipv4/conf/dp1/no_such_thing to "1": No such file or directory',
+        )
+    ]
     assert lab.once(NIC).code == 0

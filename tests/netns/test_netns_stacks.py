@@ -49,26 +49,40 @@ def info(lab, name):
 def test_a_bridge_is_made_of_two_nics(two):
     assert two.once(BRIDGE).code == 0
     assert (master(two, "dp1"), master(two, "dp2"), is_up(two, "br7")) == ("br7", "br7", True)
-    assert (two.addresses("br7"), two.addresses("dp1"), is_up(two, "dp1")) == ({"10.7.0.1/24"}, set(), True)
+    assert (two.addresses("br7"), two.addresses("dp1"), is_up(two, "dp1")) == (
+        {"10.7.0.1/24"},
+        set(),
+        True,
+    )
 
 
 def test_a_bridge_that_is_no_longer_asked_for_goes_and_its_members_have_their_own_again(two):
     two.once(BRIDGE)
     assert two.once(NIC + OTHER).code == 0
-    assert (two.link("br7"), master(two, "dp1"), two.addresses("dp1")) == (None, None, {"172.16.0.1/24"})
+    assert (two.link("br7"), master(two, "dp1"), two.addresses("dp1")) == (
+        None,
+        None,
+        {"172.16.0.1/24"},
+    )
 
 
 def test_a_member_that_leaves_has_its_own_address_and_mtu(two):
     two.once(BRIDGE)
     left = f"[bridge br7]\nmembers = {mac(2)}\naddresses = 10.7.0.1/24\n"
     assert two.once(left + NIC + "mtu = 9000\n").code == 0
-    assert (master(two, "dp1"), master(two, "dp2"), two.addresses("dp1")) == (None, "br7", {"172.16.0.1/24"})
+    assert (master(two, "dp1"), master(two, "dp2"), two.addresses("dp1")) == (
+        None,
+        "br7",
+        {"172.16.0.1/24"},
+    )
     assert two.link("dp1")["mtu"] == 9000
 
 
 def test_an_address_of_a_member_is_refused(two):
     assert two.once(BRIDGE + NIC).code == 4
-    assert two.problems("dp1") == [("refused", 'address 172.16.0.1/24: it is in "br7", which can have it')]
+    assert two.problems("dp1") == [
+        ("refused", 'address 172.16.0.1/24: it is in "br7", which can have it')
+    ]
     assert two.addresses("dp1") == set()
 
 
@@ -99,8 +113,17 @@ def test_what_somebody_put_into_our_bridge_stays_and_keeps_it(two):
 def test_a_vxlan_is_on_the_link_of_its_local_address_and_carries_what_that_leaves(two):
     assert two.once(NIC + "mtu = 9000\n" + VXLAN).code == 0
     found = info(two, "vx7")
-    assert (found["id"], found["link"], found["port"], found["local"]) == (7, "dp1", 4789, "172.16.0.1")
-    assert (two.link("vx7")["mtu"], two.addresses("vx7"), is_up(two, "vx7")) == (8950, {"10.7.0.1/24"}, True)
+    assert (found["id"], found["link"], found["port"], found["local"]) == (
+        7,
+        "dp1",
+        4789,
+        "172.16.0.1",
+    )
+    assert (two.link("vx7")["mtu"], two.addresses("vx7"), is_up(two, "vx7")) == (
+        8950,
+        {"10.7.0.1/24"},
+        True,
+    )
 
 
 def test_a_vxlan_over_ipv6_leaves_seventy_bytes(two):
@@ -130,24 +153,46 @@ def test_a_vxlan_that_is_asked_otherwise_is_made_anew_with_all_that_is_on_it(two
 
 def test_a_macvlan_has_the_mtu_of_its_nic_and_an_address_of_its_own(two):
     assert two.once(NIC + "mtu = 4000\n" + MACVLAN).code == 0
-    assert (info(two, "mv7")["mode"], two.link("mv7")["link"], two.link("mv7")["mtu"]) == ("bridge", "dp1", 4000)
+    assert (info(two, "mv7")["mode"], two.link("mv7")["link"], two.link("mv7")["mtu"]) == (
+        "bridge",
+        "dp1",
+        4000,
+    )
     assert two.addresses("mv7") == {"10.8.0.1/24"}
     assert two.once(NIC + MACVLAN + "mtu = 1600\n").code == 4
     assert two.problems("mv7") == [("mtu", 'MTU 1600 asked, but "dp1" below it has 1500')]
 
 
 def test_a_bridge_over_a_vxlan_comes_and_goes_in_the_right_order(two):
-    stack = NIC + VXLAN.replace("addresses = 10.7.0.1/24\n", "") + "[bridge br7]\nmembers = vxlan vx7\naddresses = 10.7.0.1/24\n"
+    stack = (
+        NIC
+        + VXLAN.replace("addresses = 10.7.0.1/24\n", "")
+        + "[bridge br7]\nmembers = vxlan vx7\naddresses = 10.7.0.1/24\n"
+    )
     two.document(stack)
     planned = [text for text in two.plan() if text.startswith(("create", "put"))]
-    assert planned == ["create the VXLAN vx7 (id 7, local 172.16.0.1, port 4789, remote 172.16.0.2) on dp1 with MTU 1450",
-                       "create the bridge br7", "put vx7 into br7"]
+    assert planned == [
+        "create the VXLAN vx7 (id 7, local 172.16.0.1, port 4789, remote 172.16.0.2) on dp1 with MTU 1450",
+        "create the bridge br7",
+        "put vx7 into br7",
+    ]
     assert two.once().code == 0
-    assert (master(two, "vx7"), two.link("br7")["mtu"], two.addresses("br7")) == ("br7", 1450, {"10.7.0.1/24"})
+    assert (master(two, "vx7"), two.link("br7")["mtu"], two.addresses("br7")) == (
+        "br7",
+        1450,
+        {"10.7.0.1/24"},
+    )
     two.document(NIC)
-    assert [text for text in two.plan() if text.startswith("delete the")] == ["delete the bridge br7", "delete the VXLAN vx7"]
+    assert [text for text in two.plan() if text.startswith("delete the")] == [
+        "delete the bridge br7",
+        "delete the VXLAN vx7",
+    ]
     assert two.once().code == 0
-    assert (two.link("br7"), two.link("vx7"), two.addresses("dp1")) == (None, None, {"172.16.0.1/24"})
+    assert (two.link("br7"), two.link("vx7"), two.addresses("dp1")) == (
+        None,
+        None,
+        {"172.16.0.1/24"},
+    )
 
 
 def test_a_route_goes_through_a_vxlan(two):
@@ -162,7 +207,9 @@ def test_somebody_elses_bridge_of_our_name_is_a_problem_and_not_ours(two):
     two.foreign.may_make()  # none of these names is the agent's here
     two.ip("link add br7 type bridge")
     assert two.once(BRIDGE).code == 4
-    assert two.problems("br7") == [("refused", 'another interface is called "br7": it is not touched')]
+    assert two.problems("br7") == [
+        ("refused", 'another interface is called "br7": it is not touched')
+    ]
     assert (two.addresses("br7"), master(two, "dp1")) == (set(), None)
     assert two.once(NIC + OTHER).code == 0
     assert two.link("br7")
@@ -247,25 +294,47 @@ def test_a_bond_is_made_of_nics_that_are_up_with_addresses(bonding):
     bonding.once(NIC + OTHER)
     assert bonding.once(BOND).code == 0
     assert (master(bonding, "dp1"), master(bonding, "dp2")) == ("bond7", "bond7")
-    assert (info(bonding, "bond7")["mode"], info(bonding, "bond7")["miimon"]) == ("active-backup", 100)
+    assert (info(bonding, "bond7")["mode"], info(bonding, "bond7")["miimon"]) == (
+        "active-backup",
+        100,
+    )
     assert bonding.addresses("bond7") == {"10.7.0.1/24", "fd00:7::1/64"}
-    assert (bonding.addresses("dp1"), is_up(bonding, "dp1"), is_up(bonding, "dp2")) == (set(), True, True)
+    assert (bonding.addresses("dp1"), is_up(bonding, "dp1"), is_up(bonding, "dp2")) == (
+        set(),
+        True,
+        True,
+    )
 
 
 def test_a_bond_that_is_no_longer_asked_for_gives_its_members_back(bonding):
     bonding.once(BOND + "mtu = 9000\n")
     assert [bonding.link(name)["mtu"] for name in ("bond7", "dp1", "dp2")] == [9000, 9000, 9000]
     assert bonding.once(NIC + OTHER).code == 0
-    assert (bonding.link("bond7"), bonding.link("dp1")["mtu"], bonding.link("dp2")["mtu"]) == (None, 1500, 1500)
-    assert (bonding.addresses("dp1"), bonding.addresses("dp2")) == ({"172.16.0.1/24"}, {"172.17.0.1/24"})
+    assert (bonding.link("bond7"), bonding.link("dp1")["mtu"], bonding.link("dp2")["mtu"]) == (
+        None,
+        1500,
+        1500,
+    )
+    assert (bonding.addresses("dp1"), bonding.addresses("dp2")) == (
+        {"172.16.0.1/24"},
+        {"172.17.0.1/24"},
+    )
     assert (bonding.link("dp1")["address"], bonding.link("dp2")["address"]) == (mac(1), mac(2))
 
 
 def test_a_nic_that_leaves_a_bond_has_its_own_address_mac_and_mtu(bonding):
     bonding.once(BOND + "mtu = 9000\n")
     assert bonding.once(BOND.replace(f"{mac(1)}, ", "") + "mtu = 9000\n" + NIC).code == 0
-    assert (master(bonding, "dp1"), bonding.link("dp1")["mtu"], bonding.link("dp1")["address"]) == (None, 1500, mac(1))
-    assert (bonding.addresses("dp1"), is_up(bonding, "dp1"), master(bonding, "dp2")) == ({"172.16.0.1/24"}, True, "bond7")
+    assert (master(bonding, "dp1"), bonding.link("dp1")["mtu"], bonding.link("dp1")["address"]) == (
+        None,
+        1500,
+        mac(1),
+    )
+    assert (bonding.addresses("dp1"), is_up(bonding, "dp1"), master(bonding, "dp2")) == (
+        {"172.16.0.1/24"},
+        True,
+        "bond7",
+    )
 
 
 def test_members_of_a_bond_share_a_mac_and_stay_who_they_are(bonding):
@@ -281,21 +350,43 @@ def test_the_members_of_a_bond_have_its_mtu(bonding):
     assert bonding.once(own + BOND).code == 0
     assert [bonding.link(name)["mtu"] for name in ("bond7", "dp1", "dp2")] == [4000, 4000, 4000]
     assert bonding.once(own + BOND + "mtu = 3000\n").code == 4
-    assert bonding.problems("dp1") == [("mtu", 'MTU 4000 asked, but it is in "bond7", which has 3000')]
+    assert bonding.problems("dp1") == [
+        ("mtu", 'MTU 4000 asked, but it is in "bond7", which has 3000')
+    ]
     assert [bonding.link(name)["mtu"] for name in ("bond7", "dp1", "dp2")] == [3000, 3000, 3000]
 
 
 def test_a_vlan_over_a_bond(bonding):
-    has_vlan = bonding.run("ip", "link", "add", "link", "dp1", "name", "probe", "type", "vlan", "id", "4000", check=False)
+    has_vlan = bonding.run(
+        "ip",
+        "link",
+        "add",
+        "link",
+        "dp1",
+        "name",
+        "probe",
+        "type",
+        "vlan",
+        "id",
+        "4000",
+        check=False,
+    )
     if "Unknown device type" in has_vlan.err:
         pytest.skip("this kernel has no 8021q")
     bonding.run("ip", "link", "del", "probe")
     text = BOND + "mtu = 9000\n[vlan bond bond7.5]\naddresses = 10.5.0.1/24\nmtu = 8000\n"
     assert bonding.once(text).code == 0
     found = bonding.link("bond7.5")
-    assert (found["link"], found["mtu"], bonding.addresses("bond7.5")) == ("bond7", 8000, {"10.5.0.1/24"})
+    assert (found["link"], found["mtu"], bonding.addresses("bond7.5")) == (
+        "bond7",
+        8000,
+        {"10.5.0.1/24"},
+    )
     assert bonding.once(text.replace("active-backup", "balance-rr")).code == 0
-    assert (info(bonding, "bond7")["mode"], bonding.addresses("bond7.5")) == ("balance-rr", {"10.5.0.1/24"})
+    assert (info(bonding, "bond7")["mode"], bonding.addresses("bond7.5")) == (
+        "balance-rr",
+        {"10.5.0.1/24"},
+    )
     assert bonding.once(NIC + OTHER).code == 0
     assert (bonding.link("bond7.5"), bonding.link("bond7")) == (None, None)
 
@@ -304,7 +395,11 @@ def test_a_bond_that_fails_leaves_its_members_as_they_were(bonding):
     bonding.once(NIC + OTHER)
     bonding.sysctl("net/ipv6/conf/default/disable_ipv6", 1)
     assert bonding.once(BOND).code == 1
-    assert (bonding.link("bond7"), bonding.addresses("dp1"), is_up(bonding, "dp1")) == (None, {"172.16.0.1/24"}, True)
+    assert (bonding.link("bond7"), bonding.addresses("dp1"), is_up(bonding, "dp1")) == (
+        None,
+        {"172.16.0.1/24"},
+        True,
+    )
     bonding.sysctl("net/ipv6/conf/default/disable_ipv6", 0)
     assert bonding.once().code == 0
 
@@ -316,6 +411,10 @@ def test_a_bond_on_a_kernel_that_has_none_fails_and_leaves_its_nics_as_they_were
         return
     two.once(NIC + OTHER)
     assert two.once(BOND).code == 1
-    assert (two.addresses("dp1"), two.addresses("dp2"), is_up(two, "dp1")) == ({"172.16.0.1/24"}, {"172.17.0.1/24"}, True)
+    assert (two.addresses("dp1"), two.addresses("dp2"), is_up(two, "dp1")) == (
+        {"172.16.0.1/24"},
+        {"172.17.0.1/24"},
+        True,
+    )
     assert two.problems("bond7")[0][0] == "failed"
     assert two.once(NIC + OTHER).code == 0

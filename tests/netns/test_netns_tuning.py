@@ -25,7 +25,10 @@ def host(lab):
 
 
 def audit(lab, *arguments):
-    return {one["setting"]: one for one in lab.neuca("tune", "audit", "--json", *arguments).json["values"]}
+    return {
+        one["setting"]: one
+        for one in lab.neuca("tune", "audit", "--json", *arguments).json["values"]
+    }
 
 
 def tuned(lab):
@@ -42,11 +45,21 @@ def test_a_pass_sets_what_the_namespace_has_and_says_what_it_has_not(host):
     for setting in ("net.core.rmem_max", "net.core.netdev_max_backlog"):
         assert (rows[setting]["effect"], rows[setting]["wanted"]) in (
             ("not applicable", "16777216"), ("not applicable", "30000")), rows[setting]  # fmt: skip
-    assert rows["net.core.netdev_max_backlog"]["reason"] == "only the first network namespace, that of the host, has it"
+    assert (
+        rows["net.core.netdev_max_backlog"]["reason"]
+        == "only the first network namespace, that of the host, has it"
+    )
     code, status = host.status()
     assert (code, status["state"]) == (0, "ok")
-    assert any("net.core.netdev_max_backlog" in note and "not applicable" in note for note in status["notes"])
-    assert {one["effect"] for one in status["tuning"]["values"]} <= {"effective", "not applicable", "unsupported"}
+    assert any(
+        "net.core.netdev_max_backlog" in note and "not applicable" in note
+        for note in status["notes"]
+    )
+    assert {one["effect"] for one in status["tuning"]["values"]} <= {
+        "effective",
+        "not applicable",
+        "unsupported",
+    }
 
 
 def test_a_second_pass_writes_nothing(host):
@@ -62,8 +75,13 @@ def test_a_profile_by_hand_holds_over_restarts_and_goes_with_revert(host):
     host.configure(profile="none")
     assert host.once().code == 0
     done = host.neuca("tune", "apply", "--profile", "bdp", "--rate", "1Gbit", "--rtt", "100ms")
-    assert (done.code, done.out.splitlines()) == (0, [
-        "2 settings changed", "profile bdp holds until the next boot; [tuning] in the configuration keeps it"])
+    assert (done.code, done.out.splitlines()) == (
+        0,
+        [
+            "2 settings changed",
+            "profile bdp holds until the next boot; [tuning] in the configuration keeps it",
+        ],
+    )
     assert host.once().code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 31250000", "4096 16384 31250000")
     assert "29.8 MiB at 100 ms RTT allows 1.2 Gbit/s" in host.neuca("tune", "audit").out
@@ -84,17 +102,30 @@ def test_the_word_of_the_administrator_is_named_and_counts(host):
     assert host.once().code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 65536 16777216")
     reason = f'by {host.folder}/etc/sysctl.conf, which says "4096 131072 6291456"'
-    assert (audit(host)["net.ipv4.tcp_rmem"]["effect"], audit(host)["net.ipv4.tcp_rmem"]["reason"]) == ("overridden", reason)
+    assert (
+        audit(host)["net.ipv4.tcp_rmem"]["effect"],
+        audit(host)["net.ipv4.tcp_rmem"]["reason"],
+    ) == ("overridden", reason)
     assert f"net.ipv4.tcp_rmem: overridden {reason}" in host.status()[1]["notes"]
 
 
 def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host):
-    host.document(DOCUMENT + f"[interface {mac(1)}]\ntxqueuelen = 500\nsysctl.net.ipv4.tcp_rmem = 4096 8192 65536\n")
+    host.document(
+        DOCUMENT
+        + f"[interface {mac(1)}]\ntxqueuelen = 500\nsysctl.net.ipv4.tcp_rmem = 4096 8192 65536\n"
+    )
     assert host.once().code == 0
     assert (host.sysctl(RMEM), host.look("link show eth1")[0]["txqlen"]) == ("4096 8192 65536", 500)
-    row = next(one for one in host.neuca("explain", "--json", "eth1").json["settings"] if one["setting"] == "txqueuelen")
+    row = next(
+        one
+        for one in host.neuca("explain", "--json", "eth1").json["settings"]
+        if one["setting"] == "txqueuelen"
+    )
     assert (row["asked"], row["from"]) == (500, f"line 4, [interface {mac(1)}]")
-    assert audit(host, "--interface", "eth1")["txqueuelen"]["source"] == f"line 4, [interface {mac(1)}]"
+    assert (
+        audit(host, "--interface", "eth1")["txqueuelen"]["source"]
+        == f"line 4, [interface {mac(1)}]"
+    )
 
 
 def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
@@ -113,7 +144,10 @@ def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
 @pytest.mark.parametrize(
     ("profile", "text"),
     [
-        ("wan", 'profile "wan": there is no such profile, in "{folder}/profiles" or among those shipped'),
+        (
+            "wan",
+            'profile "wan": there is no such profile, in "{folder}/profiles" or among those shipped',
+        ),
         ("bdp", 'profile "bdp": it needs rate and rtt'),
         ("bad", 'profile "bad", line 2: "net.core.rmem_max" is not known here, ignoring it'),
     ],
@@ -134,23 +168,30 @@ def test_ignored_and_management_nics_are_left_alone(host):
     host.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}", profile="exogeni")
     host.document(f"{DOCUMENT}{mac(2)} = up\n")
     host.once()
-    assert {one["txqlen"] for one in host.look("link") if one["ifname"] in ("eth2", "mgmt0")} == {1000}
+    assert {one["txqlen"] for one in host.look("link") if one["ifname"] in ("eth2", "mgmt0")} == {
+        1000
+    }
     refused = host.neuca("tune", "plan", "--interface", "eth2")
     assert (refused.code, refused.err) == (
-        2, 'neuca: tune --interface "eth2": no dataplane interface here has this name or MAC\n')
+        2,
+        'neuca: tune --interface "eth2": no dataplane interface here has this name or MAC\n',
+    )
 
 
 def test_words_that_make_no_sense_are_refused(host):
     host.once()
     assert host.neuca("tune", "apply", "--profile", "bdp", "--rate", "fast").err == (
-        'neuca: tune --rate: "fast" is not a rate like "10Gbit"\n')
+        'neuca: tune --rate: "fast" is not a rate like "10Gbit"\n'
+    )
     assert host.neuca("tune", "revert", "--profile", "bdp").code == 2
 
 
 def test_a_pass_that_dies_half_way_leaves_the_way_back(host):
     """The record with the originals is on disk before the first write: what a killed pass did goes back too."""
     host.once()
-    (host.folder / "run/tuning.json").write_text('{"version": 1, "profiles": ["bdp"], "rate": 1000000000, "rtt": 0.1}')
+    (host.folder / "run/tuning.json").write_text(
+        '{"version": 1, "profiles": ["bdp"], "rate": 1000000000, "rtt": 0.1}'
+    )
     host.sysctl(RMEM, "'4096 131072 31250000'")  # as if killed after this write
     assert host.neuca("tune", "revert").code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 16384 4194304")
@@ -215,5 +256,7 @@ def test_nothing_is_probed_that_is_not_to_be(guest):
     outside_mtu(guest, 9000)
     guest.configure(f"mtu-probe = off\n[selftest]\npeers = {PEER}", profile="exogeni")
     assert (guest.once().code, mtu(guest)) == (0, 1500)
-    guest.configure("[selftest]\npeers = 192.0.2.1, a name", profile="exogeni")  # on the management network
+    guest.configure(
+        "[selftest]\npeers = 192.0.2.1, a name", profile="exogeni"
+    )  # on the management network
     assert (guest.once().code, mtu(guest)) == (0, 1500)

@@ -17,7 +17,20 @@ def vlan(text="", number=5, nic=1):
 @pytest.fixture
 def trunk(lab):
     lab.veth("dp1", 1)
-    tried = lab.run("ip", "link", "add", "link", "dp1", "name", "probe", "type", "vlan", "id", "4000", check=False)
+    tried = lab.run(
+        "ip",
+        "link",
+        "add",
+        "link",
+        "dp1",
+        "name",
+        "probe",
+        "type",
+        "vlan",
+        "id",
+        "4000",
+        check=False,
+    )
     if "Unknown device type" in tried.err:
         pytest.skip("this kernel has no 8021q")
     assert tried.code == 0, tried
@@ -33,7 +46,10 @@ def details(lab, name):
 def test_a_vlan_is_created_with_all_that_is_asked(trunk):
     assert trunk.once(NIC + "mtu = 9000\n" + vlan("mtu = 8000\ntxqueuelen = 500\n")).code == 0
     assert details(trunk, "dp1.5") == ("dp1", 5, 8000, True)
-    assert (trunk.addresses("dp1.5"), trunk.link("dp1.5")["txqlen"]) == ({"10.5.0.1/24", "fd00:5::1/64"}, 500)
+    assert (trunk.addresses("dp1.5"), trunk.link("dp1.5")["txqlen"]) == (
+        {"10.5.0.1/24", "fd00:5::1/64"},
+        500,
+    )
 
 
 def test_a_vlan_has_a_mac_of_its_own_and_is_made_again_for_another_one(trunk):
@@ -41,8 +57,13 @@ def test_a_vlan_has_a_mac_of_its_own_and_is_made_again_for_another_one(trunk):
         assert trunk.once(NIC + vlan(f"mac = {own}\n")).code == 0
         assert (trunk.link("dp1.5")["address"], trunk.link("dp1")["address"]) == (own, mac(1))
         assert trunk.addresses("dp1.5") == {"10.5.0.1/24", "fd00:5::1/64"}
-    rows = {row["setting"]: row for row in trunk.neuca("explain", "dp1.5", "--json").json["settings"]}
-    assert (rows["mac"]["asked"], rows["mac"]["found"]) == ("02:00:00:00:05:02", "02:00:00:00:05:02")
+    rows = {
+        row["setting"]: row for row in trunk.neuca("explain", "dp1.5", "--json").json["settings"]
+    }
+    assert (rows["mac"]["asked"], rows["mac"]["found"]) == (
+        "02:00:00:00:05:02",
+        "02:00:00:00:05:02",
+    )
 
 
 def test_a_vlan_makes_its_nic_come_up(trunk):
@@ -67,14 +88,19 @@ def test_mtus_are_raised_and_lowered_in_the_order_that_the_kernel_wants(trunk):
 def test_a_vlan_mtu_above_its_nics_is_refused_and_costs_only_itself(trunk):
     assert trunk.once(NIC + vlan("mtu = 8000\n")).code == 4
     assert trunk.problems("dp1.5") == [("mtu", 'MTU 8000 asked, but its NIC "dp1" has 1500')]
-    assert (trunk.link("dp1.5")["mtu"], trunk.addresses("dp1.5")) == (1500, {"10.5.0.1/24", "fd00:5::1/64"})
+    assert (trunk.link("dp1.5")["mtu"], trunk.addresses("dp1.5")) == (
+        1500,
+        {"10.5.0.1/24", "fd00:5::1/64"},
+    )
 
 
 def test_lowering_a_nic_below_a_vlan_that_is_not_ours_is_refused(trunk):
     trunk.ip("link set dp1 mtu 9000")
     trunk.ip("link add link dp1 name theirs type vlan id 77")
     assert trunk.once(NIC + "mtu = 1500\n").code == 4
-    assert trunk.problems("dp1") == [("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')]
+    assert trunk.problems("dp1") == [
+        ("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')
+    ]
     assert (trunk.link("dp1")["mtu"], trunk.link("theirs")["mtu"]) == (9000, 9000)
 
 
@@ -82,7 +108,11 @@ def test_a_vlan_that_is_no_longer_asked_for_is_deleted_and_other_peoples_stay(tr
     trunk.once(NIC + vlan() + vlan(number=6))
     trunk.ip("link add link dp1 name theirs type vlan id 77")
     assert trunk.once(NIC + vlan(number=6)).code == 0
-    assert (trunk.link("dp1.5"), bool(trunk.link("dp1.6")), bool(trunk.link("theirs"))) == (None, True, True)
+    assert (trunk.link("dp1.5"), bool(trunk.link("dp1.6")), bool(trunk.link("theirs"))) == (
+        None,
+        True,
+        True,
+    )
 
 
 def test_a_vlan_of_an_incomplete_document_stays(trunk):
@@ -102,7 +132,10 @@ def test_a_vlan_that_was_there_is_configured_and_never_deleted(trunk):
 def test_a_sysctl_of_a_vlan_whose_name_has_a_dot(trunk):
     assert trunk.once(NIC + vlan("sysctl.net.ipv4.conf.{interface}.rp_filter = 2\n")).code == 0
     assert trunk.sysctl("net/ipv4/conf/dp1.5/rp_filter") == "2"
-    assert "-net/ipv4/conf/dp1.5/rp_filter = 2\n" in (trunk.folder / "sysctl" / "neuca.conf").read_text()
+    assert (
+        "-net/ipv4/conf/dp1.5/rp_filter = 2\n"
+        in (trunk.folder / "sysctl" / "neuca.conf").read_text()
+    )
     shown = trunk.neuca("show", "desired", "--json").json["links"][-1]["sysctl"]
     assert shown == {"net.ipv4.conf.dp1/5.rp_filter": "2"}
 
@@ -124,13 +157,16 @@ def test_a_vlan_name_that_somebody_else_has_is_a_problem(trunk):
     trunk.management()
     assert trunk.once(NIC + vlan("name = mgmt0\n")).code == 4
     assert [one["problems"] for one in trunk.status()[1]["interfaces"] if one["vlan_id"] == 5] == [
-        [{"code": "name", "text": 'VLAN 5 should be "mgmt0", but another interface has that name'}]]
+        [{"code": "name", "text": 'VLAN 5 should be "mgmt0", but another interface has that name'}]
+    ]
 
 
 def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(trunk):
     assert trunk.once(f"[interfaces]\n{mac(1)} = down\n" + vlan()).code == 4
     assert "UP" not in trunk.link("dp1")["flags"]
-    assert trunk.problems("dp1.5") == [("refused", "VLAN 5 cannot be up: its NIC is asked to be down")]
+    assert trunk.problems("dp1.5") == [
+        ("refused", "VLAN 5 cannot be up: its NIC is asked to be down")
+    ]
 
 
 def test_a_nic_that_goes_down_takes_its_vlan_along_and_back(trunk):
@@ -164,7 +200,11 @@ def test_a_nic_is_renamed_under_its_vlan(trunk):
 def test_a_vlan_that_fails_takes_its_nic_back_with_it(trunk):
     trunk.sysctl("net/ipv6/conf/default/disable_ipv6", 1)
     assert trunk.once(NIC + "mtu = 9000\n" + vlan()).code == 1
-    assert (trunk.link("dp1.5"), trunk.link("dp1")["mtu"], trunk.addresses("dp1")) == (None, 1500, set())
+    assert (trunk.link("dp1.5"), trunk.link("dp1")["mtu"], trunk.addresses("dp1")) == (
+        None,
+        1500,
+        set(),
+    )
     trunk.sysctl("net/ipv6/conf/default/disable_ipv6", 0)
     assert trunk.once().code == 0
 
@@ -172,7 +212,20 @@ def test_a_vlan_that_fails_takes_its_nic_back_with_it(trunk):
 def test_a_vlan_document_on_a_kernel_that_has_none_fails_for_its_nic_alone(lab):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
-    probe = lab.run("ip", "link", "add", "link", "dp1", "name", "probe", "type", "vlan", "id", "4000", check=False)
+    probe = lab.run(
+        "ip",
+        "link",
+        "add",
+        "link",
+        "dp1",
+        "name",
+        "probe",
+        "type",
+        "vlan",
+        "id",
+        "4000",
+        check=False,
+    )
     done = lab.once(NIC + vlan() + f"[interface {mac(2)}]\naddresses = 172.17.0.1/24\n")
     if probe.code:
         assert done.code == 1

@@ -29,17 +29,30 @@ exec chroot . /bin/bash -eu /tmp/script
 """
 
 # ../shared/spec/commands.md, "Names".
-ALIASES = ("all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
-           " user-script users version").split()
-UNITS = ("guest-tools.service", "guest.path", "host-keys.service", "names.service")  # that an installation enables
+ALIASES = (
+    "all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"
+    " user-script users version"
+).split()
+UNITS = (
+    "guest-tools.service",
+    "guest.path",
+    "host-keys.service",
+    "names.service",
+)  # that an installation enables
 COMMANDS = {"neuca", "neucad", *(f"neuca-{alias}" for alias in ALIASES)}
-MARKS = ("/etc/udev/rules.d/10-neuca-persistent-fe163e006daf.rules /etc/udev/rules.d/15-neuca-persistent-fe163e006dae.rules"
-         " /etc/NetworkManager/conf.d/neuca.conf /etc/systemd/network/05-neuca-nics.network"
-         " /etc/systemd/network/05-neuca-vlans.network /etc/sysctl.d/neuca.conf").split()
-FOREIGN = ("/etc/udev/rules.d/70-persistent-net.rules /etc/udev/rules.d/10-neuca-persistent-notes.rules"
-           " /etc/NetworkManager/conf.d/mine.conf /etc/systemd/network/10-mine.network /etc/sysctl.d/90-mine.conf").split()
-WRITTEN = ("mkdir -p /var/lib/neuca /run/neuca /var/log/neuca\n"
-           f"touch {' '.join([*MARKS, *FOREIGN])} /var/lib/neuca/record.json\n")
+MARKS = (
+    "/etc/udev/rules.d/10-neuca-persistent-fe163e006daf.rules /etc/udev/rules.d/15-neuca-persistent-fe163e006dae.rules"
+    " /etc/NetworkManager/conf.d/neuca.conf /etc/systemd/network/05-neuca-nics.network"
+    " /etc/systemd/network/05-neuca-vlans.network /etc/sysctl.d/neuca.conf"
+).split()
+FOREIGN = (
+    "/etc/udev/rules.d/70-persistent-net.rules /etc/udev/rules.d/10-neuca-persistent-notes.rules"
+    " /etc/NetworkManager/conf.d/mine.conf /etc/systemd/network/10-mine.network /etc/sysctl.d/90-mine.conf"
+).split()
+WRITTEN = (
+    "mkdir -p /var/lib/neuca /run/neuca /var/log/neuca\n"
+    f"touch {' '.join([*MARKS, *FOREIGN])} /var/lib/neuca/record.json\n"
+)
 # Of a kind that no other program of this host has: "notes" is a foreign file with a name like ours.
 LEFT = "find /etc /var/cache /var/lib /var/log /run /usr /opt /srv -name '*neuca*' -not -name '*-notes.rules' | sort\n"
 
@@ -53,7 +66,9 @@ INSTALL = "rm -f /usr/bin/*py3compile\n" + INSTALL_ALL
 def run(*words: object, fine: bool = True, **more: object) -> subprocess.CompletedProcess[str]:
     """Run a program with a plain environment; `fine`: it has to succeed."""
     given = {"env": ENVIRONMENT, "timeout": 300, **more}
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, **given)
+    done = subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, check=False, **given
+    )
     assert done.returncode == 0 or not fine, f"{words}:\n{done.stdout}{done.stderr}"
     return done
 
@@ -67,5 +82,19 @@ def in_own_root(directory: Path, script: str, *files: Path) -> str:
         (given / file.name).write_bytes(file.read_bytes())
     (given / "nothing").touch()
     users = [] if os.getuid() == 0 else ["--map-root-user"]
-    return run("unshare", *users, "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", OWN_ROOT, "sh",
-               root, given, input=script).stdout
+    return run(
+        "unshare",
+        *users,
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        OWN_ROOT,
+        "sh",
+        root,
+        given,
+        input=script,
+    ).stdout

@@ -11,12 +11,14 @@ from packages import INSTALL, ROOT, run
 
 SCRIPT = "/etc/init.d/neuca-guest-tools"
 # tail follows the name of a file that is not there yet; the first line ends the wait.
-UP = 'read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n'
+UP = "read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n"
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
-SHELL = ("packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
-         " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-guest"
-         " sysvinit/neuca-names sysvinit/neuca-host-keys").split()
+SHELL = (
+    "packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
+    " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-guest"
+    " sysvinit/neuca-names sysvinit/neuca-host-keys"
+).split()
 
 
 def _lines(text: str) -> list[str]:
@@ -29,29 +31,66 @@ def test_shellcheck_has_nothing_to_say(script):
 
 
 def test_start_status_and_stop(own_root, deb):
-    said = own_root(INSTALL + QUIETLY + STATUS + f"{SCRIPT} start\n" + UP + 'cat "/proc/$pid/comm"\n' + STATUS
-                    + f"{SCRIPT} stop\n[ ! -e /proc/$pid ] && echo gone; ls /run/neucad.pid 2> /dev/null || true\n" + STATUS, deb)
-    assert _lines(said) == ["neucad is not running", "3", "neucad", "neucad is running with process id PID", "0", "gone",
-                            "neucad is not running", "3"]
+    said = own_root(
+        INSTALL
+        + QUIETLY
+        + STATUS
+        + f"{SCRIPT} start\n"
+        + UP
+        + 'cat "/proc/$pid/comm"\n'
+        + STATUS
+        + f"{SCRIPT} stop\n[ ! -e /proc/$pid ] && echo gone; ls /run/neucad.pid 2> /dev/null || true\n"
+        + STATUS,
+        deb,
+    )
+    assert _lines(said) == [
+        "neucad is not running",
+        "3",
+        "neucad",
+        "neucad is running with process id PID",
+        "0",
+        "gone",
+        "neucad is not running",
+        "3",
+    ]
 
 
 def test_a_second_start_and_a_second_stop_change_nothing(own_root, deb):
-    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP
-                    + f"{SCRIPT} start; echo $?; grep -cx $pid /run/neucad.pid\n{SCRIPT} stop; {SCRIPT} stop; echo $?\n", deb)
+    said = own_root(
+        INSTALL
+        + QUIETLY
+        + f"{SCRIPT} start\n"
+        + UP
+        + f"{SCRIPT} start; echo $?; grep -cx $pid /run/neucad.pid\n{SCRIPT} stop; {SCRIPT} stop; echo $?\n",
+        deb,
+    )
     assert _lines(said) == ["0", "1", "0"]
 
 
 def test_restart_and_reload(own_root, deb):
-    said = own_root(INSTALL + QUIETLY + f"{SCRIPT} start\n" + UP + f"first=$pid; {SCRIPT} restart\n" + UP
-                    + f'[ $pid != $first ] && echo another\n{SCRIPT} reload; echo $?\n'
-                    "timeout 30 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
-                    f"{SCRIPT} stop\ncode=0; {SCRIPT} reload > /dev/null || code=$?; echo $code\n", deb)
+    said = own_root(
+        INSTALL
+        + QUIETLY
+        + f"{SCRIPT} start\n"
+        + UP
+        + f"first=$pid; {SCRIPT} restart\n"
+        + UP
+        + f"[ $pid != $first ] && echo another\n{SCRIPT} reload; echo $?\n"
+        "timeout 30 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
+        f"{SCRIPT} stop\ncode=0; {SCRIPT} reload > /dev/null || code=$?; echo $code\n",
+        deb,
+    )
     assert _lines(said) == ["another", "0", "again", "7"]
 
 
 def test_the_process_id_of_another_program_is_never_signalled(own_root, deb):
-    said = own_root(INSTALL + "sleep 60 & echo $! > /run/neucad.pid\n" + STATUS
-                    + f"{SCRIPT} stop; kill -0 $! && echo alive\n", deb)
+    said = own_root(
+        INSTALL
+        + "sleep 60 & echo $! > /run/neucad.pid\n"
+        + STATUS
+        + f"{SCRIPT} stop; kill -0 $! && echo alive\n",
+        deb,
+    )
     assert _lines(said) == ["neucad is dead, and its pid file exists", "1", "alive"]
 
 
@@ -63,20 +102,38 @@ def test_the_scripts_do_nothing_once_the_package_is_removed(own_root, deb):
 
 def test_the_host_itself_has_a_process_that_runs_when_a_run_is_due(own_root, deb):
     script, ended = "/etc/init.d/neuca-guest", "/run/neuca/guest-ran"
-    said = own_root(INSTALL + QUIETLY + "printf '[metadata]\\npoll-interval = 1\\n' > /etc/neuca/config.d/poll.conf\n"
-                    "printf '[users]\\nann = no\\n' > /etc/neuca/doc.ini; neuca apply > /dev/null 2>&1 || true\n"
-                    f"{script} start > /dev/null; {script} start > /dev/null; cat /run/neuca-guest.pid > /tmp/pid\n"
-                    f"read -r _ < <(timeout 60 tail -F -c +1 {ended} 2> /dev/null | head -c 9; echo) && id -un ann\n"
-                    f"{script} status | tr -d 0-9; {script} stop > /dev/null; {script} status || echo $?\n"
-                    "kill -0 $(cat /tmp/pid) 2> /dev/null || echo gone\n", deb)
-    assert _lines(said) == ["ann", "neucad --guest is running with process id ", "neucad --guest is not running", "3", "gone"]
+    said = own_root(
+        INSTALL
+        + QUIETLY
+        + "printf '[metadata]\\npoll-interval = 1\\n' > /etc/neuca/config.d/poll.conf\n"
+        "printf '[users]\\nann = no\\n' > /etc/neuca/doc.ini; neuca apply > /dev/null 2>&1 || true\n"
+        f"{script} start > /dev/null; {script} start > /dev/null; cat /run/neuca-guest.pid > /tmp/pid\n"
+        f"read -r _ < <(timeout 60 tail -F -c +1 {ended} 2> /dev/null | head -c 9; echo) && id -un ann\n"
+        f"{script} status | tr -d 0-9; {script} stop > /dev/null; {script} status || echo $?\n"
+        "kill -0 $(cat /tmp/pid) 2> /dev/null || echo gone\n",
+        deb,
+    )
+    assert _lines(said) == [
+        "ann",
+        "neucad --guest is running with process id ",
+        "neucad --guest is not running",
+        "3",
+        "gone",
+    ]
 
 
 def test_host_keys_are_made_once_and_only_for_a_server(own_root, deb):
     start = "/etc/init.d/neuca-host-keys start > /dev/null; echo $?; ls /etc/ssh | grep -c 'ssh_host_.*_key$' || true\n"
-    said = own_root(INSTALL + "rm -f /etc/ssh/ssh_host_* /usr/sbin/sshd; ls /usr/bin/ssh-keygen > /dev/null\n" + start
-                    + "touch /usr/sbin/sshd; chmod +x /usr/sbin/sshd\n" + start
-                    + "rm /etc/ssh/ssh_host_rsa_key\n" + start, deb)
+    said = own_root(
+        INSTALL
+        + "rm -f /etc/ssh/ssh_host_* /usr/sbin/sshd; ls /usr/bin/ssh-keygen > /dev/null\n"
+        + start
+        + "touch /usr/sbin/sshd; chmod +x /usr/sbin/sshd\n"
+        + start
+        + "rm /etc/ssh/ssh_host_rsa_key\n"
+        + start,
+        deb,
+    )
     assert said.split() == ["0", "0", "0", "3", "0", "2"]
 
 

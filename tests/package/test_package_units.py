@@ -56,7 +56,14 @@ def _unit(name: str) -> Mapping[str, list[str]]:
 
 
 def _security(name: str, *options: str) -> str:
-    return run("systemd-analyze", "security", "--no-pager", "--offline=true", *options, ROOT / "systemd" / name).stdout
+    return run(
+        "systemd-analyze",
+        "security",
+        "--no-pager",
+        "--offline=true",
+        *options,
+        ROOT / "systemd" / name,
+    ).stdout
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -74,13 +81,27 @@ def test_every_opening_of_the_sandbox_has_a_reason(name):
 @pytest.mark.parametrize("name", [AGENT, NAMES])
 def test_what_the_agent_writes_is_open_and_nothing_else(name):
     unit, config = _unit(name), Config()
-    places = {config.udev_directory, config.networkmanager_directory, config.networkd_directory, config.sysctl_directory}
-    devices = {"-/sys/devices", "-/proc/irq"} if name == AGENT else set()  # CPUs of queues and of interrupts
-    writable = {*(f"-{place}" for place in places), "/proc/sys/net", str(config.run_directory), *devices}
+    places = {
+        config.udev_directory,
+        config.networkmanager_directory,
+        config.networkd_directory,
+        config.sysctl_directory,
+    }
+    devices = (
+        {"-/sys/devices", "-/proc/irq"} if name == AGENT else set()
+    )  # CPUs of queues and of interrupts
+    writable = {
+        *(f"-{place}" for place in places),
+        "/proc/sys/net",
+        str(config.run_directory),
+        *devices,
+    }
     assert set(unit["ReadWritePaths"]) == writable
     assert {"/run", "/proc/sys"} <= set(unit["ReadOnlyPaths"])
     assert [f"/var/lib/{unit['StateDirectory'][0]}", f"/run/{unit['RuntimeDirectory'][0]}"] == [
-        str(config.state_directory), str(config.run_directory)]
+        str(config.state_directory),
+        str(config.run_directory),
+    ]
     assert unit["RuntimeDirectoryPreserve"] == ["yes"]
     assert unit["ProtectSystem"] == ["strict"]
 
@@ -94,7 +115,11 @@ def test_the_agent_is_ready_before_the_network_is_called_online_and_does_not_wai
 
 def test_the_agent_says_when_it_is_ready_and_that_it_lives():
     unit = _unit(AGENT)
-    assert (unit["Type"], unit["WatchdogSec"], unit["Restart"]) == (["notify"], ["3min"], ["on-failure"])
+    assert (unit["Type"], unit["WatchdogSec"], unit["Restart"]) == (
+        ["notify"],
+        ["3min"],
+        ["on-failure"],
+    )
     assert 0 < int(unit["TimeoutStartSec"][0]) <= 90
     # At least the 10 s that the agent gives a pass under way, which the signal must not reach.
     assert int(unit["TimeoutStopSec"][0]) > 10
@@ -103,11 +128,22 @@ def test_the_agent_says_when_it_is_ready_and_that_it_lives():
 
 def test_names_are_given_before_anybody_configures_a_nic():
     unit = _unit(NAMES)
-    managers = {"NetworkManager.service", "systemd-networkd.service", "networking.service", "cloud-init-local.service"}
+    managers = {
+        "NetworkManager.service",
+        "systemd-networkd.service",
+        "networking.service",
+        "cloud-init-local.service",
+    }
     assert managers | {"network-pre.target"} <= set(unit["Before"])
-    drivers = {"systemd-modules-load.service", "systemd-udevd.service", "systemd-udev-trigger.service"}
+    drivers = {
+        "systemd-modules-load.service",
+        "systemd-udevd.service",
+        "systemd-udev-trigger.service",
+    }
     assert drivers | {"local-fs.target"} <= set(unit["After"])
-    assert unit["Wants"] == ["network-pre.target"], "a passive target: who is to be before it pulls it in"
+    assert unit["Wants"] == ["network-pre.target"], (
+        "a passive target: who is to be before it pulls it in"
+    )
     assert unit["DefaultDependencies"] == ["no"]
 
 
@@ -129,7 +165,9 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 
 def test_systemd_understands_every_line(own_root, deb):
     units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER}"
-    said = own_root(INSTALL + f"systemd-analyze verify --man=yes {units} 2>&1 | grep neuca || true\n", deb)
+    said = own_root(
+        INSTALL + f"systemd-analyze verify --man=yes {units} 2>&1 | grep neuca || true\n", deb
+    )
     assert said == ""
 
 
@@ -147,8 +185,16 @@ def test_what_a_document_asks_of_the_host_itself_starts_after_a_pass_and_no_boot
 
 def test_a_run_that_fails_at_once_is_not_started_again_at_once():
     unit = _unit(GUEST)
-    assert unit["ExecStartPre"][-4:] == ["mv", "-f", *_unit(WATCH)["PathExists"], f"{Config().run_directory / outcome.BEGUN}'"]
-    assert (unit["Restart"], [float(word) for word in unit["RestartSec"]]) == (["on-failure"], [RETRY])
+    assert unit["ExecStartPre"][-4:] == [
+        "mv",
+        "-f",
+        *_unit(WATCH)["PathExists"],
+        f"{Config().run_directory / outcome.BEGUN}'",
+    ]
+    assert (unit["Restart"], [float(word) for word in unit["RestartSec"]]) == (
+        ["on-failure"],
+        [RETRY],
+    )
 
 
 # --- the self-test ---
@@ -158,11 +204,17 @@ def test_the_self_test_holds_up_no_boot_and_runs_where_somebody_is_to_be_tested(
     unit, timer = _unit(SELFTEST), _unit(TIMER)
     assert unit["After"] == [AGENT]
     assert not {"Before", "Wants", "Requires", "BindsTo", "WantedBy", "RequiredBy"} & unit.keys()
-    assert (unit["Nice"], unit["IOSchedulingClass"], unit["StateDirectory"]) == (["10"], ["idle"], ["neuca"])
+    assert (unit["Nice"], unit["IOSchedulingClass"], unit["StateDirectory"]) == (
+        ["10"],
+        ["idle"],
+        ["neuca"],
+    )
     assert unit["ExecStart"] == ["/usr/bin/neuca-selftest", "--at-boot"]
     assert (timer["OnActiveSec"], timer["RandomizedDelaySec"]) == (["30"], ["60"])
     assert (timer["After"], timer["WantedBy"]) == (["multi-user.target"], ["multi-user.target"])
-    assert timer["DefaultDependencies"] == ["no"], "it would come before timers.target, and that before multi-user.target"
+    assert timer["DefaultDependencies"] == ["no"], (
+        "it would come before timers.target, and that before multi-user.target"
+    )
 
 
 def test_the_self_test_sees_the_sysctls_as_the_agent_does():
@@ -173,10 +225,17 @@ def test_the_self_test_sees_the_sysctls_as_the_agent_does():
     assert set(agent["ReadOnlyPaths"]) - {"/run"} == set(unit["ReadOnlyPaths"]) - {"-/proc/irq"}
 
 
-@pytest.mark.parametrize(("text", "code"), [("peers = 172.16.0.2", 0), ("  peers=x", 0), (";peers = x", 2), ("# peers", 2)])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("peers = 172.16.0.2", 0), ("  peers=x", 0), (";peers = x", 2), ("# peers", 2)],
+)
 def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, code):
     (tmp_path / "config").write_text(f"[selftest]\n{text}\n")
-    line = next(line for line in (ROOT / "systemd" / SELFTEST).read_text().splitlines() if line.startswith("ExecCondition="))
+    line = next(
+        line
+        for line in (ROOT / "systemd" / SELFTEST).read_text().splitlines()
+        if line.startswith("ExecCondition=")
+    )
     words = shlex.split(line.partition("=")[2].replace("/etc/neuca", str(tmp_path)))
     assert subprocess.run(words, timeout=60, check=False).returncode == code
 

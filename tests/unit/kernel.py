@@ -24,7 +24,13 @@ LEAST_IPV6_MTU = 1280
 VLAN_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN
 EMPTY = World()
 # What each device has at first. This driver takes no coalescing when it is told to, though it shows some, and has no pause.
-GEAR = {"qdisc": "default noqueue", "rings.rx": "256", "rings.tx": "256", "coalesce.rx-usecs": "3", "offloads.tso": "on"}
+GEAR = {
+    "qdisc": "default noqueue",
+    "rings.rx": "256",
+    "rings.tx": "256",
+    "coalesce.rx-usecs": "3",
+    "offloads.tso": "on",
+}
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
@@ -52,7 +58,9 @@ class Kernel:
             for index, one in self.devices.items()
         )
         routes = ", ".join(
-            f"{one.to} via {one.via} on {one.index} metric {one.metric}" for one in self.routes if one.protocol != KERNEL_PROTOCOL
+            f"{one.to} via {one.via} on {one.index} metric {one.metric}"
+            for one in self.routes
+            if one.protocol != KERNEL_PROTOCOL
         )
         return f"<{links}; {routes}; live {self.rename_while_up}>"
 
@@ -63,13 +71,24 @@ class Kernel:
         metadata = next((index for index in hosts if index), 0)
         addresses = {index: tuple(found) for index, found in self.addresses.items() if found}
         missing = {"pause": "the driver has no pause"}
-        settings = {index: DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing) for index in self.devices}
+        settings = {
+            index: DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing)
+            for index in self.devices
+        }
         return World(
-            dict(self.devices), addresses, tuple(self.routes), metadata, self.boot_id, self.rename_while_up, settings=settings
+            dict(self.devices),
+            addresses,
+            tuple(self.routes),
+            metadata,
+            self.boot_id,
+            self.rename_while_up,
+            settings=settings,
         )
 
     def _out(self, host):
-        matches = [route for route in self.routes if route.to.version == host.version and host in route.to]
+        matches = [
+            route for route in self.routes if route.to.version == host.version and host in route.to
+        ]
         best = min(matches, key=lambda route: (-route.to.prefixlen, route.metric), default=None)
         return best.index if best else 0
 
@@ -106,8 +125,15 @@ class Kernel:
             refuse(errno.EINVAL, "mtu greater than device maximum")
         if mtu < device.min_mtu:
             refuse(errno.EINVAL, "mtu less than device minimum")
-        if device.lower and device.kind in ("vlan", "macvlan", "vxlan") and mtu > self._room(device):
-            refuse(errno.ERANGE if device.kind == "vlan" else errno.EINVAL, "above the MTU of the device below")
+        if (
+            device.lower
+            and device.kind in ("vlan", "macvlan", "vxlan")
+            and mtu > self._room(device)
+        ):
+            refuse(
+                errno.ERANGE if device.kind == "vlan" else errno.EINVAL,
+                "above the MTU of the device below",
+            )
         self._mtu(index, mtu)
 
     def _room(self, device):
@@ -118,7 +144,9 @@ class Kernel:
         before = self.devices[index].mtu
         self.devices[index] = replace(self.devices[index], mtu=mtu)
         for child in self.stacked(index):
-            if child.mtu > mtu and child.kind != "vxlan":  # no such notifier in vxlan.c, measured on 6.18
+            if (
+                child.mtu > mtu and child.kind != "vxlan"
+            ):  # no such notifier in vxlan.c, measured on 6.18
                 self._mtu(child.index, mtu)
         for member in self.members(index) if self.devices[index].kind == "bond" else ():
             self._mtu(member.index, mtu)
@@ -162,13 +190,23 @@ class Kernel:
 
     def rename(self, index, name):
         device = self._device(index)
-        taken = {name for one in self.devices.values() for name in (one.name, *one.altnames) if one.index != index}
+        taken = {
+            name
+            for one in self.devices.values()
+            for name in (one.name, *one.altnames)
+            if one.index != index
+        }
         if name in taken:
             refuse(errno.EEXIST, "File exists")
         if device.up and not self.rename_while_up:
             refuse(errno.EBUSY, "Device or resource busy")
-        self.devices[index] = replace(device, name=name, altnames=tuple(one for one in device.altnames if one != name))
-        self.sysctls = {path.replace(f"/{device.name}/", f"/{name}/"): value for path, value in self.sysctls.items()}
+        self.devices[index] = replace(
+            device, name=name, altnames=tuple(one for one in device.altnames if one != name)
+        )
+        self.sysctls = {
+            path.replace(f"/{device.name}/", f"/{name}/"): value
+            for path, value in self.sysctls.items()
+        }
 
     def _create_vlan(self, _, name, parent, options, mtu):
         below, vlan_id = self._device(parent), int(options["id"])
@@ -203,7 +241,16 @@ class Kernel:
         index = max(self.devices) + 1
         below = self._device(parent) if parent else None
         known = tuple(sorted({"mac": f"02:00:00:00:ff:{index:02x}", **options}.items()))
-        device = Device(index, name, kind, dict(known)["mac"], lower=parent, max_mtu=65535, txqueuelen=VLAN_QUEUE, options=known)
+        device = Device(
+            index,
+            name,
+            kind,
+            dict(known)["mac"],
+            lower=parent,
+            max_mtu=65535,
+            txqueuelen=VLAN_QUEUE,
+            options=known,
+        )
         room = 1500 if below is None else self._room(replace(device, lower=parent))
         if mtu is not None and below is not None and mtu > room:
             refuse(errno.EINVAL, "Invalid argument")
@@ -225,8 +272,12 @@ class Kernel:
             if self.devices[index].up:
                 refuse(errno.EPERM, "Device can not be enslaved while up")
             self.before_bond[index] = (device.mtu, device.mac, device.permanent_mac)
-            own = device.permanent_mac or device.mac  # IFLA_BOND_SLAVE_PERM_HWADDR, which the backend reads
-            self.devices[index] = replace(self.devices[index], master=master, slave=True, mac=bond.mac, permanent_mac=own)
+            own = (
+                device.permanent_mac or device.mac
+            )  # IFLA_BOND_SLAVE_PERM_HWADDR, which the backend reads
+            self.devices[index] = replace(
+                self.devices[index], master=master, slave=True, mac=bond.mac, permanent_mac=own
+            )
             self._mtu(index, bond.mtu)
             self._state(index, True)
         else:
@@ -284,18 +335,25 @@ class Kernel:
             return
         self.addresses[index].remove(address)
         if address.version == 4 and not any(one.version == 4 for one in self.addresses[index]):
-            self.routes = [route for route in self.routes if route.index != index or route.to.version == 6]  # fib_disable_ip
+            self.routes = [
+                route for route in self.routes if route.index != index or route.to.version == 6
+            ]  # fib_disable_ip
         if not any(one.network == address.network for one in self.addresses[index]):
             self.routes = [
                 route
                 for route in self.routes
-                if (route.to, route.index, route.protocol) != (address.network, index, KERNEL_PROTOCOL)
+                if (route.to, route.index, route.protocol)
+                != (address.network, index, KERNEL_PROTOCOL)
             ]
 
     def replace_route(self, index, to, via, metric, protocol=ROUTE_PROTOCOL):
         if not self._device(index).up:
             refuse(errno.ENETDOWN, "Network is down (Nexthop device is not up)")
-        own = [address for address in self.addresses.get(index, []) if via is not None and address.version == via.version]
+        own = [
+            address
+            for address in self.addresses.get(index, [])
+            if via is not None and address.version == via.version
+        ]
         if via is not None and not any(via in address.network for address in own):
             refuse(errno.ENETUNREACH, "Network is unreachable (Nexthop has invalid gateway)")
         if any(via == address.ip for found in self.addresses.values() for address in found):
@@ -309,7 +367,11 @@ class Kernel:
 
     def delete_route(self, index, to, via, metric):
         self._device(index)
-        gone = [route for route in self.routes if (route.index, route.to, route.via, route.metric) == (index, to, via, metric)]
+        gone = [
+            route
+            for route in self.routes
+            if (route.index, route.to, route.via, route.metric) == (index, to, via, metric)
+        ]
         if gone:
             self.routes.remove(gone[0])
 
@@ -352,8 +414,12 @@ class Kernel:
             self.routes.append(route)
 
     def _drop_ipv6(self, index):
-        self.addresses[index] = [address for address in self.addresses.get(index, []) if address.version == 4]
-        self.routes = [route for route in self.routes if not (route.index == index and route.to.version == 6)]
+        self.addresses[index] = [
+            address for address in self.addresses.get(index, []) if address.version == 4
+        ]
+        self.routes = [
+            route for route in self.routes if not (route.index == index and route.to.version == 6)
+        ]
 
     def _forget_sysctls(self, part):
         self.sysctls = {path: value for path, value in self.sysctls.items() if part not in path}

@@ -10,8 +10,10 @@ from neuca_tools.documents import platform
 
 FOLDER = Path(__file__).parent / "platform"
 KINDS = ("network_data.json", "meta_data.json", "network-config", "meta-data", "EC2 network")
-SAMPLES = {path.name: (next(kind for kind in KINDS if path.name.endswith(f".{kind}")), path.read_bytes())
-           for path in sorted(FOLDER.iterdir())}
+SAMPLES = {
+    path.name: (next(kind for kind in KINDS if path.name.endswith(f".{kind}")), path.read_bytes())
+    for path in sorted(FOLDER.iterdir())
+}
 
 
 def read(name):
@@ -22,12 +24,17 @@ def read(name):
 
 def made(kind, data):
     """What these bytes ask."""
-    return platform.parse(platform.reduced({kind: data if isinstance(data, bytes) else data.encode()}))
+    return platform.parse(
+        platform.reduced({kind: data if isinstance(data, bytes) else data.encode()})
+    )
 
 
 def links(document):
     """What each link is asked, in short."""
-    return {str(one.key): (one.state, one.name, one.mtu, [str(address) for address in one.addresses]) for one in document.links}
+    return {
+        str(one.key): (one.state, one.name, one.mtu, [str(address) for address in one.addresses])
+        for one in document.links
+    }
 
 
 def routes(document):

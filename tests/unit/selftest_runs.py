@@ -18,36 +18,57 @@ MIB = 2**20
 
 def tcp_text(rates, windows, retransmits=(0,) * 6) -> bytes:
     """iperf3 -t 60 -i 10, of CentOS 6."""
-    lines = ["$ iperf3 -t 60 -i 10 -c 172.16.0.1", "Connecting to host 172.16.0.1, port 5201",
-             "[  4] local 172.16.0.2 port 50279 connected to 172.16.0.1 port 5201",
-             "[ ID] Interval           Transfer     Bandwidth       Retr  Cwnd"]
+    lines = [
+        "$ iperf3 -t 60 -i 10 -c 172.16.0.1",
+        "Connecting to host 172.16.0.1, port 5201",
+        "[  4] local 172.16.0.2 port 50279 connected to 172.16.0.1 port 5201",
+        "[ ID] Interval           Transfer     Bandwidth       Retr  Cwnd",
+    ]
     each = enumerate(zip(rates, windows, retransmits))
-    lines += [f"[  4] {at * 10:5.2f}-{at * 10 + 10:.2f} sec  {rate * 10e9 / 8 / 2**30:.2f} GBytes  {rate} Gbits/sec  {retr}  "
-              f"{window} MBytes" for at, (rate, window, retr) in each]
+    lines += [
+        f"[  4] {at * 10:5.2f}-{at * 10 + 10:.2f} sec  {rate * 10e9 / 8 / 2**30:.2f} GBytes  {rate} Gbits/sec  {retr}  "
+        f"{window} MBytes"
+        for at, (rate, window, retr) in each
+    ]
     mean = sum(rates) / 6
     for end in (f"{sum(retransmits)}  sender", "receiver"):
-        lines.append(f"[  4]  0.00-60.00 sec  {mean * 60e9 / 8 / 2**30:.1f} GBytes  {mean:.2f} Gbits/sec  {end}")
+        lines.append(
+            f"[  4]  0.00-60.00 sec  {mean * 60e9 / 8 / 2**30:.1f} GBytes  {mean:.2f} Gbits/sec  {end}"
+        )
     return ("\n".join(lines) + "\n").encode()
 
 
 def udp_text(asked: str, rate: float, lost: int, sent: int) -> bytes:
     """iperf3 -u, of CentOS 6: datagrams of 8 KiB, one line for both ends."""
     amount = rate * 10e9 / 8 / 2**30
-    lines = [f"$ iperf3 -t 60 -i 10 -c 172.16.0.1 -u -b {asked}", "Connecting to host 172.16.0.1, port 5201",
-             "[  4] local 172.16.0.2 port 37348 connected to 172.16.0.1 port 5201",
-             "[ ID] Interval           Transfer     Bandwidth       Total Datagrams"]
-    lines += [f"[  4] {at:5.2f}-{at + 10:.2f} sec  {amount:.3f} GBytes  {rate} Gbits/sec  {sent // 6}" for at in range(0, 60, 10)]
+    lines = [
+        f"$ iperf3 -t 60 -i 10 -c 172.16.0.1 -u -b {asked}",
+        "Connecting to host 172.16.0.1, port 5201",
+        "[  4] local 172.16.0.2 port 37348 connected to 172.16.0.1 port 5201",
+        "[ ID] Interval           Transfer     Bandwidth       Total Datagrams",
+    ]
+    lines += [
+        f"[  4] {at:5.2f}-{at + 10:.2f} sec  {amount:.3f} GBytes  {rate} Gbits/sec  {sent // 6}"
+        for at in range(0, 60, 10)
+    ]
     share = f"{lost}/{sent} ({lost / sent:.2%})"
-    lines.append("[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams")
-    lines.append(f"[  4]  0.00-60.00 sec  {sent * 8192 / 2**30:.3f} GBytes  {rate} Gbits/sec  0.004 ms  {share}")
+    lines.append(
+        "[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams"
+    )
+    lines.append(
+        f"[  4]  0.00-60.00 sec  {sent * 8192 / 2**30:.3f} GBytes  {rate} Gbits/sec  0.004 ms  {share}"
+    )
     lines.append(f"[  4] Sent {sent} datagrams")
     return ("\n".join(lines) + "\n").encode()
 
 
 PUBLISHED = {
     "vm-untuned-tcp": tcp_text((1.46, 1.63, 1.50, 1.47, 1.65, 1.53), (3.05,) * 6),
-    "vm-tuned-tcp": tcp_text((2.79, 4.21, 4.21, 4.10, 4.52, 4.84), (8.97, 12.0, 7.02, 12.0, 7.73, 6.20),
-                             (0, 0, 434, 0, 1717, 2247)),
+    "vm-tuned-tcp": tcp_text(
+        (2.79, 4.21, 4.21, 4.10, 4.52, 4.84),
+        (8.97, 12.0, 7.02, 12.0, 7.73, 6.20),
+        (0, 0, 434, 0, 1717, 2247),
+    ),
     "metal-untuned-tcp": tcp_text((1.54, 1.65, 1.65, 1.65, 1.65, 1.65), (2.56,) * 6),
     "metal-tuned-tcp": tcp_text((7.21, 7.40, 7.40, 7.41, 7.40, 7.39), (12.0,) * 6),
     "vm-untuned-udp-100M": udp_text("100M", 0.105, 25208, 95844),
@@ -66,10 +87,24 @@ def series(last: Socket, seconds: int, counters=None, cpus=()) -> tuple[Sample, 
     found = []
     for second in range(seconds + 1):
         part = second / seconds
-        grown = {name: int(part * getattr(last, name)) for name in growing if getattr(last, name) is not None}
-        counted = {name: int(before + part * (after - before)) for name, (before, after) in (counters or {}).items()}
-        busy = tuple(Cpu(user=0.1 * second * share, system=0.3 * second * share, softirq=0.6 * second * share,
-                         idle=second * (1 - share)) for share in cpus)
+        grown = {
+            name: int(part * getattr(last, name))
+            for name in growing
+            if getattr(last, name) is not None
+        }
+        counted = {
+            name: int(before + part * (after - before))
+            for name, (before, after) in (counters or {}).items()
+        }
+        busy = tuple(
+            Cpu(
+                user=0.1 * second * share,
+                system=0.3 * second * share,
+                softirq=0.6 * second * share,
+                idle=second * (1 - share),
+            )
+            for share in cpus
+        )
         sockets = () if last == Socket() else (replace(last, **grown),)
         found.append(Sample(float(second), sockets, busy, counted))
     return tuple(found)
@@ -79,14 +114,24 @@ SECONDS = 10
 BUSY = SECONDS * 1_000_000
 
 
-def flow_of(rate: float, rwnd=0.0, sndbuf_limited=0.0, idle=0.0, retrans=0.0, **socket) -> tuple[Sample, ...]:
+def flow_of(
+    rate: float, rwnd=0.0, sndbuf_limited=0.0, idle=0.0, retrans=0.0, **socket
+) -> tuple[Sample, ...]:
     """The sender's samples of a TCP flow at `rate` bit/s: shares of the time, share of the bytes that went twice."""
     counters = socket.pop("counters", None)
     cpus = socket.pop("cpus", (0.2, 0.1))
     sent = int(rate / 8 * SECONDS)
     busy = BUSY * (1 - idle)
-    last = Socket(mss=1448, busy_time=int(busy), rwnd_limited=int(busy * rwnd), sndbuf_limited=int(busy * sndbuf_limited),
-                  bytes_sent=sent, bytes_retrans=int(sent * retrans), bytes_acked=sent, **socket)
+    last = Socket(
+        mss=1448,
+        busy_time=int(busy),
+        rwnd_limited=int(busy * rwnd),
+        sndbuf_limited=int(busy * sndbuf_limited),
+        bytes_sent=sent,
+        bytes_retrans=int(sent * retrans),
+        bytes_acked=sent,
+        **socket,
+    )
     return series(last, SECONDS, counters, cpus)
 
 
@@ -96,15 +141,31 @@ def receiver(counters=None, cpus=(0.2, 0.1), **socket) -> tuple[Sample, ...]:
 
 def tcp(sender, heard=(), name="tcp", direction="forward", **facts) -> Evidence:
     """Evidence of one TCP phase."""
-    phase = Phase(name, None, direction, None, sender, heard or receiver(), path=facts.pop("path", None))
+    phase = Phase(
+        name, None, direction, None, sender, heard or receiver(), path=facts.pop("path", None)
+    )
     return Evidence(phases=(phase,), **facts)
 
 
-def udp_phase(asked: float, sent: float, got: float, counters=None, out_of_order=0, datagram=1448, seen=True) -> Phase:
+def udp_phase(
+    asked: float, sent: float, got: float, counters=None, out_of_order=0, datagram=1448, seen=True
+) -> Phase:
     """A UDP phase of ten seconds at those rates, bit/s."""
     count, arrived = (int(rate * SECONDS / 8 / datagram) for rate in (sent, got))
     halves = (Interval(0, 5, rate=sent), Interval(5, 10, rate=sent))
-    flow = Flow("forward", halves, Total(10.0, sent * 10 / 8, sent, datagrams=count),
-                Total(10.0, got * 10 / 8, got, None, count, count - arrived, out_of_order))
-    run = Run("iperf3", "3.12", "udp", (flow,), streams=1, duration=10.0, target=asked, datagram=datagram)
-    return Phase("udp", run, target=asked, sender=receiver() if seen else (), receiver=receiver(counters) if seen else ())
+    flow = Flow(
+        "forward",
+        halves,
+        Total(10.0, sent * 10 / 8, sent, datagrams=count),
+        Total(10.0, got * 10 / 8, got, None, count, count - arrived, out_of_order),
+    )
+    run = Run(
+        "iperf3", "3.12", "udp", (flow,), streams=1, duration=10.0, target=asked, datagram=datagram
+    )
+    return Phase(
+        "udp",
+        run,
+        target=asked,
+        sender=receiver() if seen else (),
+        receiver=receiver(counters) if seen else (),
+    )

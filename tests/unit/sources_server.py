@@ -77,7 +77,7 @@ class Server:
     def slowly(self, data, every=0.02):
         """The bytes one by one; each of them alone would satisfy a plain socket time-out."""
         for position in range(len(data)):
-            yield data[position:position + 1]
+            yield data[position : position + 1]
             self.over.wait(every)
 
 

@@ -51,7 +51,9 @@ def test_the_cpus_of_each_receive_queue_in_the_order_of_their_numbers(tree):
 
 def test_interrupts_go_to_the_node_but_those_that_are_inside_of_it_already(tree):
     found = queues(tree).read(["irq-affinity"])
-    assert found == DeviceSettings({"irq-affinity": "24=0-7 25=5"}, {"irq-affinity": "24=4-7 25=5"}, {})
+    assert found == DeviceSettings(
+        {"irq-affinity": "24=0-7 25=5"}, {"irq-affinity": "24=4-7 25=5"}, {}
+    )
     queues(tree).write("irq-affinity", found.most["irq-affinity"])
     assert (tree / "irq/24/smp_affinity_list").read_text() == "4-7"
     again = queues(tree).read(["irq-affinity"])
@@ -71,9 +73,19 @@ def test_interrupts_of_a_virtio_nic_are_those_of_the_device_below(tree):
 @pytest.mark.parametrize(
     ("path", "text", "group", "reason"),
     [
-        ("sys/class/net/eth1/device/numa_node", "-1\n", "irq-affinity", "the device belongs to no NUMA node"),
+        (
+            "sys/class/net/eth1/device/numa_node",
+            "-1\n",
+            "irq-affinity",
+            "the device belongs to no NUMA node",
+        ),
         ("sys/class/net/eth1/ifindex", "3\n", "rps", "/sys does not show this network namespace"),
-        ("sys/class/net/eth1/ifindex", "2\n", "xps", "the device has no transmit queues to choose from"),
+        (
+            "sys/class/net/eth1/ifindex",
+            "2\n",
+            "xps",
+            "the device has no transmit queues to choose from",
+        ),
     ],
 )
 def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
@@ -87,7 +99,10 @@ def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_
     assert refused.value.text == f'"{tree}/sys/class/net/eth1" is another device by now'
     (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
     queues(tree).write("irq-affinity", "24=1 25=6")
-    assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == ["0-7\n", "6"]
+    assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == [
+        "0-7\n",
+        "6",
+    ]
 
 
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])

@@ -42,9 +42,18 @@ def test_without_a_socket_nothing_happens(where, monkeypatch):
     systemd.notify("READY=1")
 
 
-@pytest.mark.parametrize(("usec", "pid", "seconds"), [
-    ("30000000", "self", 30.0), ("1500000", "", 1.5), ("30000000", "1", None), ("", "", None), ("0", "", None),
-    ("-5", "", None), ("soon", "", None)])
+@pytest.mark.parametrize(
+    ("usec", "pid", "seconds"),
+    [
+        ("30000000", "self", 30.0),
+        ("1500000", "", 1.5),
+        ("30000000", "1", None),
+        ("", "", None),
+        ("0", "", None),
+        ("-5", "", None),
+        ("soon", "", None),
+    ],
+)
 def test_the_watchdog_is_asked_for_in_seconds(usec, pid, seconds, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", usec)
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()) if pid == "self" else pid)
@@ -68,13 +77,25 @@ print(type(systemd.journal_handler()).__name__)
 """
 
 
-@pytest.mark.parametrize(("stream", "library", "handler"), [
-    ("journal", "library", "JournalHandler"), ("journal", "no library", "NoneType"),
-    ("inherited", "library", "NoneType")])
+@pytest.mark.parametrize(
+    ("stream", "library", "handler"),
+    [
+        ("journal", "library", "JournalHandler"),
+        ("journal", "no library", "NoneType"),
+        ("inherited", "library", "NoneType"),
+    ],
+)
 def test_the_journal_is_written_to_where_standard_error_is_its_stream(stream, library, handler):
     if library == "library":
         pytest.importorskip("systemd.journal", reason="the Python module systemd is not installed")
     root = Path(__file__).parents[2]
-    run = subprocess.run([sys.executable, "-c", SCRIPT, stream, library], check=True, text=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL, cwd=root, env={"PYTHONPATH": str(root), "JOURNAL_STREAM": "8:1"})
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, stream, library],
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=root,
+        env={"PYTHONPATH": str(root), "JOURNAL_STREAM": "8:1"},
+    )
     assert run.stdout == f"{handler}\n"

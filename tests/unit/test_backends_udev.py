@@ -20,17 +20,29 @@ HERE = {"lo": 1, "eth0": 2}
 UNSHARE = ["unshare", "--user", "--map-root-user", "--net"]
 
 
-@pytest.mark.parametrize(("control", "own", "first", "sysfs", "ours", "expected"), [
-    (True, "net:[1]", "net:[1]", HERE, HERE, True),
-    (True, "net:[1]", "", HERE, HERE, True),
-    (True, "", "", HERE, HERE, True),
-    (False, "net:[1]", "net:[1]", HERE, HERE, False),
-    (True, "net:[2]", "net:[1]", HERE, HERE, False),
-    (True, "net:[1]", "", HERE, {"lo": 1}, False),
-    (True, "net:[1]", "", HERE, {"lo": 1, "eth0": 3}, False),
-    (True, "net:[1]", "net:[1]", {}, HERE, False),
-], ids=["ours", "process 1 hidden", "nothing readable", "no udevd", "another namespace", "foreign sysfs", "foreign index",
-        "no sysfs"])
+@pytest.mark.parametrize(
+    ("control", "own", "first", "sysfs", "ours", "expected"),
+    [
+        (True, "net:[1]", "net:[1]", HERE, HERE, True),
+        (True, "net:[1]", "", HERE, HERE, True),
+        (True, "", "", HERE, HERE, True),
+        (False, "net:[1]", "net:[1]", HERE, HERE, False),
+        (True, "net:[2]", "net:[1]", HERE, HERE, False),
+        (True, "net:[1]", "", HERE, {"lo": 1}, False),
+        (True, "net:[1]", "", HERE, {"lo": 1, "eth0": 3}, False),
+        (True, "net:[1]", "net:[1]", {}, HERE, False),
+    ],
+    ids=[
+        "ours",
+        "process 1 hidden",
+        "nothing readable",
+        "no udevd",
+        "another namespace",
+        "foreign sysfs",
+        "foreign index",
+        "no sysfs",
+    ],
+)
 def test_a_udevd_serves_this_namespace(control, own, first, sysfs, ours, expected):
     assert udev.serves(control, own, first, sysfs, ours) is expected
 
@@ -67,9 +79,11 @@ def test_without_udevd_nothing_else_is_looked_at(monkeypatch, tmp_path):
 
 def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
     (tmp_path / "control").touch()
-    script = ("import pathlib, socket; from neuca_tools.backends import udev; "
-              f"udev._CONTROL = pathlib.Path({str(tmp_path / 'control')!r}); "
-              "print(udev.here({n: i for i, n in socket.if_nameindex()}))")
+    script = (
+        "import pathlib, socket; from neuca_tools.backends import udev; "
+        f"udev._CONTROL = pathlib.Path({str(tmp_path / 'control')!r}); "
+        "print(udev.here({n: i for i, n in socket.if_nameindex()}))"
+    )
     # With the host's sysfs. Where the host has no interface but lo either, process 1 must be seen to tell them apart.
     if len(socket.if_nameindex()) == 1 and not udev._namespace("1"):
         pytest.skip("this host has no interface but lo and hides the namespace of process 1")
@@ -77,17 +91,32 @@ def test_in_a_new_namespace_the_hosts_udevd_is_not_ours(tmp_path):
 
 
 def in_a_namespace(*words):
-    if not shutil.which("unshare") or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("user namespaces are not permitted here")
     root = Path(__file__).parents[2]
-    return subprocess.run([*UNSHARE, sys.executable, *words], check=True, stdout=subprocess.PIPE, text=True, cwd=root,
-                          env={"PYTHONPATH": str(root), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}).stdout
+    return subprocess.run(
+        [*UNSHARE, sys.executable, *words],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    ).stdout
 
 
 def test_events_are_drained_and_an_overflow_is_told():
     pytest.importorskip("pyudev", reason="the Python module pyudev is not installed")
     told = json.loads(in_a_namespace(str(Path(__file__).with_name("udev_burst.py"))))
-    assert told == {"quiet": [], "one": [["add", "lo", 1]], "burst": True, "after": [], "fresh": [["add", "lo", 1]]}
+    assert told == {
+        "quiet": [],
+        "one": [["add", "lo", 1]],
+        "burst": True,
+        "after": [],
+        "fresh": [["add", "lo", 1]],
+    }
 
 
 def test_an_interface_that_is_not_there_is_not_initialised():
@@ -100,4 +129,5 @@ def test_without_pyudev_the_error_says_so(monkeypatch):
     with pytest.raises(ObserveError) as caught:
         udev.open_monitor()
     assert caught.value.text.startswith(
-        'listened for the events of udev: the Python module "pyudev" cannot be imported: ')
+        'listened for the events of udev: the Python module "pyudev" cannot be imported: '
+    )

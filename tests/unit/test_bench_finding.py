@@ -38,7 +38,10 @@ def test_the_figure_of_two_flows_is_their_ratio():
 
 
 def test_a_table_has_every_finding_and_its_counter_examples_by_name():
-    findings = [Finding("lost", "70%", "–", 70, 50, unit="%"), Finding("no bursts", 1, "–", 1, most=0, unit="", counter=True)]
+    findings = [
+        Finding("lost", "70%", "–", 70, 50, unit="%"),
+        Finding("no bursts", 1, "–", 1, most=0, unit="", counter=True),
+    ]
     assert markdown(findings).splitlines() == [
         "| effect | published | before | after | figure | aim |  |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -69,7 +69,10 @@ def test_the_defaults_of_new_options():
     found = Config()
     assert (found.run_directory, found.hosts_file) == (Path("/run/neuca"), Path("/etc/hosts"))
     assert found.networkmanager_directory == Path("/etc/NetworkManager/conf.d")
-    assert (found.networkd_directory, found.sysctl_directory) == (Path("/etc/systemd/network"), Path("/etc/sysctl.d"))
+    assert (found.networkd_directory, found.sysctl_directory) == (
+        Path("/etc/systemd/network"),
+        Path("/etc/sysctl.d"),
+    )
     assert (found.managers, found.drift, found.allow_default_route) == ("auto", "report", False)
     assert (found.sources, found.poll_interval, found.timeout) == (("auto",), 10.0, 10.0)
 
@@ -98,7 +101,12 @@ GOOD = [
     ("logging", "log-size", "4096", 4096),
     ("logging", "log-file-size", "8192", 8192),
     ("metadata", "sources", "auto", ("auto",)),
-    ("metadata", "sources", "file:/x/y, ec2=http://127.0.0.1:8080,ec2", ("file:/x/y", "ec2=http://127.0.0.1:8080", "ec2")),
+    (
+        "metadata",
+        "sources",
+        "file:/x/y, ec2=http://127.0.0.1:8080,ec2",
+        ("file:/x/y", "ec2=http://127.0.0.1:8080", "ec2"),
+    ),
     ("metadata", "platform", "Any", "any"),
     ("metadata", "poll-interval", "1", 1.0),
     ("metadata", "timeout", "0.5 s", 0.5),
@@ -122,7 +130,10 @@ GOOD = [
 @pytest.mark.parametrize(("section", "option", "value", "expected"), GOOD)
 def test_an_option(config, section, option, value, expected):
     name, _ = OPTIONS[section, option]
-    for written in (f"[{section}]\n{option} = {value}", f"[{section}]\n{option.upper()}={value} ; comment\n# comment"):
+    for written in (
+        f"[{section}]\n{option} = {value}",
+        f"[{section}]\n{option.upper()}={value} ; comment\n# comment",
+    ):
         assert config(written) == replace(Config(), **{name: expected})
 
 
@@ -139,7 +150,12 @@ def test_an_empty_value_is_the_default(config, option):
 @pytest.mark.parametrize(
     ("section", "option", "value", "reason"),
     [
-        ("runtime", "set-loopback-hostname", "maybe", '"maybe" is not "true", "yes", "on", "1", "false", "no", "off" or "0"'),
+        (
+            "runtime",
+            "set-loopback-hostname",
+            "maybe",
+            '"maybe" is not "true", "yes", "on", "1", "false", "no", "off" or "0"',
+        ),
         ("runtime", "loopback-address", "10.0.0.1", "it is not in 127.0.0.0/8"),
         ("runtime", "loopback-address", "::1", "it is not in 127.0.0.0/8"),
         ("runtime", "loopback-address", "x", '"x" is not an IP address'),
@@ -148,11 +164,21 @@ def test_an_empty_value_is_the_default(config, option):
         ("runtime", "pid-file", "x/", "it is not the name of a file"),
         ("runtime", "command-timeout", "0", "it is not a number of seconds from 1 to 86400"),
         ("runtime", "command-timeout", "inf", "it is not a number of seconds from 1 to 86400"),
-        ("linux", "udev-substring", "../x", 'it is not a part of a file name: letters, digits, "_", "." and "-" only'),
+        (
+            "linux",
+            "udev-substring",
+            "../x",
+            'it is not a part of a file name: letters, digits, "_", "." and "-" only',
+        ),
         ("linux", "data-udev-priority", "100", '"100" is not a number from 0 to 99'),
         ("linux", "mgmt-udev-priority", "x", '"x" is not a number from 0 to 99'),
         ("linux", "managers", "networkd", '"networkd" is not "auto" or "none"'),
-        ("logging", "log-level", "loud", '"loud" is not "debug", "info", "warning", "error" or "critical"'),
+        (
+            "logging",
+            "log-level",
+            "loud",
+            '"loud" is not "debug", "info", "warning", "error" or "critical"',
+        ),
         ("logging", "log-retain", "101", '"101" is not a number from 0 to 100'),
         ("logging", "log-size", "1", '"1" is not a number from 4096 to 1073741824'),
         ("metadata", "platform", "ec2", '"ec2" is not "dmi" or "any"'),
@@ -160,17 +186,26 @@ def test_an_empty_value_is_the_default(config, option):
         ("metadata", "timeout", "301", "it is not a number of seconds from 0.1 to 300"),
         ("metadata", "timeout", "nan", "it is not a number of seconds from 0.1 to 300"),
         ("network", "drift", "ignore", '"ignore" is not "report" or "enforce"'),
-        ("tuning", "profile", "auto, ../x", '"../x" cannot be the name of a profile: letters, digits, "_" and "-" only'),
+        (
+            "tuning",
+            "profile",
+            "auto, ../x",
+            '"../x" cannot be the name of a profile: letters, digits, "_" and "-" only',
+        ),
         ("tuning", "rate", "10", '"10" is not a rate like "10Gbit"'),
         ("tuning", "rate", "10 GB", '"10 GB" is not a rate like "10Gbit"'),
         ("tuning", "rtt", "50", '"50" is not a round-trip time like "50ms"'),
         ("tuning", "rtt", "0ms", '"0ms" is not a round-trip time like "50ms"'),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(config, tmp_path, section, option, value, reason):
+def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(
+    config, tmp_path, section, option, value, reason
+):
     found = config(f"[{section}]\n{option} = {value}")
     shown = value.replace("\x07", "?")
-    assert texts(found, tmp_path) == [f'error: config: [{section}] "{option}" = "{shown}": {reason}, using the default']
+    assert texts(found, tmp_path) == [
+        f'error: config: [{section}] "{option}" = "{shown}": {reason}, using the default'
+    ]
     assert replace(found, faults=()) == Config()
     assert not found.complete
 
@@ -180,20 +215,33 @@ def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(config, tm
     [
         ("floppy", ("auto",), f'bad source "floppy": {KNOWN}'),
         ("zip, ec2", ("ec2",), f'bad source "zip": {KNOWN}'),
-        ("file:/x, ec2=ftp://x", ("file:/x",), 'bad source "ec2=ftp://x": "ftp://x" is not http://ADDRESS[:PORT][/PATH]'),
+        (
+            "file:/x, ec2=ftp://x",
+            ("file:/x",),
+            'bad source "ec2=ftp://x": "ftp://x" is not http://ADDRESS[:PORT][/PATH]',
+        ),
     ],
 )
 def test_a_source_that_cannot_be_used_costs_only_itself(config, tmp_path, written, kept, reason):
     found = config(f"[metadata]\nsources = {written}\n")
     assert found.sources == kept
-    assert texts(found, tmp_path) == [f'error: config: [metadata] "sources" = "{written}": {reason}, ignoring this one']
+    assert texts(found, tmp_path) == [
+        f'error: config: [metadata] "sources" = "{written}": {reason}, ignoring this one'
+    ]
 
 
 @pytest.mark.parametrize(
-    "written", ["fe163e006daf,FE:16:3E:00:6D:B0", " fe 16 3e 00 6d af ,, fe-16-3e-00-6d-b0, ", "fe163e006daf,\n  fe16.3e00.6db0"]
+    "written",
+    [
+        "fe163e006daf,FE:16:3E:00:6D:B0",
+        " fe 16 3e 00 6d af ,, fe-16-3e-00-6d-b0, ",
+        "fe163e006daf,\n  fe16.3e00.6db0",
+    ],
 )
 def test_the_list_of_nics_to_ignore_in_every_notation(config, written):
-    found = config(f"[runtime]\ndataplane-macs-to-ignore = {written}\n[network]\nmanagement-macs = {written}")
+    found = config(
+        f"[runtime]\ndataplane-macs-to-ignore = {written}\n[network]\nmanagement-macs = {written}"
+    )
     assert found.ignored_macs == found.management_macs == {MAC, "fe:16:3e:00:6d:b0"}
     assert found.complete
 
@@ -201,7 +249,9 @@ def test_the_list_of_nics_to_ignore_in_every_notation(config, written):
 def test_a_bad_mac_does_not_make_the_list_shorter_unseen(config, tmp_path):
     found = config("[runtime]\ndataplane-macs-to-ignore = fe163e006daf, fe163e006dag, 0")
     assert found.ignored_macs == {MAC}
-    start = 'error: config: [runtime] "dataplane-macs-to-ignore" = "fe163e006daf, fe163e006dag, 0": '
+    start = (
+        'error: config: [runtime] "dataplane-macs-to-ignore" = "fe163e006daf, fe163e006dag, 0": '
+    )
     assert texts(found, tmp_path) == [
         f'{start}"fe163e006dag" is not a MAC address, ignoring this one',
         f'{start}"0" is not a MAC address, ignoring this one',
@@ -215,15 +265,33 @@ def test_options_of_1_7_that_have_no_effect_are_no_fault(config):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[runtime]\nstate-dir = /x", 'warning: config: [runtime] "state-dir" = "/x": unknown option, ignoring it'),
+        (
+            "[runtime]\nstate-dir = /x",
+            'warning: config: [runtime] "state-dir" = "/x": unknown option, ignoring it',
+        ),
         ("[Runtime]\nx = 1", "warning: config: [Runtime]: unknown section, ignoring it"),
         ("[DEFAULT]\ntimeout = 1", "warning: config: [DEFAULT]: unknown section, ignoring it"),
-        ("[runtime]\nword", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
-        ("[runtime]\npid-file: x", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
-        ("x = 1\n[runtime]", 'error: config: "x" = "1": it stands before the first section, ignoring it'),
-        ("[runtime]\n= 1", 'error: config: line 2 is neither a section nor "option = value", ignoring it'),
+        (
+            "[runtime]\nword",
+            'error: config: line 2 is neither a section nor "option = value", ignoring it',
+        ),
+        (
+            "[runtime]\npid-file: x",
+            'error: config: line 2 is neither a section nor "option = value", ignoring it',
+        ),
+        (
+            "x = 1\n[runtime]",
+            'error: config: "x" = "1": it stands before the first section, ignoring it',
+        ),
+        (
+            "[runtime]\n= 1",
+            'error: config: line 2 is neither a section nor "option = value", ignoring it',
+        ),
         ("[]", 'error: config: line 1 is neither a section nor "option = value", ignoring it'),
-        ("[interface x]\nmtu = 1", 'error: config: [interface x]: "x" is not a MAC address, ignoring the section'),
+        (
+            "[interface x]\nmtu = 1",
+            'error: config: [interface x]: "x" is not a MAC address, ignoring the section',
+        ),
         (
             "[interface fe163e006daf]\nmtu = 9",
             'error: config: [interface fe163e006daf] "mtu" = "9": the MTU "9" is not a number from 68 to 65535',
@@ -265,7 +333,11 @@ def test_a_drop_in_counts_without_the_file_itself(tmp_path):
 
 @pytest.mark.parametrize(
     ("data", "reason"),
-    [(b"\xff", "it is not UTF-8 text"), (b"#" * 1048577, "it is longer than 1048576 bytes"), (None, "Is a directory")],
+    [
+        (b"\xff", "it is not UTF-8 text"),
+        (b"#" * 1048577, "it is longer than 1048576 bytes"),
+        (None, "Is a directory"),
+    ],
     ids=["rubbish", "long", "directory"],
 )
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path, data, reason):
@@ -291,14 +363,21 @@ def test_links(config, tmp_path):
     assert found.faults == ()
     assert (nic.key, nic.state, nic.name, nic.mtu) == (LinkKey(MAC), None, "p2p1", 9000)
     assert nic.addresses == (ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64"))
-    assert (vlan.key, vlan.state, vlan.sysctls) == (LinkKey(MAC, 7), None, (("net/ipv4/conf/Data0/rp_filter", "2"),))
+    assert (vlan.key, vlan.state, vlan.sysctls) == (
+        LinkKey(MAC, 7),
+        None,
+        (("net/ipv4/conf/Data0/rp_filter", "2"),),
+    )
     (origin,) = [origin for origin in nic.origins if origin.setting == "mtu"]
     assert origin.where == f"{tmp_path}/config.d/late.conf, [interface FE163E006DAF]"
     assert origin.overrode == f"1500 from {tmp_path}/config, [interface {MAC}]"
 
 
 def test_a_vlan_lists_its_parent(config):
-    assert [str(link.key) for link in config("[vlan fe163e006daf.7]\nname = x").links] == [MAC, f"{MAC}.7"]
+    assert [str(link.key) for link in config("[vlan fe163e006daf.7]\nname = x").links] == [
+        MAC,
+        f"{MAC}.7",
+    ]
 
 
 def test_faults_of_links_name_the_file_that_they_are_in(config, tmp_path):
@@ -314,7 +393,9 @@ def test_faults_of_links_name_the_file_that_they_are_in(config, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("key", [f"net.core.{'x' * 200}", "net.ipv6.conf.{interface}.stable_secret"])
+@pytest.mark.parametrize(
+    "key", [f"net.core.{'x' * 200}", "net.ipv6.conf.{interface}.stable_secret"]
+)
 def test_a_fault_about_a_key_that_cannot_be_shown_has_its_file_too(config, tmp_path, key):
     found = config(f"[interface {MAC}]\nstate = user\nsysctl.{key} = 1\n")
     assert [fault.file for fault in found.faults] == [f"{tmp_path}/config"]
@@ -347,10 +428,14 @@ PIECES = [
     "%",
     "\r",
 ]
-anything = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=50).map("".join)
+anything = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=50).map(
+    "".join
+)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(anything)
 @example("[runtime]\n = 1\n")
 @example("[runtime]\n  x\n a = \n  b\n")

@@ -17,7 +17,13 @@ from neuca_tools.worker import Job, Worker
 
 @pytest.fixture
 def daemon(tmp_path):
-    config = replace(Config(), state_directory=tmp_path / "state", run_directory=tmp_path / "run", managers="none", sources=())
+    config = replace(
+        Config(),
+        state_directory=tmp_path / "state",
+        run_directory=tmp_path / "run",
+        managers="none",
+        sources=(),
+    )
     made = Daemon(config, tmp_path / "config", lambda _: None)
     yield made
     made._retire()
@@ -40,7 +46,12 @@ def kill(worker):
 def assert_under_way(daemon, job, instead_of):
     assert isinstance(daemon._worker, Worker)
     assert daemon._worker is not instead_of
-    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, daemon._failures) == (True, job, None, 0)
+    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, daemon._failures) == (
+        True,
+        job,
+        None,
+        0,
+    )
 
 
 def test_a_job_for_a_child_that_is_dead_goes_to_a_new_one(daemon):

@@ -28,26 +28,40 @@ def calls(name):
     """Every call of a function or method of this name, with the file that it is in."""
     for path, text in SOURCES.items():
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and name in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")):
+            if isinstance(node, ast.Call) and name in (
+                getattr(node.func, "attr", ""),
+                getattr(node.func, "id", ""),
+            ):
                 yield path.name, node
 
 
 def test_every_letter_has_its_test():
-    places = {Path(__file__): "[a-p]", ROOT / "tests/netns/test_netns_defects.py": "[a-p]",
-              ROOT / "tests/package/test_package_guest.py": "l"}
-    found = [name for path, letter in places.items() for name in re.findall(rf"^def test_({letter})_", path.read_text(), re.M)]
+    places = {
+        Path(__file__): "[a-p]",
+        ROOT / "tests/netns/test_netns_defects.py": "[a-p]",
+        ROOT / "tests/package/test_package_guest.py": "l",
+    }
+    found = [
+        name
+        for path, letter in places.items()
+        for name in re.findall(rf"^def test_({letter})_", path.read_text(), re.M)
+    ]
     assert sorted(found) == list("abcdefghijklmnop")
 
 
 def test_h_no_bus_is_ever_scanned():
     """Nothing of ours names such a file, and /sys/bus is read-only for the agent. (iscsiadm's --rescan is about one session.)"""
-    assert [path.name for path, text in SOURCES.items() if re.search(r"(?<!--)rescan|bus/pci", text)] == []
+    assert [
+        path.name for path, text in SOURCES.items() if re.search(r"(?<!--)rescan|bus/pci", text)
+    ] == []
     agent = next(text for text in UNITS if "ExecStart=/usr/bin/neucad\n" in text)
     assert "ReadOnlyPaths=/proc/sys /sys " in agent
     assert "ReadWritePaths=/proc/sys/net -/sys/devices -/proc/irq\n" in agent
 
 
-@pytest.mark.parametrize("rest", ["", ":", "::::", ":ext4", ":Not Specified:Not Specified:Not Specified:Not Specified"])
+@pytest.mark.parametrize(
+    "rest", ["", ":", "::::", ":ext4", ":Not Specified:Not Specified:Not Specified:Not Specified"]
+)
 def test_k_fields_of_storage_that_are_left_out_are_absent(rest):
     document = parse(f"[storage]\ndev1 = {LINE}{rest}\n")
     assert document.faults == ()
@@ -73,8 +87,12 @@ def test_o_no_program_is_looked_for_where_somebody_happens_to_be():
     for name, call in looked_for:
         path = next((keyword.value for keyword in call.keywords if keyword.arg == "path"), None)
         assert path is not None, f"{name}: shutil.which goes by PATH of whoever started the agent"
-    paths = [node.value for text in SOURCES.values() for node in ast.walk(ast.parse(text))
-             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/bin:" in node.value]
+    paths = [
+        node.value
+        for text in SOURCES.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/bin:" in node.value
+    ]
     assert len(paths) >= 2
     assert all(part.startswith("/") for path in paths for part in path.split(":"))
 

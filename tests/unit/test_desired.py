@@ -11,7 +11,17 @@ import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
 from neuca_tools.desired import Settings, resolve
-from neuca_tools.model import Device, Fault, LinkKey, LinkRequest, NicRecord, Original, Owned, Problem, Record
+from neuca_tools.model import (
+    Device,
+    Fault,
+    LinkKey,
+    LinkRequest,
+    NicRecord,
+    Original,
+    Owned,
+    Problem,
+    Record,
+)
 from neuca_tools.requests import merge
 from neuca_tools.roles import Policy
 
@@ -25,11 +35,16 @@ def asked(text, *devices, settings=None, record=None, **more):
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     routes = [route("0.0.0.0/0", 1, "192.0.2.1"), *more.pop("routes", ())]
     seen = world(*devices, addresses=addresses, routes=routes, **more)
-    return resolve(document(text) if text else None, settings or Settings(), seen, record or Record())
+    return resolve(
+        document(text) if text else None, settings or Settings(), seen, record or Record()
+    )
 
 
 def problems(text, *devices, **more):
-    return [(str(one.link) if one.link else None, one.code, one.text) for one in asked(text, *devices, **more).problems]
+    return [
+        (str(one.link) if one.link else None, one.code, one.text)
+        for one in asked(text, *devices, **more).problems
+    ]
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------
@@ -41,7 +56,13 @@ def test_every_setting_of_a_nic_gets_into_what_is_wanted():
         + "addresses = 10.0.0.1/24, fd00::1/64\nmtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
     )
     link = asked(text).want.links[key(2)]
-    assert (link.kind, link.role, link.name, link.index, link.state) == ("physical", "dataplane", "eth2", 2, "up")
+    assert (link.kind, link.role, link.name, link.index, link.state) == (
+        "physical",
+        "dataplane",
+        "eth2",
+        2,
+        "up",
+    )
     assert (link.mtu, link.txqueuelen) == (9000, 5000)
     assert list(map(str, link.addresses)) == ["10.0.0.1/24", "fd00::1/64"]
     assert link.sysctls == {"net/ipv4/conf/{interface}/rp_filter": "2"}
@@ -49,8 +70,17 @@ def test_every_setting_of_a_nic_gets_into_what_is_wanted():
 
 
 def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
-    link = asked(f"[interfaces]\n{mac(2)} = user\n{NIC2}mtu = 9000\naddresses = 10.0.0.1/24\n").want.links[key(2)]
-    assert (link.name, link.state, link.mtu, link.txqueuelen, link.addresses, dict(link.sysctls)) == (
+    link = asked(
+        f"[interfaces]\n{mac(2)} = user\n{NIC2}mtu = 9000\naddresses = 10.0.0.1/24\n"
+    ).want.links[key(2)]
+    assert (
+        link.name,
+        link.state,
+        link.mtu,
+        link.txqueuelen,
+        link.addresses,
+        dict(link.sysctls),
+    ) == (
         "eth2",
         "user",
         None,
@@ -62,12 +92,19 @@ def test_a_nic_in_state_user_is_wanted_with_its_name_and_nothing_else():
 
 def test_no_document_asks_for_nothing():
     resolution = asked("")
-    assert (resolution.want.links, resolution.requests, resolution.complete, resolution.hostname) == ({}, {}, False, None)
+    assert (
+        resolution.want.links,
+        resolution.requests,
+        resolution.complete,
+        resolution.hostname,
+    ) == ({}, {}, False, None)
     assert resolution.removable == Owned()
 
 
 def test_what_belongs_to_the_whole_host_is_told():
-    resolution = asked("[global]\nhost_name = Node0\nrouter = true\n[routes]\n10.1.0.0/16 = user\n10.2.0.0/16 = down\n")
+    resolution = asked(
+        "[global]\nhost_name = Node0\nrouter = true\n[routes]\n10.1.0.0/16 = user\n10.2.0.0/16 = down\n"
+    )
     assert (resolution.hostname, resolution.router, resolution.complete) == ("Node0", "true", True)
     assert resolution.left_alone == (ip_network("10.1.0.0/16"),)
     assert resolution.want.banned == (ip_network("10.2.0.0/16"),)
@@ -85,19 +122,30 @@ def test_a_vlan_that_should_be_down_does_not_want_its_nic_up():
 
 def test_the_local_configuration_wins_setting_by_setting():
     local = LinkRequest(key(2), mtu=9000, addresses=(ip_interface("10.9.0.1/24"),))
-    link = asked(NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n", settings=Settings(links=(local,))).want.links[
-        key(2)
-    ]
-    assert (link.mtu, link.txqueuelen, list(map(str, link.addresses))) == (9000, 77, ["10.9.0.1/24"])
+    link = asked(
+        NIC2 + "addresses = 10.0.0.1/24\nmtu = 1400\ntxqueuelen = 77\n",
+        settings=Settings(links=(local,)),
+    ).want.links[key(2)]
+    assert (link.mtu, link.txqueuelen, list(map(str, link.addresses))) == (
+        9000,
+        77,
+        ["10.9.0.1/24"],
+    )
 
 
 def test_a_nic_that_the_configuration_alone_names_is_dataplane():
-    assert asked("", settings=Settings(links=(LinkRequest(key(2), state="up"),))).roles.role(mac(2)) == "dataplane"
+    assert (
+        asked("", settings=Settings(links=(LinkRequest(key(2), state="up"),))).roles.role(mac(2))
+        == "dataplane"
+    )
 
 
 def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
     requests = merge(document(NIC2 + "state = down\n").links, [LinkRequest(key(2, 7), state="up")])
-    assert {one: request.state for one, request in requests.items()} == {key(2): "down", key(2, 7): "up"}
+    assert {one: request.state for one, request in requests.items()} == {
+        key(2): "down",
+        key(2, 7): "up",
+    }
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -118,7 +166,11 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
             "refused",
             "address 169.254.169.254/32: it would take over 169.254.169.254, which is reached through the management NIC",
         ),
-        (NIC2 + "name = eth1\n", "name", '"eth2" should be "eth1", but another interface has that name'),
+        (
+            NIC2 + "name = eth1\n",
+            "name",
+            '"eth2" should be "eth1", but another interface has that name',
+        ),
         (
             NIC2 + "sysctl.net.ipv4.conf.all.rp_filter = 1\n",
             "refused",
@@ -135,7 +187,13 @@ def test_a_setting_that_is_refused_costs_only_itself(text, code, reason):
     resolution = asked(f"{text}txqueuelen = 5000\n", nic(2, min_mtu=100, max_mtu=9000))
     assert resolution.problems == (Problem(code, reason, key(2)),)
     link = resolution.want.links[key(2)]
-    assert (link.state, link.txqueuelen, link.mtu, link.addresses, dict(link.sysctls)) == ("up", 5000, None, (), {})
+    assert (link.state, link.txqueuelen, link.mtu, link.addresses, dict(link.sysctls)) == (
+        "up",
+        5000,
+        None,
+        (),
+        {},
+    )
 
 
 def test_a_device_that_names_no_maximum_takes_any_mtu():
@@ -145,14 +203,19 @@ def test_a_device_that_names_no_maximum_takes_any_mtu():
 def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     text = NIC2 + "sysctl.net.core.rmem_max = 1\n" + NIC3 + "sysctl.net.core.rmem_max = 2\n"
     resolution = asked(text)
-    assert resolution.problems == (Problem("refused", 'sysctl net/core/rmem_max: another link asks for "1"', key(3)),)
+    assert resolution.problems == (
+        Problem("refused", 'sysctl net/core/rmem_max: another link asks for "1"', key(3)),
+    )
     assert resolution.want.sysctls == {"net/core/rmem_max": "1"}
 
 
 @pytest.mark.parametrize(
     ("foreign", "reason"),
     [
-        (vlan(9, 2, 5, mtu=1500), 'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'),
+        (
+            vlan(9, 2, 5, mtu=1500),
+            'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500',
+        ),
         (
             Device(9, "macv0", "macvlan", mac(2), lower=2, mtu=1500),
             'MTU 1400 asked, but "macv0" on "eth2" is not ours and has MTU 1500',
@@ -167,7 +230,12 @@ def test_a_nic_may_be_lowered_with_a_vlan_of_ours_on_it():
     text = NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1300\n"
     assert problems(text, vlan(9, 2, 7, mtu=1500)) == []
     assert (
-        problems(NIC2 + "mtu = 1400\n", vlan(9, 2, 7, mtu=1500), record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
+        problems(
+            NIC2 + "mtu = 1400\n",
+            vlan(9, 2, 7, mtu=1500),
+            record=Record(owned=Owned(vlans=frozenset({key(2, 7)}))),
+        )
+        == []
     )
 
 
@@ -175,7 +243,9 @@ def test_a_vlan_above_the_mtu_that_its_nic_will_have_is_refused():
     assert problems(NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1500\n") == [
         (f"{mac(2)}.7", "mtu", 'MTU 1500 asked, but its NIC "eth2" has 1400')
     ]
-    assert problems(VLAN7 + "mtu = 1501\n") == [(f"{mac(2)}.7", "mtu", 'MTU 1501 asked, but its NIC "eth2" has 1500')]
+    assert problems(VLAN7 + "mtu = 1501\n") == [
+        (f"{mac(2)}.7", "mtu", 'MTU 1501 asked, but its NIC "eth2" has 1500')
+    ]
     assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n") == []
 
 
@@ -187,11 +257,16 @@ def test_a_vlan_whose_nic_was_refused_its_mtu_is_held_against_what_the_nic_has()
 
 
 @pytest.mark.parametrize(
-    ("state", "up", "refused"), [("down", False, True), ("down", True, True), ("user", False, True), ("user", True, False)]
+    ("state", "up", "refused"),
+    [("down", False, True), ("down", True, True), ("user", False, True), ("user", True, False)],
 )
 def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refused):
     text = f"[interfaces]\n{mac(2)} = {state}\n{VLAN7}"
-    wanted = [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is asked to be {state}")] if refused else []
+    wanted = (
+        [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is asked to be {state}")]
+        if refused
+        else []
+    )
     resolution = asked(text, nic(2, up=up))
     assert problems(text, nic(2, up=up)) == wanted
     assert resolution.want.links[key(2, 7)].state == (None if refused else "up")
@@ -201,7 +276,9 @@ def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refuse
 def test_ipv6_on_a_link_whose_mtu_is_too_small_for_it_is_refused(text):
     """The kernel answers EINVAL, which would cost the NIC all its other settings (appliers.md, 2.1)."""
     resolution = asked(text + "addresses = fd00::1/64, 10.0.0.1/24\n", nic(2, mtu=1000))
-    assert [one.text for one in resolution.problems] == ["address fd00::1/64: IPv6 needs an MTU of at least 1280"]
+    assert [one.text for one in resolution.problems] == [
+        "address fd00::1/64: IPv6 needs an MTU of at least 1280"
+    ]
 
 
 def test_ipv6_sysctls_of_a_link_whose_mtu_is_too_small_for_them_are_refused():
@@ -236,13 +313,19 @@ def test_a_document_that_names_a_nic_which_is_not_to_be_touched(policy, texts):
 
 def test_a_nic_below_something_protected_is_tied_to_it():
     """A bond of an ignored NIC: the other member is held by the master, a VLAN with an ignored MAC ties the NIC below."""
-    resolution = asked(NIC2, nic(2, lower=3), settings=Settings(Policy(ignored=frozenset({mac(3)}))))
-    assert resolution.problems == (Problem("refused", "it is tied to a management or ignored NIC", key(2)),)
+    resolution = asked(
+        NIC2, nic(2, lower=3), settings=Settings(Policy(ignored=frozenset({mac(3)})))
+    )
+    assert resolution.problems == (
+        Problem("refused", "it is tied to a management or ignored NIC", key(2)),
+    )
 
 
 def test_an_absent_nic_costs_its_vlans_and_nobody_else():
     resolution = asked(f"[interfaces]\n{mac(9)} = up\n[vlan {mac(9)}.5]\n" + NIC2)
-    assert [(one.code, one.text) for one in resolution.problems] == [("absent", 'no NIC has the MAC "02:00:00:00:00:09"')]
+    assert [(one.code, one.text) for one in resolution.problems] == [
+        ("absent", 'no NIC has the MAC "02:00:00:00:00:09"')
+    ]
     assert set(resolution.want.links) == {key(2)}
 
 
@@ -265,13 +348,17 @@ def test_one_name_is_given_to_one_link_alone(text):
 
 def test_a_vlan_whose_name_somebody_has_is_not_made():
     resolution = asked(VLAN7 + "name = br0\n", nic(9, "br0", kind="bridge", hardware=False))
-    assert resolution.problems == (Problem("name", 'VLAN 7 should be "br0", but another interface has that name', key(2, 7)),)
+    assert resolution.problems == (
+        Problem("name", 'VLAN 7 should be "br0", but another interface has that name', key(2, 7)),
+    )
     assert key(2, 7) not in resolution.want.links
 
 
 def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
     assert asked(VLAN7, vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "mine"
-    assert asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "yours"
+    assert (
+        asked(VLAN7 + "name = yours\n", vlan(9, 2, 7, "mine")).want.links[key(2, 7)].name == "yours"
+    )
 
 
 def test_somebody_elses_vlan_keeps_its_mac():
@@ -280,12 +367,22 @@ def test_somebody_elses_vlan_keeps_its_mac():
     assert problems(text, theirs) == [(f"{mac(2)}.7", "refused", reason)]
     assert problems(text, theirs, record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
     assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []
-    assert asked(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs).want.links[key(2, 7)].virtual is None
+    assert (
+        asked(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs)
+        .want.links[key(2, 7)]
+        .virtual
+        is None
+    )
 
 
 def test_a_vlan_of_ours_follows_the_name_of_its_nic():
     record = Record(owned=Owned(vlans=frozenset({key(2, 7)})))
-    assert asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record).want.links[key(2, 7)].name == "data.7"
+    assert (
+        asked(NIC2 + "name = data\n" + VLAN7, vlan(9, 2, 7), record=record)
+        .want.links[key(2, 7)]
+        .name
+        == "data.7"
+    )
 
 
 def test_a_vlan_in_state_user_is_never_made():
@@ -298,24 +395,47 @@ def test_a_vlan_in_state_user_is_never_made():
 BEFORE = {key(2): Original(1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})}
 
 
-@pytest.mark.parametrize("text", [NIC2, f"[interfaces]\n{mac(2)} = user\n", f"[interfaces]\n{mac(2)} = down\n", "[interfaces]\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        NIC2,
+        f"[interfaces]\n{mac(2)} = user\n",
+        f"[interfaces]\n{mac(2)} = down\n",
+        "[interfaces]\n",
+    ],
+)
 def test_what_is_no_longer_asked_for_goes_back(text):
     link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
-    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (1400, 500, {"net/ipv4/conf/{interface}/rp_filter": "1"})
+    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (
+        1400,
+        500,
+        {"net/ipv4/conf/{interface}/rp_filter": "1"},
+    )
 
 
 def test_what_is_still_asked_for_does_not_go_back():
     text = NIC2 + "mtu = 9000\ntxqueuelen = 77\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
     link = asked(text, record=Record(originals=BEFORE)).want.links[key(2)]
-    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (9000, 77, {"net/ipv4/conf/{interface}/rp_filter": "2"})
+    assert (link.mtu, link.txqueuelen, dict(link.sysctls)) == (
+        9000,
+        77,
+        {"net/ipv4/conf/{interface}/rp_filter": "2"},
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[interfaces]\nnonsense = 1\n", NIC2 + "mtu = much\n", NIC2 + "[vlan bogus]\n" + f"[interface {mac(2)}]\nmtu = 12\n"],
+    [
+        "",
+        "[interfaces]\nnonsense = 1\n",
+        NIC2 + "mtu = much\n",
+        NIC2 + "[vlan bogus]\n" + f"[interface {mac(2)}]\nmtu = 12\n",
+    ],
 )
 def test_without_a_document_that_is_sure_nothing_goes_back(text):
-    resolution = asked(text, record=Record(originals=BEFORE, original_sysctls={"net/core/rmem_max": "1"}))
+    resolution = asked(
+        text, record=Record(originals=BEFORE, original_sysctls={"net/core/rmem_max": "1"})
+    )
     link = resolution.want.links.get(key(2))
     assert link is None or (link.mtu, link.txqueuelen, dict(link.sysctls)) == (None, None, {})
     assert resolution.want.sysctls == {}
@@ -323,16 +443,26 @@ def test_without_a_document_that_is_sure_nothing_goes_back(text):
 
 def test_a_nic_that_is_management_or_ignored_by_now_does_not_go_back():
     for policy in (Policy(ignored=frozenset({mac(2)})), Policy(management=frozenset({mac(2)}))):
-        assert asked("[interfaces]\n", settings=Settings(policy), record=Record(originals=BEFORE)).want.links == {}
+        assert (
+            asked(
+                "[interfaces]\n", settings=Settings(policy), record=Record(originals=BEFORE)
+            ).want.links
+            == {}
+        )
 
 
 def test_a_nic_does_not_go_back_below_a_foreign_vlan():
     resolution = asked("[interfaces]\n", vlan(9, 2, 5, mtu=1500), record=Record(originals=BEFORE))
     assert resolution.want.links[key(2)].mtu is None
-    assert [one.text for one in resolution.problems] == ['MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500']
+    assert [one.text for one in resolution.problems] == [
+        'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'
+    ]
 
 
-OWNED = Owned(frozenset({(key(2), ip_interface("10.0.0.1/24")), (key(3), ip_interface("10.0.1.1/24"))}), frozenset({key(2, 7)}))
+OWNED = Owned(
+    frozenset({(key(2), ip_interface("10.0.0.1/24")), (key(3), ip_interface("10.0.1.1/24"))}),
+    frozenset({key(2, 7)}),
+)
 
 
 @pytest.mark.parametrize(("text", "macs", "vlans", "routes"), [
@@ -372,7 +502,10 @@ def test_a_fault_casts_doubt_on_the_nic_that_it_names_in_any_notation(fault):
 
 def test_every_nic_is_shown_with_its_role_and_only_ours_with_settings():
     text = f"{NIC2}mtu = 1400\n{VLAN7}[interface {mac(9)}]\nmtu = 9000\naddresses = 10.9.0.1/24\n"
-    shown = {one.key: one for one in asked(text, record=Record(nics={mac(8): NicRecord(role="management")})).shown}
+    shown = {
+        one.key: one
+        for one in asked(text, record=Record(nics={mac(8): NicRecord(role="management")})).shown
+    }
     assert {str(one): link.role for one, link in shown.items()} == {
         mac(1): "management",
         mac(2): "dataplane",
@@ -427,25 +560,35 @@ def test_an_address_that_two_links_ask_for_is_set_on_none_and_both_say_so():
     found = resolve(document(text), Settings(), world(nic(2), nic(3)), Record())
     why = f"it is asked for on {mac(2)} and {mac(3)}.7, so none of them gets it"
     assert {problem.link: problem.text for problem in found.problems} == {
-        key(2): f"address 10.0.0.1/24: {why}", key(3, 7): f"address 10.0.0.1/16: {why}"}
+        key(2): f"address 10.0.0.1/24: {why}",
+        key(3, 7): f"address 10.0.0.1/16: {why}",
+    }
     assert [str(one) for one in found.want.links[key(2)].addresses] == ["10.0.2.1/24"]
     assert found.want.links[key(3, 7)].addresses == ()
 
 
 def test_an_address_of_a_link_that_is_not_ours_to_set_is_asked_for_once():
     """A NIC that is ignored, or the user's own; nor does a link-local address mean the same on two links."""
-    text = "".join(f"[interface {mac(number)}]\naddresses = 10.0.0.1/24, fe80::1/64\n" for number in (2, 3))
+    text = "".join(
+        f"[interface {mac(number)}]\naddresses = 10.0.0.1/24, fe80::1/64\n" for number in (2, 3)
+    )
     seen = world(nic(2), nic(3))
     ignored = resolve(document(text), Settings(Policy(ignored=frozenset({mac(3)}))), seen, Record())
     users = resolve(document(text + "state = user\n"), Settings(), seen, Record())
     for found in (ignored, users):
-        assert [str(one) for one in found.want.links[key(2)].addresses] == ["10.0.0.1/24", "fe80::1/64"]
+        assert [str(one) for one in found.want.links[key(2)].addresses] == [
+            "10.0.0.1/24",
+            "fe80::1/64",
+        ]
 
 
 def test_an_absent_nic_costs_the_other_its_address_too():
     """It depends on the text alone: a NIC that is plugged in changes no other."""
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n[interface {mac(9)}]\naddresses = 10.0.0.1/24\n"
-    assert resolve(document(text), Settings(), world(nic(2)), Record()).want.links[key(2)].addresses == ()
+    assert (
+        resolve(document(text), Settings(), world(nic(2)), Record()).want.links[key(2)].addresses
+        == ()
+    )
 
 
 # --- forwarding -----------------------------------------------------------------------------------------------------
@@ -467,8 +610,10 @@ def test_a_user_who_forwards_as_he_likes_is_left_alone(text):
 def test_forwarding_waits_where_a_management_nic_takes_its_routes_from_advertisements():
     found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
     assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
-    reason = ("IPv6 forwarding stays off: eth1 takes its default route from router advertisements (accept_ra = 1), and a host"
-              " that forwards takes none; to have both, set net.ipv6.conf.eth1.accept_ra = 2, then neuca apply")
+    reason = (
+        "IPv6 forwarding stays off: eth1 takes its default route from router advertisements (accept_ra = 1), and a host"
+        " that forwards takes none; to have both, set net.ipv6.conf.eth1.accept_ra = 2, then neuca apply"
+    )
     assert [(one.code, one.text) for one in found.problems] == [("contested", reason)]
     assert asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({2})).problems == ()
 
@@ -481,11 +626,17 @@ def test_a_nic_that_is_down_and_nobodys_has_no_route_to_lose(up, hindered):
 
 def test_forwarding_is_what_it_was_once_nobody_asks():
     record = Record(original_sysctls={FORWARDING[0]: "0"})
-    assert asked(f"[global]\nrouter = user\n{NIC2}", record=record).want.sysctls == {FORWARDING[0]: "0"}
+    assert asked(f"[global]\nrouter = user\n{NIC2}", record=record).want.sysctls == {
+        FORWARDING[0]: "0"
+    }
     off = Settings(router=False)
-    assert asked(f"[global]\nrouter = true\n{NIC2}", record=record, settings=off).want.sysctls == {FORWARDING[0]: "0"}
+    assert asked(f"[global]\nrouter = true\n{NIC2}", record=record, settings=off).want.sysctls == {
+        FORWARDING[0]: "0"
+    }
 
 
 def test_another_router_word_is_another_request_of_the_host_and_of_no_nic():
-    before, after = (asked(f"[global]\nrouter = {word}\n{NIC2}").digests for word in ("user", "true"))
+    before, after = (
+        asked(f"[global]\nrouter = {word}\n{NIC2}").digests for word in ("user", "true")
+    )
     assert {mac for mac in after if after[mac] != before[mac]} == {""}

@@ -19,7 +19,9 @@ def wish(asked, has=None, declined=()):
     return made.wanted, [(note.setting, note.effect, note.reason) for note in made.notes]
 
 
-RINGS = DeviceSettings({"rings.rx": "256"}, {"rings.rx": "1024"}, {"pause": "the driver has no pause"})
+RINGS = DeviceSettings(
+    {"rings.rx": "256"}, {"rings.rx": "1024"}, {"pause": "the driver has no pause"}
+)
 
 
 @pytest.mark.parametrize(
@@ -27,20 +29,30 @@ RINGS = DeviceSettings({"rings.rx": "256"}, {"rings.rx": "1024"}, {"pause": "the
     [
         ({"rings.rx": "512"}, {"rings.rx": "512"}, []),
         ({"rings.rx": "max"}, {"rings.rx": "1024"}, []),
-        ({"rings.rx": "2048"}, {"rings.rx": "1024"}, ["2048 asked, but the device takes at most 1024, which it gets"]),
+        (
+            {"rings.rx": "2048"},
+            {"rings.rx": "1024"},
+            ["2048 asked, but the device takes at most 1024, which it gets"],
+        ),
         ({"rings.tx": "512"}, {}, ["the driver has no such setting"]),
         ({"pause.rx": "on"}, {}, ["the driver has no pause"]),
     ],
 )
 def test_what_the_driver_has(asked, wanted, reasons):
     (setting,) = asked
-    assert wish(asked, RINGS) == (wanted, [(setting, "not applicable", reason) for reason in reasons])
+    assert wish(asked, RINGS) == (
+        wanted,
+        [(setting, "not applicable", reason) for reason in reasons],
+    )
 
 
 def test_what_is_fixed_as_it_is_asked_is_as_asked():
     has = DeviceSettings({"offloads.lro": "off"}, {}, {"offloads.lro": "the driver has it fixed"})
     assert wish({"offloads.lro": "off"}, has) == ({"offloads.lro": "off"}, [])
-    assert wish({"offloads.lro": "on"}, has) == ({}, [("offloads.lro", "not applicable", "the driver has it fixed")])
+    assert wish({"offloads.lro": "on"}, has) == (
+        {},
+        [("offloads.lro", "not applicable", "the driver has it fixed")],
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +68,10 @@ def test_what_is_fixed_as_it_is_asked_is_as_asked():
     ],
 )
 def test_cpus_of_queues(asked, wanted, reasons):
-    assert wish({"rps": asked}, CPUS) == ({"rps": wanted} if wanted else {}, [("rps", "not applicable", one) for one in reasons])
+    assert wish({"rps": asked}, CPUS) == (
+        {"rps": wanted} if wanted else {},
+        [("rps", "not applicable", one) for one in reasons],
+    )
 
 
 def test_what_was_declined_is_not_asked_for_again_but_another_value_is():
@@ -87,7 +102,14 @@ def test_a_qdisc_of_the_kernels_own_choice_is_what_it_is_and_is_the_default(foun
 
 
 def test_groups_are_set_whole_and_what_resets_queues_comes_first():
-    wanted = {"rps": "0", "rings.tx": "9", "rings.rx": "8", "channels.rx": "2", "qdisc": "fq", "offloads.tso": "off"}
+    wanted = {
+        "rps": "0",
+        "rings.tx": "9",
+        "rings.rx": "8",
+        "channels.rx": "2",
+        "qdisc": "fq",
+        "offloads.tso": "off",
+    }
     found = {"rings.rx": "8", "rings.tx": "1", "offloads.tso": "off"}
     assert list(to_do(found, wanted)) == [
         ("channels", {}, {"channels.rx": "2"}),
@@ -108,8 +130,22 @@ def test_a_qdisc_that_cannot_be_made_again_goes_back_to_the_kernels_choice():
     [
         ({}, {}, "fq_codel", 10000, None, 'the qdisc is "fq_codel", which has a limit of its own'),
         ({}, {}, "noqueue", 10000, None, 'the qdisc is "noqueue", which has no queue'),
-        ({}, {"qdisc": "default fq_codel"}, "mq", 10000, None, 'the qdisc is "fq_codel", which has a limit of its own'),
-        ({"qdisc": "fq maxrate 1gbit"}, {}, "mq", 9, "fq maxrate 1gbit", 'the qdisc is "fq", which has a limit of its own'),
+        (
+            {},
+            {"qdisc": "default fq_codel"},
+            "mq",
+            10000,
+            None,
+            'the qdisc is "fq_codel", which has a limit of its own',
+        ),
+        (
+            {"qdisc": "fq maxrate 1gbit"},
+            {},
+            "mq",
+            9,
+            "fq maxrate 1gbit",
+            'the qdisc is "fq", which has a limit of its own',
+        ),
         ({}, {}, "pfifo_fast", 10000, None, None),
         ({}, {"qdisc": "pfifo limit 1000"}, "pfifo", 10000, "pfifo limit 10000", None),
         ({"qdisc": "pfifo"}, {}, "noqueue", None, "pfifo limit 500", None),
@@ -121,7 +157,10 @@ def test_the_length_of_the_transmit_queue(asked, found, kind, length, qdisc, rea
     made = Wish(key(2), asked, DeviceSettings(found), {})
     made.resolve()
     made.queue(length, length is not None, kind, 500)
-    assert (made.wanted.get("qdisc"), [note.reason for note in made.notes]) == (qdisc, [reason] if reason else [])
+    assert (made.wanted.get("qdisc"), [note.reason for note in made.notes]) == (
+        qdisc,
+        [reason] if reason else [],
+    )
 
 
 def test_a_pfifo_on_a_link_without_a_length_has_the_kernels():

@@ -60,8 +60,12 @@ def items(roff: str) -> dict[str, str]:
 
 # --- The configuration ----------------------------------------------------------------------------------------------
 
-DOCUMENTED = {(title.strip("[]"), name): text for title, part in parts("neuca-config.5", "Ss").items()
-              if title[0] == "[" and title.strip("[]") not in RAW_SECTIONS for name, text in items(part).items()}
+DOCUMENTED = {
+    (title.strip("[]"), name): text
+    for title, part in parts("neuca-config.5", "Ss").items()
+    if title[0] == "[" and title.strip("[]") not in RAW_SECTIONS
+    for name, text in items(part).items()
+}
 OTHER_NAMES = {("logging", "log-file-size")}
 FIELDS = {**{where: name for where, (name, _) in OPTIONS.items()}, **MAC_LISTS}
 
@@ -76,7 +80,9 @@ def test_every_option_of_the_self_test_is_one_of_the_configuration():
 
 def test_every_section_of_the_configuration_is_documented():
     titles = " ".join(parts("neuca-config.5", "Ss"))
-    assert {section for section, _ in FIELDS} | set(RAW_SECTIONS) == set(re.findall(r"\[(\w+)\]", titles))
+    assert {section for section, _ in FIELDS} | set(RAW_SECTIONS) == set(
+        re.findall(r"\[(\w+)\]", titles)
+    )
 
 
 @pytest.mark.parametrize("option", [option for _, option in WITHOUT_EFFECT])
@@ -95,13 +101,20 @@ def default(name: str) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@pytest.mark.parametrize("where", [where for where in FIELDS if where not in OTHER_NAMES], ids=" ".join)
+@pytest.mark.parametrize(
+    "where", [where for where in FIELDS if where not in OTHER_NAMES], ids=" ".join
+)
 def test_the_documented_default_is_the_default(where):
-    assert re.search(r"Default: (?:Pa |Cm |Ql )?(.*?) ?\.(?: |$)", words(DOCUMENTED[where]))[1] == default(FIELDS[where])
+    assert re.search(r"Default: (?:Pa |Cm |Ql )?(.*?) ?\.(?: |$)", words(DOCUMENTED[where]))[
+        1
+    ] == default(FIELDS[where])
 
 
-BOUNDS = {where: bounds for where, text in DOCUMENTED.items()
-          for bounds in re.findall(r"^\.Bq (\S+) to (\S+)", text, re.MULTILINE)}
+BOUNDS = {
+    where: bounds
+    for where, text in DOCUMENTED.items()
+    for bounds in re.findall(r"^\.Bq (\S+) to (\S+)", text, re.MULTILINE)
+}
 
 
 def test_the_bounds_of_all_numbers_are_documented():
@@ -114,14 +127,19 @@ def test_the_documented_bounds_are_the_bounds(where):
     read = OPTIONS[where][1]
     low, high = BOUNDS[where]
     assert [read(low), read(high)] == [float(low), float(high)]
-    for beyond in (f"{float(low) - 0.05:g}" if "." in low else str(int(low) - 1), str(int(high) + 1)):
+    for beyond in (
+        f"{float(low) - 0.05:g}" if "." in low else str(int(low) - 1),
+        str(int(high) + 1),
+    ):
         with pytest.raises(UnusableError):
             read(beyond)
 
 
 def test_the_sample_configuration_has_every_option_with_its_default(tmp_path):
     text = (ROOT / "examples" / "config").read_text()
-    (tmp_path / "config").write_text(re.sub(r"^;(?!\[|mtu|txq|addr|peers|expect|secret)", "", text, flags=re.MULTILINE))
+    (tmp_path / "config").write_text(
+        re.sub(r"^;(?!\[|mtu|txq|addr|peers|expect|secret)", "", text, flags=re.MULTILINE)
+    )
     assert load(ROOT / "examples" / "config") == Config()
     assert load(tmp_path / "config") == Config()
     shown = set(re.findall(r"^;(\S+) =", text, re.MULTILINE))
@@ -137,8 +155,12 @@ def test_the_sections_of_links_in_the_sample_configuration_can_be_used(tmp_path)
 
 # --- Commands -------------------------------------------------------------------------------------------------------
 
-COMMANDS = {name: text for part in parts("neuca.1", "Ss").values() for name, text in items(part).items()
-            if name in {command.name for command in neuca.COMMANDS}}
+COMMANDS = {
+    name: text
+    for part in parts("neuca.1", "Ss").values()
+    for name, text in items(part).items()
+    if name in {command.name for command in neuca.COMMANDS}
+}
 
 
 def test_every_command_is_documented():
@@ -149,24 +171,33 @@ def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch
     monkeypatch.setenv("COLUMNS", "250")
     rows = dict(re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._parser().format_help(), re.MULTILINE))
     sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
-    assert sentences == {name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()}
+    assert sentences == {
+        name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()
+    }
 
 
 @pytest.mark.parametrize("command", neuca.COMMANDS, ids=lambda command: command.name)
 def test_every_option_of_a_command_is_in_its_synopsis(command):
-    assert re.findall(r"Fl -([\w-]+)", COMMANDS[command.name].split("\n")[0]) == command.options.split()
+    assert (
+        re.findall(r"Fl -([\w-]+)", COMMANDS[command.name].split("\n")[0])
+        == command.options.split()
+    )
 
 
 def test_every_installed_name_is_a_name_of_the_manual_page():
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    installed = set(re.findall(r"^(\S+) =", setup["options.entry_points"]["console_scripts"], re.MULTILINE))
+    installed = set(
+        re.findall(r"^(\S+) =", setup["options.entry_points"]["console_scripts"], re.MULTILINE)
+    )
     names = re.findall(r"^\.Nm (\S+)", parts("neuca.1", "Sh")["NAME"], re.MULTILINE)
     assert set(names) == installed - {"neucad", "neuca-selftest"}
 
 
 def test_every_option_of_neucad_is_documented():
-    options = {option[1:] for action in agent._parser()._actions for option in action.option_strings}
+    options = {
+        option[1:] for action in agent._parser()._actions for option in action.option_strings
+    }
     lines = re.findall(r"^\.It Fl (.*)", MAN["neucad.8"], re.MULTILINE)
     documented = {word for line in lines for word in re.split(r"[ ,]+", line)}
     assert options <= documented
@@ -187,9 +218,16 @@ def test_every_exit_code_is_documented():
 
 
 def test_every_kind_of_operation_is_documented():
-    kinds = {one.kind for one in [*vars(operations).values(), *vars(link_operations).values(), SetDevice]
-             if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)}
-    text = words(parts("neuca-status.7", "Ss")["neuca plan \\-\\-json"]).partition("one of")[2].partition(" .")[0]
+    kinds = {
+        one.kind
+        for one in [*vars(operations).values(), *vars(link_operations).values(), SetDevice]
+        if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)
+    }
+    text = (
+        words(parts("neuca-status.7", "Ss")["neuca plan \\-\\-json"])
+        .partition("one of")[2]
+        .partition(" .")[0]
+    )
     assert set(text.replace("Cm ", "").replace(",", "").split()) == kinds
 
 
@@ -207,7 +245,9 @@ def test_every_key_of_a_link_is_documented():
 
 
 def test_the_example_of_the_manual_page_has_no_fault():
-    text = re.search(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed", MAN["neuca-user-data.5"], re.MULTILINE | re.DOTALL)[1]
+    text = re.search(
+        r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed", MAN["neuca-user-data.5"], re.MULTILINE | re.DOTALL
+    )[1]
     assert parse(text).faults == ()
 
 
@@ -229,8 +269,20 @@ def test_the_example_document_is_the_sample_and_has_no_fault():
 def readme_world() -> World:
     """The guest of the README: a management NIC with a default route, four other NICs, all of them veth devices."""
     macs = [f"fe:16:3e:00:6d:{last}" for last in ("ae", "af", "b0", "b1", "b2")]
-    nics = {index: Device(index, f"eth{index - 1}", "veth", mac, up=index == 1, mtu=1500, min_mtu=68, max_mtu=65535,
-                          txqueuelen=1000) for index, mac in enumerate(macs, 1)}
+    nics = {
+        index: Device(
+            index,
+            f"eth{index - 1}",
+            "veth",
+            mac,
+            up=index == 1,
+            mtu=1500,
+            min_mtu=68,
+            max_mtu=65535,
+            txqueuelen=1000,
+        )
+        for index, mac in enumerate(macs, 1)
+    }
     management = ip_interface("10.0.0.2/24")
     default_route = Route(ip_network("0.0.0.0/0"), 1, ip_interface("10.0.0.1/24").ip)
     return World(nics, {1: (management,)}, (Route(management.network, 1), default_route), 1, "boot")
@@ -238,12 +290,29 @@ def readme_world() -> World:
 
 def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
     config, world, record = Config(), readme_world(), Record(boot_id="boot")
-    directories = [tmp_path / str(path)[1:] for path in (config.udev_directory, config.networkmanager_directory,
-                                                         config.networkd_directory, config.sysctl_directory)]
-    places = marking.Places(*directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority)
+    directories = [
+        tmp_path / str(path)[1:]
+        for path in (
+            config.udev_directory,
+            config.networkmanager_directory,
+            config.networkd_directory,
+            config.sysctl_directory,
+        )
+    ]
+    places = marking.Places(
+        *directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority
+    )
     resolution = resolve(parse(block("[global]")), Settings(), world, record)
     files = marking.wanted(resolution, record, places, []).files
-    have = found(resolution, world, record, PROTOCOL, files, {}, lambda path: "0" if "/eth1/" in path else None)
+    have = found(
+        resolution,
+        world,
+        record,
+        PROTOCOL,
+        files,
+        {},
+        lambda path: "0" if "/eth1/" in path else None,
+    )
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
@@ -267,7 +336,9 @@ def test_every_file_that_is_named_is_there(text):
 
 def test_every_manual_page_that_is_referred_to_is_there():
     text = "".join([*MAN.values(), README, HACKING])
-    named = re.findall(r"^\.Xr (neuca\S*) (\d)", text, re.MULTILINE) + re.findall(r"(neuca[\w-]*)\((\d)\)", text)
+    named = re.findall(r"^\.Xr (neuca\S*) (\d)", text, re.MULTILINE) + re.findall(
+        r"(neuca[\w-]*)\((\d)\)", text
+    )
     assert {f"{name}.{section}" for name, section in named} == set(MAN)
 
 
@@ -286,15 +357,28 @@ def test_a_manual_page_has_no_warnings(page):
 def test_every_condition_of_the_self_test_is_documented():
     rows = sorted({(row.id, row.title) for row in (*PHASE_RULES, *SESSION_RULES)})
     documented = items(parts("neuca-selftest.1", "Sh")["CONDITIONS"])
-    assert [(name, title) for name, text in documented.items() for title in words(text).strip().split("; ")] == rows
+    assert [
+        (name, title)
+        for name, text in documented.items()
+        for title in words(text).strip().split("; ")
+    ] == rows
 
 
 def test_every_option_of_the_self_test_is_documented():
     """What compare-paths shares with a test is documented there."""
-    tested, paths, explained = (re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE) for parser in (
-        selftest_options.run_parser(), selftest_paths.paths_parser(), selftest.explain_parser()))
+    tested, paths, explained = (
+        re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE)
+        for parser in (
+            selftest_options.run_parser(),
+            selftest_paths.paths_parser(),
+            selftest.explain_parser(),
+        )
+    )
     options = [*tested, *(option for option in paths if option not in tested), *explained]
-    assert [f"--{name}" for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)] == options
+    assert [
+        f"--{name}"
+        for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)
+    ] == options
 
 
 def test_the_exit_codes_of_the_self_test_are_documented():

@@ -27,7 +27,11 @@ from neuca_tools.rates import rate_text, rate_value
         ("channels", "combined 4", "combined 4"),
         ("coalesce", "rx-usecs 0 adaptive-rx on", "adaptive-rx on rx-usecs 0"),
         ("pause", "rx on tx off autoneg off", "autoneg off rx on tx off"),
-        ("offloads", "tso off, GRO on,tx-udp_tnl-segmentation off", "gro on tso off tx-udp_tnl-segmentation off"),
+        (
+            "offloads",
+            "tso off, GRO on,tx-udp_tnl-segmentation off",
+            "gro on tso off tx-udp_tnl-segmentation off",
+        ),
         ("rps", "3,0-1, 2", "0-3"),
         ("rps", "ALL", "all"),
         ("xps", "0/none / 2-3,7", "0 / none / 2-3,7"),
@@ -41,7 +45,11 @@ def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
 @pytest.mark.parametrize(
     ("key", "text", "reason"),
     [
-        ("qdisc", "htb", '"htb" is not "fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue" or "default"'),
+        (
+            "qdisc",
+            "htb",
+            '"htb" is not "fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue" or "default"',
+        ),
         ("qdisc", "fq maxrate", 'the qdisc "fq" takes "maxrate" and a value'),
         ("qdisc", "fq limit 5", 'the qdisc "fq" takes "maxrate" and a value'),
         ("qdisc", "noqueue limit 5", 'the qdisc "noqueue" takes nothing more'),
@@ -70,7 +78,9 @@ def test_what_cannot_be_used_has_its_reason(key, text, reason):
 
 
 def test_a_bad_line_costs_only_itself_and_the_last_of_two_wins():
-    found = parse("[interface fe163e006daf]\nrings = rx 100\nrings = rx 256\nqdisc = htb\noffloads = tso off\n")
+    found = parse(
+        "[interface fe163e006daf]\nrings = rx 100\nrings = rx 256\nqdisc = htb\noffloads = tso off\n"
+    )
     (link,) = found.links
     assert link.device == (("rings", "rx 256"), ("offloads", "tso off"))
     assert [fault.line for fault in found.faults if fault.severity == "error"] == [4]

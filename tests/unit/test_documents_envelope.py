@@ -47,7 +47,12 @@ def part(body, subtype="x-neuca-userdata", charset="utf-8"):
 
 def raw_part(encoding, body):
     head = f"Content-Type: text/x-neuca-userdata\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n".encode()
-    return b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=XX\n\n--XX\r\n" + head + body + b"\r\n--XX--\r\n"
+    return (
+        b"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=XX\n\n--XX\r\n"
+        + head
+        + body
+        + b"\r\n--XX--\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +66,11 @@ def raw_part(encoding, body):
         zipped(DATA) + b"\0" * 512,
         mime(part(TEXT)),
         zipped(mime(part(TEXT))),
-        mime(part("#!/bin/sh\n", "x-shellscript"), part(TEXT), part("#cloud-config\n", "cloud-config")),
+        mime(
+            part("#!/bin/sh\n", "x-shellscript"),
+            part(TEXT),
+            part("#cloud-config\n", "cloud-config"),
+        ),
         mime(nested(part(TEXT))),
         raw_part("base64", base64.encodebytes(zipped(DATA))),
         raw_part("8bit", DATA.replace(b"\n", b"\r\n")),
@@ -145,7 +154,9 @@ def test_what_was_meant_for_us_and_cannot_be_read_is_refused(data, reason):
 
 
 def test_damaged_gzip_says_what_zlib_says():
-    with pytest.raises(DocumentError, match=r"^cannot read the document: its gzip data is damaged: Error -3 "):
+    with pytest.raises(
+        DocumentError, match=r"^cannot read the document: its gzip data is damaged: Error -3 "
+    ):
         find_document(b"\x1f\x8b" + b"\xff" * 40)
 
 

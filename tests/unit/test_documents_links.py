@@ -28,7 +28,9 @@ def line(text):
 
 def section(*lines, header="interface fe163e006daf", before=""):
     document = parse("\n".join([before, f"[{header}]", *lines]))
-    return document.links[-1] if document.links else None, [fault.reason for fault in document.faults]
+    return document.links[-1] if document.links else None, [
+        fault.reason for fault in document.faults
+    ]
 
 
 def setting(text):
@@ -66,7 +68,12 @@ def setting(text):
 )
 def test_a_line_of_interfaces(text, state, addresses, name):
     link, faults = line(text)
-    assert (link.key, link.state, [str(a) for a in link.addresses], link.name) == (KEY, state, addresses, name)
+    assert (link.key, link.state, [str(a) for a in link.addresses], link.name) == (
+        KEY,
+        state,
+        addresses,
+        name,
+    )
     assert faults == []
 
 
@@ -97,7 +104,10 @@ def test_a_bare_address_is_a_host_address_and_a_warning(text, address, name):
         ("up:ipv4:010.0.0.1/24", '"010.0.0.1" is not an IP address'),
         ("up:ipv4:10.0.0.1/", 'the prefix length "" is not a number from 0 to 32'),
         ("up:ipv4:10.0.0.1/-1", 'the prefix length "-1" is not a number from 0 to 32'),
-        ("up:ipv4:10.0.0.1/0", 'the prefix length of "10.0.0.1/0" would cover half of all addresses'),
+        (
+            "up:ipv4:10.0.0.1/0",
+            'the prefix length of "10.0.0.1/0" would cover half of all addresses',
+        ),
         ("up:ipv6:fd00::1/1", 'the prefix length of "fd00::1/1" would cover half of all addresses'),
         ("up:ipv6:fd00::1/129", 'the prefix length "129" is not a number from 0 to 128'),
         ("up:ipv6:::1/128", '"::1" cannot be the address of a NIC'),
@@ -110,17 +120,28 @@ def test_a_bare_address_is_a_host_address_and_a_warning(text, address, name):
 )
 def test_a_bad_line_costs_its_link_and_nothing_else(text, reason):
     document = parse(f"[interfaces]\nfe163e006daf = {text}\nfe163e006db0 = up\n")
-    assert [fault.text for fault in document.faults] == [f'line 2: [interfaces] "fe163e006daf" = "{text}": {reason}']
+    assert [fault.text for fault in document.faults] == [
+        f'line 2: [interfaces] "fe163e006daf" = "{text}": {reason}'
+    ]
     assert [str(link.key) for link in document.links] == ["fe:16:3e:00:6d:b0"]
     assert not document.complete
 
 
 @pytest.mark.parametrize(
     "written",
-    ["fe163e006daf", "FE163E006DAF", "fe:16:3e:00:6d:af", "FE-16-3E-00-6D-AF", "fe16.3e00.6daf", "fe.16.3e.00.6d.af"],
+    [
+        "fe163e006daf",
+        "FE163E006DAF",
+        "fe:16:3e:00:6d:af",
+        "FE-16-3E-00-6D-AF",
+        "fe16.3e00.6daf",
+        "fe.16.3e.00.6d.af",
+    ],
 )
 def test_a_mac_address_in_any_notation(written):
-    document = parse(f"[interfaces]\n{written} = up\n[interface {written}]\nmtu = 9000\n[vlan {written}.7]\n")
+    document = parse(
+        f"[interfaces]\n{written} = up\n[interface {written}]\nmtu = 9000\n[vlan {written}.7]\n"
+    )
     assert [link.key for link in document.links] == [KEY, LinkKey(MAC, 7)]
     assert document.faults == ()
 
@@ -140,7 +161,10 @@ def test_a_mac_address_in_any_notation(written):
 def test_what_is_no_mac_address_of_a_nic(written, reason):
     document = parse(f"[interfaces]\n{written} = up\n[interface {written}]\n[vlan {written}.7]\n")
     assert document.links == ()
-    assert [fault.reason for fault in document.faults] == [reason, *[f"{reason}, ignoring the section"] * 2]
+    assert [fault.reason for fault in document.faults] == [
+        reason,
+        *[f"{reason}, ignoring the section"] * 2,
+    ]
 
 
 @pytest.mark.parametrize("text", ["vlan:eth0:5:10.0.0.1/24", "phys:eth1", "PHYS:eth1:10.0.0.1/24"])
@@ -161,25 +185,55 @@ def test_a_line_of_version_0_is_named(text):
         ("name = data-0.1_x", {"name": "data-0.1_x"}),
         ("name = Not Specified", {}),
         ("addresses = 10.0.0.1/24,fd00::1/64,", {"addresses": "10.0.0.1/24, fd00::1/64"}),
-        ("sysctl.net.ipv4.conf.{interface}.rp_filter = 2", {"sysctl.net/ipv4/conf/{interface}/rp_filter": "2"}),
-        ("sysctl.net/ipv4/conf/{interface}/rp_filter = 2", {"sysctl.net/ipv4/conf/{interface}/rp_filter": "2"}),
-        ("sysctl.net.ipv4.conf.p2p1/1445.rp_filter = 2", {"sysctl.net/ipv4/conf/p2p1.1445/rp_filter": "2"}),
-        ("sysctl.net/ipv4/conf/p2p1.1445/rp_filter = 2", {"sysctl.net/ipv4/conf/p2p1.1445/rp_filter": "2"}),
+        (
+            "sysctl.net.ipv4.conf.{interface}.rp_filter = 2",
+            {"sysctl.net/ipv4/conf/{interface}/rp_filter": "2"},
+        ),
+        (
+            "sysctl.net/ipv4/conf/{interface}/rp_filter = 2",
+            {"sysctl.net/ipv4/conf/{interface}/rp_filter": "2"},
+        ),
+        (
+            "sysctl.net.ipv4.conf.p2p1/1445.rp_filter = 2",
+            {"sysctl.net/ipv4/conf/p2p1.1445/rp_filter": "2"},
+        ),
+        (
+            "sysctl.net/ipv4/conf/p2p1.1445/rp_filter = 2",
+            {"sysctl.net/ipv4/conf/p2p1.1445/rp_filter": "2"},
+        ),
         ("SYSCTL.Net.IPv4.Conf.Data0.RP_filter = 2", {"sysctl.net/ipv4/conf/Data0/rp_filter": "2"}),
-        ("sysctl.net.ipv4.neigh.{INTERFACE}.ucast_solicit=1", {"sysctl.net/ipv4/neigh/{interface}/ucast_solicit": "1"}),
-        ("sysctl.net.ipv4.tcp_rmem = 4096\t131072  6291456", {"sysctl.net/ipv4/tcp_rmem": "4096 131072 6291456"}),
-        ("sysctl.net.ipv4.tcp_rmem = 4096\n   131072\n   6291456", {"sysctl.net/ipv4/tcp_rmem": "4096 131072 6291456"}),
+        (
+            "sysctl.net.ipv4.neigh.{INTERFACE}.ucast_solicit=1",
+            {"sysctl.net/ipv4/neigh/{interface}/ucast_solicit": "1"},
+        ),
+        (
+            "sysctl.net.ipv4.tcp_rmem = 4096\t131072  6291456",
+            {"sysctl.net/ipv4/tcp_rmem": "4096 131072 6291456"},
+        ),
+        (
+            "sysctl.net.ipv4.tcp_rmem = 4096\n   131072\n   6291456",
+            {"sysctl.net/ipv4/tcp_rmem": "4096 131072 6291456"},
+        ),
         ("mtu = 67", ['the MTU "67" is not a number from 68 to 65535']),
         ("mtu = 65536", ['the MTU "65536" is not a number from 68 to 65535']),
         ("mtu = 9k", ['the MTU "9k" is not a number from 68 to 65535']),
         ("mtu = ٩٠٠٠", ['the MTU "٩٠٠٠" is not a number from 68 to 65535']),
         ("txqueuelen = 0", ['the txqueuelen "0" is not a number from 1 to 1000000']),
-        ("txqueuelen = 4294967295", ['the txqueuelen "4294967295" is not a number from 1 to 1000000']),
-        ("name = sixteen-byteslong", ['"sixteen-byteslong" is longer than the 15 bytes of an interface name']),
+        (
+            "txqueuelen = 4294967295",
+            ['the txqueuelen "4294967295" is not a number from 1 to 1000000'],
+        ),
+        (
+            "name = sixteen-byteslong",
+            ['"sixteen-byteslong" is longer than the 15 bytes of an interface name'],
+        ),
         ("name = a b", ['"a b" is not an interface name: letters, digits, ".", "_" and "-" only']),
         ("name = a/b", ['"a/b" is not an interface name: letters, digits, ".", "_" and "-" only']),
         ("name = a:b", ['"a:b" is not an interface name: letters, digits, ".", "_" and "-" only']),
-        ("name = eth%d", ['"eth%d" is not an interface name: letters, digits, ".", "_" and "-" only']),
+        (
+            "name = eth%d",
+            ['"eth%d" is not an interface name: letters, digits, ".", "_" and "-" only'],
+        ),
         ("name = ..", ['".." is not an interface name: letters, digits, ".", "_" and "-" only']),
         ("name = .", ['"." is not an interface name: letters, digits, ".", "_" and "-" only']),
         ('name = a"b', ['"a"b" is not an interface name: letters, digits, ".", "_" and "-" only']),
@@ -193,10 +247,22 @@ def test_a_line_of_version_0_is_named(text):
         ("sysctl. = 9", ['"" is not a sysctl key']),
         ("sysctl.net = 9", ['the sysctl key "net" is not below "net."']),
         ("sysctl.kernel.hostname = 9", ['the sysctl key "kernel.hostname" is not below "net."']),
-        ("sysctl./proc/sys/net/core/x = 9", ['the sysctl key "/proc/sys/net/core/x" has a part that is empty, "." or ".."']),
-        ("sysctl.net.ipv4..x = 9", ['the sysctl key "net.ipv4..x" has a part that is empty, "." or ".."']),
-        ("sysctl.net/../kernel/x = 9", ['the sysctl key "net/../kernel/x" has a part that is empty, "." or ".."']),
-        ("sysctl.net.//.kernel = 9", ['the sysctl key "net.//.kernel" has a part that is empty, "." or ".."']),
+        (
+            "sysctl./proc/sys/net/core/x = 9",
+            ['the sysctl key "/proc/sys/net/core/x" has a part that is empty, "." or ".."'],
+        ),
+        (
+            "sysctl.net.ipv4..x = 9",
+            ['the sysctl key "net.ipv4..x" has a part that is empty, "." or ".."'],
+        ),
+        (
+            "sysctl.net/../kernel/x = 9",
+            ['the sysctl key "net/../kernel/x" has a part that is empty, "." or ".."'],
+        ),
+        (
+            "sysctl.net.//.kernel = 9",
+            ['the sysctl key "net.//.kernel" has a part that is empty, "." or ".."'],
+        ),
         ("sysctl.net.ipv4.conf.*.x = 9", ['"net.ipv4.conf.*.x" is not a sysctl key']),
         ("sysctl.net.ipv4.conf.{if}.x = 9", ['"net.ipv4.conf.{if}.x" is not a sysctl key']),
         ("sysctl.-net.core.x = 9", ['the sysctl key "-net.core.x" is not below "net."']),
@@ -251,7 +317,9 @@ def test_a_typing_error_costs_only_itself():
 )
 def test_a_header_that_names_no_link_is_one_fault(header, reason):
     document = parse(f"[{header}]\nmtu = 9000\n[interfaces]\nfe163e006db0 = up")
-    assert [fault.text for fault in document.faults] == [f"line 1: [{header}]: {reason}, ignoring the section"]
+    assert [fault.text for fault in document.faults] == [
+        f"line 1: [{header}]: {reason}, ignoring the section"
+    ]
     assert len(document.links) == 1
 
 
@@ -261,17 +329,27 @@ def test_a_link_section_without_keys_asks_for_up():
 
 def test_the_parent_of_a_vlan_is_listed_and_nothing_is_asked_of_it():
     document = parse("[vlan fe163e006daf.7]\nmtu = 9000\n[vlan fe163e006daf.8]\n")
-    assert [(link.key, link.state) for link in document.links] == [(KEY, None), ((MAC, 7), "up"), ((MAC, 8), "up")]
+    assert [(link.key, link.state) for link in document.links] == [
+        (KEY, None),
+        ((MAC, 7), "up"),
+        ((MAC, 8), "up"),
+    ]
 
 
 @pytest.mark.parametrize("line_state", ["up", "down", "user"])
 def test_the_state_of_the_line_stands_where_the_section_gives_none(line_state):
-    assert section("name = x", before=f"[interfaces]\nfe163e006daf = {line_state}")[0].state == line_state
+    assert (
+        section("name = x", before=f"[interfaces]\nfe163e006daf = {line_state}")[0].state
+        == line_state
+    )
 
 
 def test_the_section_wins_over_the_line_setting_by_setting():
     link, faults = section(
-        "state = down", "addresses = fd00::1/64", "name = wan", before="[interfaces]\nfe163e006daf = up:ipv4:10.0.0.1/24:3"
+        "state = down",
+        "addresses = fd00::1/64",
+        "name = wan",
+        before="[interfaces]\nfe163e006daf = up:ipv4:10.0.0.1/24:3",
     )
     here = "[interface fe163e006daf]"
     assert faults == []
@@ -282,16 +360,29 @@ def test_the_section_wins_over_the_line_setting_by_setting():
         addresses=(ip_interface("fd00::1/64"),),
         origins=(
             Origin("state", "down", f"line 4, {here}", "up from line 2, [interfaces]"),
-            Origin("addresses", "fd00::1/64", f"line 5, {here}", "10.0.0.1/24 from line 2, [interfaces]"),
+            Origin(
+                "addresses",
+                "fd00::1/64",
+                f"line 5, {here}",
+                "10.0.0.1/24 from line 2, [interfaces]",
+            ),
             Origin("name", "wan", f"line 6, {here}", "eth3 from line 2, [interfaces]"),
         ),
     )
 
 
 def test_it_does_not_matter_which_of_both_comes_first():
-    before, after = "[interfaces]\nfe163e006daf = down:ipv4:10.0.0.1/24\n", "[interface fe163e006daf]\nname = x\nmtu = 9000\n"
+    before, after = (
+        "[interfaces]\nfe163e006daf = down:ipv4:10.0.0.1/24\n",
+        "[interface fe163e006daf]\nname = x\nmtu = 9000\n",
+    )
     one, other = (parse(text).links[0] for text in (before + after, after + before))
-    assert (one.state, one.addresses, one.name, one.mtu) == (other.state, other.addresses, other.name, other.mtu)
+    assert (one.state, one.addresses, one.name, one.mtu) == (
+        other.state,
+        other.addresses,
+        other.name,
+        other.mtu,
+    )
 
 
 def test_sections_of_one_link_are_merged_however_its_mac_is_written():
@@ -330,9 +421,20 @@ def test_one_good_state_is_enough():
 
 
 def test_state_user_pins_the_name_and_nothing_else():
-    link, faults = section("state = user", "name = x", "mtu = 9000", "addresses = fd00::1/64", "sysctl.net.core.x = 1")
-    assert (link.state, link.name, link.mtu, link.addresses, link.sysctls) == ("user", "x", None, (), ())
-    assert faults == [f'the state is "user", ignoring {name}' for name in ("mtu", "addresses", "sysctl.net/core/x")]
+    link, faults = section(
+        "state = user", "name = x", "mtu = 9000", "addresses = fd00::1/64", "sysctl.net.core.x = 1"
+    )
+    assert (link.state, link.name, link.mtu, link.addresses, link.sysctls) == (
+        "user",
+        "x",
+        None,
+        (),
+        (),
+    )
+    assert faults == [
+        f'the state is "user", ignoring {name}'
+        for name in ("mtu", "addresses", "sysctl.net/core/x")
+    ]
 
 
 def test_state_user_with_settings_is_a_warning_only():
@@ -341,7 +443,9 @@ def test_state_user_with_settings_is_a_warning_only():
 
 @pytest.mark.parametrize("before", ["", "[interfaces]\nfe163e006daf = up:ipv6:fd00::1/64"])
 def test_an_mtu_too_small_for_ipv6_is_refused(before):
-    link, faults = section("mtu = 1279", "" if before else "addresses = 10.0.0.1/24, fd00::1/64", before=before)
+    link, faults = section(
+        "mtu = 1279", "" if before else "addresses = 10.0.0.1/24, fd00::1/64", before=before
+    )
     assert (link.mtu, link.addresses[-1]) == (None, ip_interface("fd00::1/64"))
     assert faults == ["an MTU below 1280 cannot carry the IPv6 addresses of this link"]
 
@@ -369,7 +473,9 @@ def test_a_name_asked_for_two_links_stays_with_the_earlier_line():
 
 
 def test_an_order_that_a_section_overrides_takes_no_name():
-    document = parse("[interfaces]\nfe163e006daf = up:::3\nfe163e006db0 = up:::3\n[interface fe163e006daf]\nname = x")
+    document = parse(
+        "[interfaces]\nfe163e006daf = up:::3\nfe163e006db0 = up:::3\n[interface fe163e006daf]\nname = x"
+    )
     assert [link.name for link in document.links] == ["x", "eth3"]
     assert document.complete
 
@@ -378,10 +484,28 @@ def test_an_order_that_a_section_overrides_takes_no_name():
 
 
 def test_overlay_keeps_what_is_not_given_again():
-    below = LinkRequest(KEY, "up", "a", (), 1500, 5, (("net/x", "1"), ("net/y", "1")), (Origin("mtu", "1500", "there"),))
-    above = LinkRequest(KEY, None, None, (), 9000, None, (("net/y", "2"),), (Origin("mtu", "9000", "here"),))
+    below = LinkRequest(
+        KEY,
+        "up",
+        "a",
+        (),
+        1500,
+        5,
+        (("net/x", "1"), ("net/y", "1")),
+        (Origin("mtu", "1500", "there"),),
+    )
+    above = LinkRequest(
+        KEY, None, None, (), 9000, None, (("net/y", "2"),), (Origin("mtu", "9000", "here"),)
+    )
     assert overlay(below, above) == LinkRequest(
-        KEY, "up", "a", (), 9000, 5, (("net/x", "1"), ("net/y", "2")), (Origin("mtu", "9000", "here", "1500 from there"),)
+        KEY,
+        "up",
+        "a",
+        (),
+        9000,
+        5,
+        (("net/x", "1"), ("net/y", "2")),
+        (Origin("mtu", "9000", "here", "1500 from there"),),
     )
 
 
@@ -391,7 +515,11 @@ def test_a_default_state_does_not_win_over_one_that_was_given():
 
 
 def test_combine_gives_a_state_to_all_but_mere_parents():
-    asked = [LinkRequest(KEY), LinkRequest(LinkKey(MAC, 7)), LinkRequest(LinkKey(MAC, 8), origins=(Origin("mtu", "9", "x"),))]
+    asked = [
+        LinkRequest(KEY),
+        LinkRequest(LinkKey(MAC, 7)),
+        LinkRequest(LinkKey(MAC, 8), origins=(Origin("mtu", "9", "x"),)),
+    ]
     assert [request.state for request in combine([], asked)] == [None, "up", "up"]
 
 

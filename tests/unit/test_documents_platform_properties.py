@@ -13,11 +13,52 @@ from platforms import KINDS, SAMPLES
 from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError
 
-WORDS = sorted({word for _, data in SAMPLES.values() for word in data.decode().replace('"', " ").replace(",", " ").split()})
-KEYS = sorted(key for kind in platform._KINDS for key in (
-    "id", "type", "link", "links", "networks", "routes", "network", "version", "ethernets", "vlans", "match", "macaddress",
-    "addresses", "to", "via", "macs", "mac", "config", "subnets", "name", "devices", "tags", "meta", "vlan_link", "vlan_id"))
-scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(WORDS))
+WORDS = sorted(
+    {
+        word
+        for _, data in SAMPLES.values()
+        for word in data.decode().replace('"', " ").replace(",", " ").split()
+    }
+)
+KEYS = sorted(
+    key
+    for kind in platform._KINDS
+    for key in (
+        "id",
+        "type",
+        "link",
+        "links",
+        "networks",
+        "routes",
+        "network",
+        "version",
+        "ethernets",
+        "vlans",
+        "match",
+        "macaddress",
+        "addresses",
+        "to",
+        "via",
+        "macs",
+        "mac",
+        "config",
+        "subnets",
+        "name",
+        "devices",
+        "tags",
+        "meta",
+        "vlan_link",
+        "vlan_id",
+    )
+)
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(WORDS),
+)
 trees = st.recursive(scalars, lambda inner: st.one_of(
     st.lists(inner, max_size=4),
     st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=4)), inner, max_size=6)), max_leaves=40)  # fmt: skip
@@ -30,13 +71,19 @@ def mutated(draw):
     for _ in range(draw(st.integers(0, 6))):
         start = draw(st.integers(0, len(data)))
         end = draw(st.integers(start, min(len(data), start + 30)))
-        piece = draw(st.one_of(st.sampled_from(WORDS).map(str.encode), st.binary(max_size=6), st.just(b"")))
+        piece = draw(
+            st.one_of(st.sampled_from(WORDS).map(str.encode), st.binary(max_size=6), st.just(b""))
+        )
         data = data[:start] + piece + data[end:]
     return data
 
 
-documents = st.one_of(mutated(), trees.map(lambda tree: json.dumps(tree).encode()), st.binary(max_size=200),
-                      st.text().map(lambda text: text.encode("utf-8", "replace")))
+documents = st.one_of(
+    mutated(),
+    trees.map(lambda tree: json.dumps(tree).encode()),
+    st.binary(max_size=200),
+    st.text().map(lambda text: text.encode("utf-8", "replace")),
+)
 
 
 def refused_or(function, beginning):
@@ -52,7 +99,10 @@ def refused_or(function, beginning):
 @given(st.sampled_from(KINDS), documents)
 @example("meta-data", b'a: "\\UFFFFFFFF"')
 @example("network-config", b'"\\ud800": 1')
-@example("network_data.json", b'{"links": [{"id": "\\ud800", "type": "phy", "ethernet_mac_address": "\\ud800"}]}')
+@example(
+    "network_data.json",
+    b'{"links": [{"id": "\\ud800", "type": "phy", "ethernet_mac_address": "\\ud800"}]}',
+)
 def test_no_document_raises_anything_but_its_own_error(kind, data):
     text = refused_or(lambda: platform.reduced({kind: data}), f"cannot read {kind}: ")
     if not text:
@@ -61,7 +111,11 @@ def test_no_document_raises_anything_but_its_own_error(kind, data):
     assert all(fault.text.isprintable() and fault.line == 0 for fault in document.faults)
     assert all(hint.reason for hint in document.management)
     copy = platform.parse(platform.open_text(text))
-    assert (copy.links, copy.routes, copy.management) == (document.links, document.routes, document.management)
+    assert (copy.links, copy.routes, copy.management) == (
+        document.links,
+        document.routes,
+        document.management,
+    )
 
 
 @settings(max_examples=100, deadline=None)

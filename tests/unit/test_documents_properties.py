@@ -18,16 +18,68 @@ from neuca_tools.errors import DocumentError
 SAMPLES = [path.read_text() for path in sorted((Path(__file__).parent / "golden").glob("*.ini"))]
 CANARY = "XcanaryX"
 PIECES = [
-    *("[interfaces]", "[interface fe163e006daf]", "[vlan fe163e006daf.7]", "[routes]", "[global]", "[scripts]", "[users]"),
-    *("[storage]", "[", "]", "[]", "=", ":", "/", ";", " ;", "#", "\n", "\r\n", "\r", "\t", "  ", "\0", "\ufeff", "\u2028"),
-    *("\x1c", "\x85", "fe163e006daf", "up", "user", "ipv6", "fd00::1/64", "10.0.0.1/24", "name", "mtu = 9000", "sysctl."),
-    *("{interface}", "..", "Not Specified", "9" * 5000, "ü", "\ud800", "{", "%s", "{0}", "(redacted)"),
+    *(
+        "[interfaces]",
+        "[interface fe163e006daf]",
+        "[vlan fe163e006daf.7]",
+        "[routes]",
+        "[global]",
+        "[scripts]",
+        "[users]",
+    ),
+    *(
+        "[storage]",
+        "[",
+        "]",
+        "[]",
+        "=",
+        ":",
+        "/",
+        ";",
+        " ;",
+        "#",
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        "  ",
+        "\0",
+        "\ufeff",
+        "\u2028",
+    ),
+    *(
+        "\x1c",
+        "\x85",
+        "fe163e006daf",
+        "up",
+        "user",
+        "ipv6",
+        "fd00::1/64",
+        "10.0.0.1/24",
+        "name",
+        "mtu = 9000",
+        "sysctl.",
+    ),
+    *(
+        "{interface}",
+        "..",
+        "Not Specified",
+        "9" * 5000,
+        "ü",
+        "\ud800",
+        "{",
+        "%s",
+        "{0}",
+        "(redacted)",
+    ),
 ]
 
 texts = st.one_of(
     st.text(),
     st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map("".join),
-    st.lists(st.sampled_from([line for sample in SAMPLES for line in sample.split("\n")]), max_size=60).map("\n".join),
+    st.lists(
+        st.sampled_from([line for sample in SAMPLES for line in sample.split("\n")]), max_size=60
+    ).map("\n".join),
 )
 
 
@@ -66,12 +118,20 @@ def test_parse_raises_nothing_but_document_error(text):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(st.binary(), texts.map(lambda text: text.encode("utf-8", "replace")), st.binary().map(gzip.compress)))
+@given(
+    st.one_of(
+        st.binary(),
+        texts.map(lambda text: text.encode("utf-8", "replace")),
+        st.binary().map(gzip.compress),
+    )
+)
 @example(b"\x1f\x8b")
 @example(b"Content-Type: multipart/mixed\n\n")
 @example(b"Content-Type: multipart/mixed; boundary\n\n--\n")
 @example(b"MIME-Version: 1.0\nContent-Type: text/x-neuca-userdata; charset=\0\n\n[global]\n\xff")
-@example(b"MIME-Version: 1.0\nContent-Type: text/x-neuca-userdata\nContent-Transfer-Encoding: \xff\n\n[global]")
+@example(
+    b"MIME-Version: 1.0\nContent-Type: text/x-neuca-userdata\nContent-Transfer-Encoding: \xff\n\n[global]"
+)
 @example(b"MIME-Version: 1.0\nContent-Type: \xff\n\n[global]")
 @example(b"Content-Type: message/rfc822\n" * 60)
 @example(b"Content-Type: message/rfc822\n\n" * 60)
@@ -81,13 +141,23 @@ def test_find_document_raises_nothing_but_document_error(data):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400), st.binary(max_size=6)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 400), st.binary(max_size=6)),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_find_document_survives_damaged_mime(cuts):
     head = b'Content-Type: multipart/mixed; boundary="XX"\nMIME-Version: 1.0\n\n--XX\n'
     inner = b'Content-Type: text/x-neuca-userdata; charset="utf-8"\nContent-Transfer-Encoding: base64\n\nW2dsb2JhbF0K\n'
     data = head + inner + b"--XX\nContent-Type: message/rfc822\n\n" + head + b"--XX--\n"
     for start, end, new in cuts:
-        data = data[:start] + new + data[max(start, end) :] if end - start < 30 else data[:start] + new + data[start:]
+        data = (
+            data[:start] + new + data[max(start, end) :]
+            if end - start < 30
+            else data[:start] + new + data[start:]
+        )
     refused_or(find_document, data)
 
 
@@ -147,7 +217,15 @@ def _shaken(line: str, source: random.Random) -> str:
     # A header stays where it is: what follows a header that was lost does belong to the section above.
     if line.lstrip().startswith("["):
         return line
-    return source.choice([line, line, line.strip(), f"  {line}", line if line[:1].isspace() else f"{line} ; {CANARY}"])
+    return source.choice(
+        [
+            line,
+            line,
+            line.strip(),
+            f"  {line}",
+            line if line[:1].isspace() else f"{line} ; {CANARY}",
+        ]
+    )
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

@@ -57,7 +57,9 @@ def test_the_value_of_a_key(line, expected):
     assert value(f"[global]\n{line}\n") == expected
 
 
-@pytest.mark.parametrize("header", ["[global]", "[ global ]", "[global] ; comment", "[global]  # comment", "  [global]"])
+@pytest.mark.parametrize(
+    "header", ["[global]", "[ global ]", "[global] ; comment", "[global]  # comment", "  [global]"]
+)
 def test_a_header(header):
     assert value(f"{header}\na = 1") == "1"
     assert parse(f"{header}\na = 1").complete
@@ -96,28 +98,69 @@ def test_a_script_arrives_as_it_was_written(written, body):
 
 
 def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
-    document = parse("[interfaces]\nfe163e006daf = up\n  fe163e006db0 = down\n[interface fe163e006daf]\nmtu=1500\n  name=x")
-    assert [(link.state, link.mtu, link.name) for link in document.links] == [("up", 1500, "x"), ("down", None, None)]
+    document = parse(
+        "[interfaces]\nfe163e006daf = up\n  fe163e006db0 = down\n[interface fe163e006daf]\nmtu=1500\n  name=x"
+    )
+    assert [(link.state, link.mtu, link.name) for link in document.links] == [
+        ("up", 1500, "x"),
+        ("down", None, None),
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("a = 1\n[global]", "error: line 1: it stands before the first section"),
-        ("[global]\nword", 'error: line 2: [global]: it is neither a section, a comment nor "key = value"'),
-        ("[routes]\nword", 'error: line 2: [routes] "word": it is neither a section, a comment nor "key = value"'),
-        ("[routes]\npassword x", 'error: line 2: [routes]: it is neither a section, a comment nor "key = value"'),
-        ("[global]\n= 1", 'error: line 2: [global]: it is neither a section, a comment nor "key = value"'),
+        (
+            "[global]\nword",
+            'error: line 2: [global]: it is neither a section, a comment nor "key = value"',
+        ),
+        (
+            "[routes]\nword",
+            'error: line 2: [routes] "word": it is neither a section, a comment nor "key = value"',
+        ),
+        (
+            "[routes]\npassword x",
+            'error: line 2: [routes]: it is neither a section, a comment nor "key = value"',
+        ),
+        (
+            "[global]\n= 1",
+            'error: line 2: [global]: it is neither a section, a comment nor "key = value"',
+        ),
         ("[routes] x", 'error: line 1: [routes] "x": text after a section header, ignoring it'),
-        ("[global]\n[users\na = 1", "error: line 2: it is not a section header, ignoring all up to the next one"),
-        ('[global]\n["a"]\na = 1', "error: line 2: it is not a section header, ignoring all up to the next one"),
-        ("[global]\na = 1\nA = 2", 'warning: line 3: [global] "a": given before on line 2, ignoring line 2'),
-        ("[global]\na = 1\n[global]\na = 2", 'warning: line 4: [global] "a": given before on line 2, ignoring line 2'),
+        (
+            "[global]\n[users\na = 1",
+            "error: line 2: it is not a section header, ignoring all up to the next one",
+        ),
+        (
+            '[global]\n["a"]\na = 1',
+            "error: line 2: it is not a section header, ignoring all up to the next one",
+        ),
+        (
+            "[global]\na = 1\nA = 2",
+            'warning: line 3: [global] "a": given before on line 2, ignoring line 2',
+        ),
+        (
+            "[global]\na = 1\n[global]\na = 2",
+            'warning: line 4: [global] "a": given before on line 2, ignoring line 2',
+        ),
         ("[x]\n[x]\na = 1", "warning: line 1: [x]: unknown section, ignoring it"),
-        ("[Routes]", "warning: line 1: [Routes]: unknown section, ignoring it (names of sections are in lower case)"),
-        ("[instanceConfig]", "warning: line 1: [instanceConfig]: a section of NEuca version 0, ignoring it"),
-        (f"[global]\na = {'x' * MAX_LINE}", f"error: line 2: [global]: the line is longer than {MAX_LINE} characters"),
-        (f"[global]\na=1\n {'x' * MAX_LINE}", f"error: line 3: [global]: the line is longer than {MAX_LINE} characters"),
+        (
+            "[Routes]",
+            "warning: line 1: [Routes]: unknown section, ignoring it (names of sections are in lower case)",
+        ),
+        (
+            "[instanceConfig]",
+            "warning: line 1: [instanceConfig]: a section of NEuca version 0, ignoring it",
+        ),
+        (
+            f"[global]\na = {'x' * MAX_LINE}",
+            f"error: line 2: [global]: the line is longer than {MAX_LINE} characters",
+        ),
+        (
+            f"[global]\na=1\n {'x' * MAX_LINE}",
+            f"error: line 3: [global]: the line is longer than {MAX_LINE} characters",
+        ),
     ],
     ids=lambda text: text[:40],
 )
@@ -155,7 +198,9 @@ def test_too_many_links_and_routes_are_one_fault_each(monkeypatch):
     monkeypatch.setattr(neuca_ini, "MAX_LINKS", 2)
     monkeypatch.setattr(neuca_ini, "MAX_ROUTES", 2)
     macs = "".join(f"fe163e00000{number} = up\n" for number in range(4))
-    document = parse(f"[interfaces]\n{macs}[routes]\n10.1.0.0/16=down\n10.2.0.0/16=down\n10.3.0.0/16=down\n10.4.0.0/16=down")
+    document = parse(
+        f"[interfaces]\n{macs}[routes]\n10.1.0.0/16=down\n10.2.0.0/16=down\n10.3.0.0/16=down\n10.4.0.0/16=down"
+    )
     assert len(document.links) == len(document.routes) == 2
     assert [fault.text for fault in document.faults] == [
         "line 4: more than 2 links, ignoring the rest",
@@ -164,5 +209,8 @@ def test_too_many_links_and_routes_are_one_fault_each(monkeypatch):
 
 
 def test_as_many_links_as_vlan_ids_are_read():
-    lines = "".join(f"fe163e{number:06x} = up:ipv4:10.{number >> 8}.{number & 255}.1/24\n" for number in range(4096))
+    lines = "".join(
+        f"fe163e{number:06x} = up:ipv4:10.{number >> 8}.{number & 255}.1/24\n"
+        for number in range(4096)
+    )
     assert len(parse(f"[interfaces]\n{lines}").links) == 4096

@@ -57,7 +57,9 @@ def test_what_is_no_host_name(written, reason):
     assert (document.hostname, reasons(document)) == (None, [reason])
 
 
-@pytest.mark.parametrize(("written", "word"), [("true", "true"), ("FALSE", "false"), ("User", "user"), ("", "user")])
+@pytest.mark.parametrize(
+    ("written", "word"), [("true", "true"), ("FALSE", "false"), ("User", "user"), ("", "user")]
+)
 def test_the_router_word(written, word):
     document = parse(f"[global]\nrouter = {written}")
     assert (document.router, document.faults) == (word, ())
@@ -65,7 +67,10 @@ def test_the_router_word(written, word):
 
 def test_another_router_word_leaves_forwarding_to_the_user():
     document = parse("[global]\nrouter = yes")
-    assert (document.router, reasons(document)) == ("user", ['"yes" is not "true", "false" or "user"'])
+    assert (document.router, reasons(document)) == (
+        "user",
+        ['"yes" is not "true", "false" or "user"'],
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,11 @@ def test_a_route(line, to, state, via):
         ("10.0.0.1/8", "1.1.1.1", '"10.0.0.1/8" has host bits set, its network is "10.0.0.0/8"'),
         ("fd00::1/64", "down", '"fd00::1/64" has host bits set, its network is "fd00::/64"'),
         ("10.0.0.0/33", "1.1.1.1", 'the prefix length "33" is not a number from 0 to 32'),
-        ("10.0.0.0/255.0.0.0", "1.1.1.1", 'the prefix length "255.0.0.0" is not a number from 0 to 32'),
+        (
+            "10.0.0.0/255.0.0.0",
+            "1.1.1.1",
+            'the prefix length "255.0.0.0" is not a number from 0 to 32',
+        ),
         ("default", "1.1.1.1", '"default" is not an IP address'),
         ("[fd00::]/64", "fd00::1", '"[fd00::]" is not an IP address'),
         ("10.0.0.0/8", "fd00::1", 'the next hop "fd00::1" is not of the family of "10.0.0.0/8"'),
@@ -108,7 +117,9 @@ def test_a_route(line, to, state, via):
 )
 def test_a_bad_route_costs_only_itself(key, value, reason):
     document = parse(f"[routes]\n{key} = {value}\n10.1.0.0/16 = 10.0.0.1")
-    assert [fault.text for fault in document.faults] == [f'line 2: [routes] "{key}" = "{value}": {reason}']
+    assert [fault.text for fault in document.faults] == [
+        f'line 2: [routes] "{key}" = "{value}": {reason}'
+    ]
     assert len(document.routes) == 1
 
 
@@ -126,7 +137,10 @@ def test_of_one_prefix_written_two_ways_the_last_wins():
         ("joe = yes", User("joe", True)),
         ("joe = No:", User("joe", False)),
         ("joe=yes:ssh-rsa AAAA joe@x", User("joe", True, ("ssh-rsa AAAA joe@x",))),
-        ("Joe = no:ssh-rsa AAAA : ssh-ed25519 BBBB", User("joe", False, ("ssh-rsa AAAA", "ssh-ed25519 BBBB"))),
+        (
+            "Joe = no:ssh-rsa AAAA : ssh-ed25519 BBBB",
+            User("joe", False, ("ssh-rsa AAAA", "ssh-ed25519 BBBB")),
+        ),
         (
             "joe = no:ssh-rsa AAAA==\n   :ecdsa-sha2-nistp256 BBBB=",
             User("joe", False, ("ssh-rsa AAAA==", "ecdsa-sha2-nistp256 BBBB=")),
@@ -142,12 +156,21 @@ def test_a_user(line, user):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (f"joe = maybe:{SECRET}", 'line 2: [users] "joe" = "(redacted)": the sudo word is not "yes" or "no"'),
+        (
+            f"joe = maybe:{SECRET}",
+            'line 2: [users] "joe" = "(redacted)": the sudo word is not "yes" or "no"',
+        ),
         (f"joe doe = yes:{SECRET}", "line 2: [users]: the key is not a login name"),
         (f"../joe = yes:{SECRET}", "line 2: [users]: the key is not a login name"),
-        (f"joe = yes:ssh-rsa {SECRET}\x07", 'line 2: [users] "joe" = "(redacted)": a public key has control characters'),
+        (
+            f"joe = yes:ssh-rsa {SECRET}\x07",
+            'line 2: [users] "joe" = "(redacted)": a public key has control characters',
+        ),
         (f":ssh-rsa {SECRET}==", "line 2: [users]: the key is not a login name"),
-        (f"ssh-rsa {SECRET}", 'line 2: [users]: it is neither a section, a comment nor "key = value"'),
+        (
+            f"ssh-rsa {SECRET}",
+            'line 2: [users]: it is neither a section, a comment nor "key = value"',
+        ),
     ],
 )
 def test_a_bad_user_costs_only_itself_and_no_text_shows_a_key(line, text):
@@ -163,7 +186,9 @@ def test_what_does_not_look_like_a_public_key_is_kept_with_a_warning():
     assert document.complete
 
 
-@pytest.mark.parametrize("line", [f"export x = {SECRET}", f"../x = {SECRET}", f"x/{SECRET} = y", f"if [ {SECRET} = 1 ]"])
+@pytest.mark.parametrize(
+    "line", [f"export x = {SECRET}", f"../x = {SECRET}", f"x/{SECRET} = y", f"if [ {SECRET} = 1 ]"]
+)
 def test_a_line_that_lost_its_indentation_becomes_no_script(line):
     document = parse(f"[scripts]\nbootscript = #!/bin/sh\n{line}")
     assert [script.name for script in document.scripts] == ["bootscript"]
@@ -173,11 +198,22 @@ def test_a_line_that_lost_its_indentation_becomes_no_script(line):
 
 
 def test_scripts_keep_their_order():
-    assert [script.name for script in parse("[scripts]\nz = 1\nbootscript = 2\na = 3").scripts] == ["z", "bootscript", "a"]
+    assert [script.name for script in parse("[scripts]\nz = 1\nbootscript = 2\na = 3").scripts] == [
+        "z",
+        "bootscript",
+        "a",
+    ]
 
 
 def device(**changes):
-    fields = {"device": "dev1", "ip": ip_address("10.0.0.5"), "port": 3260, "lun": 1, "chap_user": "joe", "chap_secret": SECRET}
+    fields = {
+        "device": "dev1",
+        "ip": ip_address("10.0.0.5"),
+        "port": 3260,
+        "lun": 1,
+        "chap_user": "joe",
+        "chap_secret": SECRET,
+    }
     return Storage(**{**fields, "attach": True, **changes})
 
 
@@ -208,28 +244,50 @@ def test_a_storage_device(value, expected):
         (f"nfs:10.0.0.5:3260:1:joe:{SECRET}:yes", 'the kind is not "iscsi"'),
         (SECRET, 'the kind is not "iscsi"'),
         (f"iscsi:10.0.0.5:3260:1:{SECRET}", "fewer than the 7 fields that are needed"),
-        (f"iscsi:{SECRET}:3260:1:joe:x:yes", "the target is not an IP address (an IPv6 one in brackets)"),
-        (f"iscsi:fd00::5:3260:1:joe:{SECRET}:yes", "the target is not an IP address (an IPv6 one in brackets)"),
+        (
+            f"iscsi:{SECRET}:3260:1:joe:x:yes",
+            "the target is not an IP address (an IPv6 one in brackets)",
+        ),
+        (
+            f"iscsi:fd00::5:3260:1:joe:{SECRET}:yes",
+            "the target is not an IP address (an IPv6 one in brackets)",
+        ),
         (f"iscsi:10.0.0.5:{SECRET}:1:joe:x:yes", "the port is not a number from 1 to 65535"),
         (f"iscsi:10.0.0.5:0:1:joe:{SECRET}:yes", "the port is not a number from 1 to 65535"),
         (f"iscsi:10.0.0.5:3260:{SECRET}:joe:x:yes", "the LUN is not a number from 0 to 16383"),
         (f"iscsi:10.0.0.5:3260:1:joe:x:{SECRET}", 'the attach word is not "yes" or "no"'),
-        (f"iscsi:10.0.0.5:3260:1:joe:x:yes:{SECRET}/x", "the type of the file system cannot be used"),
-        (f"iscsi:10.0.0.5:3260:1:joe:x:yes:ext4:{SECRET}\n  x", "the text of file system options cannot be used"),
-        (f"iscsi:10.0.0.5:3260:1:joe:x:yes:ext4::{SECRET}:/mnt", 'the format word is not "yes" or "no"'),
+        (
+            f"iscsi:10.0.0.5:3260:1:joe:x:yes:{SECRET}/x",
+            "the type of the file system cannot be used",
+        ),
+        (
+            f"iscsi:10.0.0.5:3260:1:joe:x:yes:ext4:{SECRET}\n  x",
+            "the text of file system options cannot be used",
+        ),
+        (
+            f"iscsi:10.0.0.5:3260:1:joe:x:yes:ext4::{SECRET}:/mnt",
+            'the format word is not "yes" or "no"',
+        ),
         (f"iscsi:10.0.0.5:3260:1:joe:x:yes:ext4::no:{SECRET}", "the mount point cannot be used"),
-        (f"iscsi:10.0.0.5:3260:1:joe:{SECRET}:yes:ext4::no:/mnt/../etc", "the mount point cannot be used"),
+        (
+            f"iscsi:10.0.0.5:3260:1:joe:{SECRET}:yes:ext4::no:/mnt/../etc",
+            "the mount point cannot be used",
+        ),
     ],
 )
 def test_bad_storage_costs_only_itself_and_no_text_shows_the_secret(value, reason):
     document = parse(f"[storage]\ndev0 = {value}\ndev1 = iscsi:10.0.0.5:3260:1:joe:{SECRET}:yes")
-    assert [fault.text for fault in document.faults] == [f'line 2: [storage] "dev0" = "(redacted)": {reason}']
+    assert [fault.text for fault in document.faults] == [
+        f'line 2: [storage] "dev0" = "(redacted)": {reason}'
+    ]
     assert document.storage == (device(),)
 
 
 def test_a_device_needs_a_name():
     document = parse(f"[storage]\n{SECRET} {SECRET} = iscsi")
-    assert [fault.text for fault in document.faults] == ["line 2: [storage]: the key is not the name of a device"]
+    assert [fault.text for fault in document.faults] == [
+        "line 2: [storage]: the key is not the name of a device"
+    ]
 
 
 def test_a_repeated_secret_is_not_shown():

@@ -19,7 +19,11 @@ from neuca_tools.sources import Session, Surroundings, look, parse_source
 
 
 def copied(run):
-    return {str(path.relative_to(run / "drives")): path.read_bytes() for path in (run / "drives").rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(run / "drives")): path.read_bytes()
+        for path in (run / "drives").rglob("*")
+        if path.is_file()
+    }
 
 
 def reason(volume, run):
@@ -29,15 +33,25 @@ def reason(volume, run):
 
 
 def test_the_documents_of_a_config_drive_are_copied_for_root_alone(tmp_path):
-    volume, run = fill(tmp_path / "volume", {**DRIVE, "openstack/content/0000": b"x", "other": b"y"}), tmp_path / "run"
+    volume, run = (
+        fill(tmp_path / "volume", {**DRIVE, "openstack/content/0000": b"x", "other": b"y"}),
+        tmp_path / "run",
+    )
     assert copy(volume, run) == "config-2"
     assert copied(run) == {f"config-2/{name}": data for name, data in DRIVE.items()}
-    assert {path.stat().st_mode & 0o777 for path in (run / "drives").rglob("*") if path.is_file()} == {0o600}
-    assert look([parse_source("configdrive")], 5, Session(), Surroundings(run)).data == DRIVE["openstack/latest/user_data"]
+    assert {
+        path.stat().st_mode & 0o777 for path in (run / "drives").rglob("*") if path.is_file()
+    } == {0o600}
+    assert (
+        look([parse_source("configdrive")], 5, Session(), Surroundings(run)).data
+        == DRIVE["openstack/latest/user_data"]
+    )
 
 
 def test_the_documents_of_a_seed_are_copied(tmp_path):
-    assert copy(fill(tmp_path / "volume", {**SEED, "vendor-data": b"x"}), tmp_path / "run") == "cidata"
+    assert (
+        copy(fill(tmp_path / "volume", {**SEED, "vendor-data": b"x"}), tmp_path / "run") == "cidata"
+    )
     assert copied(tmp_path / "run") == {f"cidata/{name}": data for name, data in SEED.items()}
 
 
@@ -50,7 +64,10 @@ def test_another_volume_takes_the_place_of_the_one_before(tmp_path):
 
 def test_a_volume_without_documents_is_refused_and_takes_nothing_away(tmp_path):
     copy(fill(tmp_path / "one", SEED), tmp_path / "run")
-    assert reason(fill(tmp_path / "two", {"x": b""}), tmp_path / "run") == "it holds neither a config drive nor a NoCloud seed"
+    assert (
+        reason(fill(tmp_path / "two", {"x": b""}), tmp_path / "run")
+        == "it holds neither a config drive nor a NoCloud seed"
+    )
     assert len(copied(tmp_path / "run")) == 3
 
 
@@ -93,13 +110,18 @@ def test_what_may_not_be_read_is_not_taken_for_absent(files, name):
         for path in (volume, *volume.rglob("*")):
             path.chmod(0o755)
         with unreadable(volume / name):
-            assert reason(volume, Path(folder) / "run") == f'"{name}" cannot be read: Permission denied'
+            assert (
+                reason(volume, Path(folder) / "run")
+                == f'"{name}" cannot be read: Permission denied'
+            )
 
 
 def test_a_link_to_itself_is_refused(tmp_path):
     volume = fill(tmp_path / "volume", {"meta-data": b""})
     (volume / "user-data").symlink_to("user-data")
-    assert reason(volume, tmp_path / "run") == '"/" cannot be read: Too many levels of symbolic links'
+    assert (
+        reason(volume, tmp_path / "run") == '"/" cannot be read: Too many levels of symbolic links'
+    )
 
 
 def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):

@@ -26,7 +26,10 @@ KNOWN = {rule.id for rule in (*PHASE_RULES, *SESSION_RULES)}
 
 
 def report(*findings):
-    told = [{"id": name, "severity": severity, "share": 0.5, "text": "why"} for name, severity in findings]
+    told = [
+        {"id": name, "severity": severity, "share": 0.5, "text": "why"}
+        for name, severity in findings
+    ]
     return {"report": {"findings": told}}
 
 
@@ -55,8 +58,14 @@ def test_every_case_is_whole(seed):
 
 
 def test_every_script_is_one_that_the_shell_understands():
-    scripts = [part for case in cases(1) for part in (case.setup, case.beside, case.after, case.near_first, case.far_first)]
-    done = subprocess.run(["bash", "-n"], input="\n".join(scripts), capture_output=True, text=True, check=False)
+    scripts = [
+        part
+        for case in cases(1)
+        for part in (case.setup, case.beside, case.after, case.near_first, case.far_first)
+    ]
+    done = subprocess.run(
+        ["bash", "-n"], input="\n".join(scripts), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -86,12 +95,19 @@ def test_what_has_no_report_is_not_right():
 
 
 def test_the_matrix_and_the_figures():
-    found = [verdict(named("policer"), report(("D17", "limit"))), verdict(named("policer"), report(("D19", "fault"))),
-             verdict(named("town"), report())]
-    assert matrix(found).splitlines()[2:] == ["| D17 | policer | D17 1, D19 1 | 1 of 2 |",
-                                              "| healthy | town | quiet 1 | 1 of 1 |"]
-    assert summary(found).splitlines() == ["the injected cause comes first: 1 of 2, 50.0% (aim 95%: MISSED)",
-                                           "nothing above info where nothing is wrong: 1 of 1, 100.0% (aim 95%: met)"]
+    found = [
+        verdict(named("policer"), report(("D17", "limit"))),
+        verdict(named("policer"), report(("D19", "fault"))),
+        verdict(named("town"), report()),
+    ]
+    assert matrix(found).splitlines()[2:] == [
+        "| D17 | policer | D17 1, D19 1 | 1 of 2 |",
+        "| healthy | town | quiet 1 | 1 of 1 |",
+    ]
+    assert summary(found).splitlines() == [
+        "the injected cause comes first: 1 of 2, 50.0% (aim 95%: MISSED)",
+        "nothing above info where nothing is wrong: 1 of 1, 100.0% (aim 95%: met)",
+    ]
 
 
 def test_the_cases_only_name_what_the_guest_has():

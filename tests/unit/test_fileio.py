@@ -52,7 +52,14 @@ def test_files_are_written_whole_and_nothing_is_left_beside_them(tmp_path, count
 
 def test_files_are_removed_and_an_absent_one_is_no_error(tmp_path):
     (tmp_path / "old").write_bytes(b"x")
-    write_files({tmp_path / "old": None, tmp_path / "never": None, tmp_path / "no" / "directory": None, tmp_path / "new": b"y"})
+    write_files(
+        {
+            tmp_path / "old": None,
+            tmp_path / "never": None,
+            tmp_path / "no" / "directory": None,
+            tmp_path / "new": b"y",
+        }
+    )
     assert listing(tmp_path) == ["new"]
     write_files({})
 
@@ -119,7 +126,9 @@ def test_nothing_is_replaced_before_everything_is_on_disk(tmp_path, count):
         (tmp_path / f"{number}").write_bytes(b"old")
     (tmp_path / f"z{NEW}").mkdir()
     with pytest.raises(ApplyError):
-        write_files({**{tmp_path / f"{number}": b"new" for number in range(count)}, tmp_path / "z": b"x"})
+        write_files(
+            {**{tmp_path / f"{number}": b"new" for number in range(count)}, tmp_path / "z": b"x"}
+        )
     assert {(tmp_path / f"{number}").read_bytes() for number in range(count)} == {b"old"}
 
 
@@ -264,4 +273,7 @@ def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
     (tmp_path / "lock").symlink_to(tmp_path / "victim")
     with pytest.raises(ApplyError) as caught:
         lock_holder(tmp_path / "lock")
-    assert caught.value.text == f'ask who has locked "{tmp_path}/lock": Too many levels of symbolic links'
+    assert (
+        caught.value.text
+        == f'ask who has locked "{tmp_path}/lock": Too many levels of symbolic links'
+    )

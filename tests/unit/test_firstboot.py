@@ -30,13 +30,28 @@ SOMEBODY = machine.known("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
 @pytest.fixture
 def config(tmp_path):
     """A host with the state, the rules and the script marks of instance i-1."""
-    config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run", udev_directory=tmp_path / "udev")
+    config = Config(
+        state_directory=tmp_path / "state",
+        run_directory=tmp_path / "run",
+        udev_directory=tmp_path / "udev",
+    )
     for directory in (config.state_directory, config.run_directory, config.udev_directory):
         directory.mkdir()
     save_machine(config.state_directory, replace(SOMEBODY, instances={"ec2": "i-1"}))
-    save_record(config.state_directory, Record(hostid.boot_id(), {mac(1): NicRecord("eth1", "dataplane")}, OWNED,
-                                               {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}, "d"))
-    save_document(config.state_directory, StoredDocument("ec2", "00", "", "[global]\nhost_name = a\n"))
+    save_record(
+        config.state_directory,
+        Record(
+            hostid.boot_id(),
+            {mac(1): NicRecord("eth1", "dataplane")},
+            OWNED,
+            {key(1): Original(mtu=1500)},
+            {"net/core/rmem_max": "7"},
+            "d",
+        ),
+    )
+    save_document(
+        config.state_directory, StoredDocument("ec2", "00", "", "[global]\nhost_name = a\n")
+    )
     (config.state_directory / "scripts").mkdir()
     (config.state_directory / "scripts" / "first-0.json").write_text("{}")
     (config.run_directory / "document.json").write_text("{}")
@@ -53,29 +68,41 @@ ALL = sorted([RULE, "document.json", "machine.json", "record.json", "first-0.jso
 
 
 def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config):
-    before = {path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()}
+    before = {
+        path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()
+    }
     assert firstboot.notes(config) == []
     firstboot.admit(config, NEW)
     place = config.state_directory / "set-aside"
     assert aside(config) == ALL
     assert {name: (place / name).read_bytes() for name in before} == before
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
-    assert {path.name for path in config.state_directory.iterdir()} == {"machine.json", "record.json", "scripts", "set-aside"}
+    assert {path.name for path in config.state_directory.iterdir()} == {
+        "machine.json",
+        "record.json",
+        "scripts",
+        "set-aside",
+    }
     assert sorted(path.name for path in config.udev_directory.iterdir()) == ["70-mine.rules"]
     assert not [*(config.state_directory / "scripts").iterdir(), *config.run_directory.iterdir()]
-    assert firstboot.notes(config) == [f'what another machine left here is in "{place}", and is not applied: {WHY}']
+    assert firstboot.notes(config) == [
+        f'what another machine left here is in "{place}", and is not applied: {WHY}'
+    ]
     now = load_machine(config.state_directory)
     assert now == replace(hostid.look(), instances={"ec2": "i-2"}, set_aside=WHY)
 
 
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
     firstboot.admit(config, NEW)
-    assert load_record(config.state_directory) == Record(hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)},
-                                                         {"net/core/rmem_max": "7"})
+    assert load_record(config.state_directory) == Record(
+        hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}
+    )
 
 
 def test_of_another_boot_nothing_stays(config):
-    save_record(config.state_directory, replace(load_record(config.state_directory), boot_id="another"))
+    save_record(
+        config.state_directory, replace(load_record(config.state_directory), boot_id="another")
+    )
     firstboot.admit(config, NEW)
     assert load_record(config.state_directory) == Record()
 
@@ -103,8 +130,13 @@ def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
 def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied, removed):
     """Copies first, that of machine.json before all others; then the originals go, and the record becomes that of this boot."""
     state, place = config.state_directory, config.state_directory / "set-aside"
-    files = [state / "machine.json", state / "record.json", state / "document.json", state / "scripts" / "first-0.json",
-             config.udev_directory / RULE]
+    files = [
+        state / "machine.json",
+        state / "record.json",
+        state / "document.json",
+        state / "scripts" / "first-0.json",
+        config.udev_directory / RULE,
+    ]
     before = {path.name: path.read_bytes() for path in files}
     place.mkdir()
     for path in files[:copied]:
@@ -117,14 +149,20 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
     firstboot.admit(config, NEW)
     assert {name: (place / name).read_bytes() for name in aside(config)} == before
     assert load_machine(state).instances == {"ec2": "i-2"}
-    assert (load_record(state).nics, load_record(state).owned, len(list(config.udev_directory.iterdir()))) == ({}, OWNED, 1)
+    assert (
+        load_record(state).nics,
+        load_record(state).owned,
+        len(list(config.udev_directory.iterdir())),
+    ) == ({}, OWNED, 1)
 
 
 def test_a_second_move_replaces_what_was_set_aside_before(config):
     firstboot.admit(config, NEW)
     firstboot.admit(config, Intake(instance="ec2:i-3", other="another"))
     assert aside(config) == ["machine.json", "record.json"]
-    assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())["instances"] == {"ec2": "i-2"}
+    assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())[
+        "instances"
+    ] == {"ec2": "i-2"}
 
 
 def test_before_any_document_hardware_and_nics_decide(config):
@@ -139,7 +177,9 @@ def test_before_any_document_hardware_and_nics_decide(config):
 def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
     some = min(hostid.macs(), default=mac(9))
     record = load_record(config.state_directory)
-    save_record(config.state_directory, replace(record, nics={**record.nics, some: NicRecord("eth0")}))
+    save_record(
+        config.state_directory, replace(record, nics={**record.nics, some: NicRecord("eth0")})
+    )
     assert not firstboot.check(config)
     save_record(config.state_directory, record)
     save_machine(config.state_directory, hostid.look())

@@ -29,8 +29,13 @@ from neuca_tools.sources import Session, Surroundings, parse_source
 FOLDER = Path(__file__).parent
 MANAGEMENT = 1  # the index of a NIC that many seeds name, and that nothing may change
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "40"))
-FUZZ = settings(max_examples=EXAMPLES, deadline=None, derandomize="NEUCA_EXAMPLES" not in os.environ, database=None,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize="NEUCA_EXAMPLES" not in os.environ,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 PLATFORM = ("network_data.json", "meta_data.json", "network-config", "meta-data", "EC2 network")
 
 
@@ -52,8 +57,11 @@ def apply(document):
 
 def state(kernel):
     seen = kernel.world()
-    return replace(seen.devices[MANAGEMENT], name=""), seen.addresses[MANAGEMENT], [
-        route for route in seen.routes if route.index == MANAGEMENT]
+    return (
+        replace(seen.devices[MANAGEMENT], name=""),
+        seen.addresses[MANAGEMENT],
+        [route for route in seen.routes if route.index == MANAGEMENT],
+    )
 
 
 def neuca(data):
@@ -90,8 +98,13 @@ def depth(item):
     return 1 + max(map(depth, children), default=0)
 
 
-TARGETS = {"neuca": neuca, "envelope": neuca, "json": tree(from_json), "yaml": tree(from_yaml),
-           **{kind: of_platform(kind) for kind in PLATFORM}}
+TARGETS = {
+    "neuca": neuca,
+    "envelope": neuca,
+    "json": tree(from_json),
+    "yaml": tree(from_yaml),
+    **{kind: of_platform(kind) for kind in PLATFORM},
+}
 
 
 def held(target, data):
@@ -110,14 +123,26 @@ def held(target, data):
 
 
 def seeds(target):
-    found = {path.name: path.read_bytes() for path in sorted((FOLDER / "corpus" / target).iterdir())}
-    more = {path.name: path.read_bytes() for path in sorted((FOLDER / "platform").glob(f"*.{target}"))}
-    golden = {path.name: path.read_bytes() for path in (FOLDER / "golden").glob("*.ini")} if target == "neuca" else {}
+    found = {
+        path.name: path.read_bytes() for path in sorted((FOLDER / "corpus" / target).iterdir())
+    }
+    more = {
+        path.name: path.read_bytes() for path in sorted((FOLDER / "platform").glob(f"*.{target}"))
+    }
+    golden = (
+        {path.name: path.read_bytes() for path in (FOLDER / "golden").glob("*.ini")}
+        if target == "neuca"
+        else {}
+    )
     return {**golden, **more, **found}
 
 
 SEEDS = {target: seeds(target) for target in TARGETS}
-EACH = [pytest.param(target, data, id=f"{target}/{name}") for target in TARGETS for name, data in SEEDS[target].items()]
+EACH = [
+    pytest.param(target, data, id=f"{target}/{name}")
+    for target in TARGETS
+    for name, data in SEEDS[target].items()
+]
 
 
 @pytest.mark.parametrize(("target", "data"), EACH)
@@ -133,11 +158,43 @@ def test_what_is_meant_for_another_reader_breaks_none(target):
 
 # --- mutations of them ----------------------------------------------------------------------------------------------
 
-WORDS = sorted({word for found in SEEDS.values() for data in found.values() if len(data) < 8192
-                for word in re.findall(rb"[\w.:/-]+|[^\w\s]+", data)})
-VALUES = [None, True, 0, -1, 4095, 10**30, 1.5, "", " ", "\0", "\ud800", "x" * 300, [], {}, [[]], {"": None}, "10.1.0.5/24",
-          "::/0", "192.0.2.10", "192.0.2.0/24", "02:00:00:00:00:01", "02:00:00:00:00:02", "ff:ff:ff:ff:ff:ff", "dhcp",
-          "vlan", "phy"]
+WORDS = sorted(
+    {
+        word
+        for found in SEEDS.values()
+        for data in found.values()
+        if len(data) < 8192
+        for word in re.findall(rb"[\w.:/-]+|[^\w\s]+", data)
+    }
+)
+VALUES = [
+    None,
+    True,
+    0,
+    -1,
+    4095,
+    10**30,
+    1.5,
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "x" * 300,
+    [],
+    {},
+    [[]],
+    {"": None},
+    "10.1.0.5/24",
+    "::/0",
+    "192.0.2.10",
+    "192.0.2.0/24",
+    "02:00:00:00:00:01",
+    "02:00:00:00:00:02",
+    "ff:ff:ff:ff:ff:ff",
+    "dhcp",
+    "vlan",
+    "phy",
+]
 
 
 @st.composite
@@ -148,14 +205,27 @@ def spliced(draw, target):
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(data)))
         end = draw(st.integers(start, min(len(data), start + 60)))
-        piece = draw(st.one_of(st.sampled_from(WORDS), st.binary(max_size=4), st.just(data[start:end] * 2), st.just(b"")))
+        piece = draw(
+            st.one_of(
+                st.sampled_from(WORDS),
+                st.binary(max_size=4),
+                st.just(data[start:end] * 2),
+                st.just(b""),
+            )
+        )
         data = data[:start] + piece + data[end:]
     return data
 
 
 def _places(item, path=()):
     yield path
-    for key, child in item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ():
+    for key, child in (
+        item.items()
+        if isinstance(item, dict)
+        else enumerate(item)
+        if isinstance(item, list)
+        else ()
+    ):
         yield from _places(child, (*path, key))
 
 
@@ -188,7 +258,11 @@ def _trees(target):
     found = []
     for data in SEEDS[target].values():
         try:
-            found.append(from_yaml(data, "it") if target in ("network-config", "meta-data") else from_json(data, "it"))
+            found.append(
+                from_yaml(data, "it")
+                if target in ("network-config", "meta-data")
+                else from_json(data, "it")
+            )
         except DocumentError:
             continue
     return [tree for tree in found if isinstance(tree, dict)]
@@ -213,17 +287,25 @@ def test_no_values_break_a_reader(target, data):
 
 # --- from a source to the document in force -------------------------------------------------------------------------
 
-ANY = st.sampled_from(sorted(target for target in TARGETS if target not in ("json", "yaml"))).flatmap(spliced)
+ANY = st.sampled_from(
+    sorted(target for target in TARGETS if target not in ("json", "yaml"))
+).flatmap(spliced)
 
 
 @FUZZ
 @given(user_data=ANY, about=ANY, network=ANY, drive=st.booleans())
 @example(b"", b"{", b"{", True)
-def test_no_seed_and_no_drive_raise_past_the_intake(tmp_path_factory, user_data, about, network, drive):
+def test_no_seed_and_no_drive_raise_past_the_intake(
+    tmp_path_factory, user_data, about, network, drive
+):
     """A good document is in force before, and stays in force, or another one takes its place."""
     place = tmp_path_factory.mktemp("place")
     folder = place / "openstack" / "latest" if drive else place
-    names = ("user_data", "meta_data.json", "network_data.json") if drive else ("user-data", "meta-data", "network-config")
+    names = (
+        ("user_data", "meta_data.json", "network_data.json")
+        if drive
+        else ("user-data", "meta-data", "network-config")
+    )
     folder.mkdir(parents=True, exist_ok=True)
     spec = [parse_source(f"{'configdrive' if drive else 'nocloud'}={place}")]
     around = Surroundings(place / "run")

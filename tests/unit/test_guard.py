@@ -75,7 +75,9 @@ def test_a_gateway_that_is_only_reached_through_the_default_route_is_not_taken_o
 
 
 def test_a_metadata_service_of_the_configuration_is_guarded_too():
-    assert survey(metadata_hosts=["203.0.113.5"]).route(ip_network("203.0.113.0/24")) == took("203.0.113.5")
+    assert survey(metadata_hosts=["203.0.113.5"]).route(ip_network("203.0.113.0/24")) == took(
+        "203.0.113.5"
+    )
 
 
 def test_a_metadata_service_on_the_loopback_needs_no_guard():
@@ -115,9 +117,16 @@ def test_an_address_is_refused_for_this_reason(address, reason):
     ("2001:db8:1::10/128", "2001:db8:1::/64", "2001:db8:1::5/64"),
     ("10.128.0.10/32", "10.128.0.0/20", "10.128.0.5/20"),
 ])  # fmt: skip
-def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_networks(own, on_link, inside):
+def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_networks(
+    own, on_link, inside
+):
     """DHCPv6 and some clouds give the host a single address, and the network as a route without a gateway."""
-    seen = world(nic(1), nic(2), addresses={1: own}, routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)])
+    seen = world(
+        nic(1),
+        nic(2),
+        addresses={1: own},
+        routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)],
+    )
     found = fence(seen, assign(seen, {mac(2)}, Policy(), Record()), ())
     assert found.address(ip_interface(inside)) == f"it lies inside the management network {on_link}"
     assert found.route(ip_network(on_link)) == f"it is the management network {on_link}"
@@ -139,7 +148,9 @@ def test_a_default_route_is_allowed_where_the_configuration_says_so_and_there_is
 
 
 def test_a_default_route_of_ours_does_not_stand_in_its_own_way():
-    seen = world(nic(2), addresses={2: "10.0.0.1/24"}, routes=[route("0.0.0.0/0", 2, "10.0.0.254", 20, 110)])
+    seen = world(
+        nic(2), addresses={2: "10.0.0.1/24"}, routes=[route("0.0.0.0/0", 2, "10.0.0.254", 20, 110)]
+    )
     roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(2): NicRecord(role="dataplane")}))
     assert fence(seen, roles, (), True).route(ip_network("0.0.0.0/0")) is None
 
@@ -148,7 +159,10 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     seen = world(nic(2), nic(3), routes=[route("0.0.0.0/0", 3, "10.9.9.9")])
     roles = assign(seen, {mac(2)}, Policy(), Record(nics={mac(3): NicRecord(role="dataplane")}))
     assert roles.role(mac(3)) == "unlisted"
-    assert fence(seen, roles, (), True).route(ip_network("0.0.0.0/0")) == "this host has a default route already"
+    assert (
+        fence(seen, roles, (), True).route(ip_network("0.0.0.0/0"))
+        == "this host has a default route already"
+    )
 
 
 # --- sysctls --------------------------------------------------------------------------------------------------------

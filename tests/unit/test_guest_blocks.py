@@ -34,17 +34,30 @@ def test_what_was_there_comes_back_to_the_byte(content):
 
 def test_lines_that_somebody_put_above_stay_above():
     block = f"{BEGIN}\nours\n{END}\n".encode()
-    assert blocks.edited(b"above\n" + block + b"below", ["new"]) == f"above\n{BEGIN}\nnew\n{END}\nbelow".encode()
+    assert (
+        blocks.edited(b"above\n" + block + b"below", ["new"])
+        == f"above\n{BEGIN}\nnew\n{END}\nbelow".encode()
+    )
 
 
-@pytest.mark.parametrize("content", [
-    f"{BEGIN}\nours\n", f"ours\n{END}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", f"{BEGIN}\n{END}\n{END}\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{BEGIN}\nours\n",
+        f"ours\n{END}\n",
+        f"{END}\n{BEGIN}\n",
+        f"{BEGIN}\n{BEGIN}\n{END}\n",
+        f"{BEGIN}\n{END}\n{END}\n",
+    ],
+)
 def test_marks_that_are_not_one_pair_are_left_alone(content, tmp_path):
     (tmp_path / "hosts").write_text(content)
     with pytest.raises(ApplyError) as caught:
         blocks.edit(tmp_path / "hosts", ["new"])
-    assert caught.value.text == (f'edit "{tmp_path}/hosts": its marked lines are damaged: there is not one BEGIN and one END'
-                                 " of neuca-guest-tools")
+    assert caught.value.text == (
+        f'edit "{tmp_path}/hosts": its marked lines are damaged: there is not one BEGIN and one END'
+        " of neuca-guest-tools"
+    )
     assert (tmp_path / "hosts").read_text() == content
 
 
@@ -69,13 +82,19 @@ def test_a_missing_file_is_made_only_for_lines(tmp_path):
     assert stat.S_IMODE((tmp_path / "hosts").stat().st_mode) == 0o644
 
 
-@pytest.mark.parametrize(("make", "why"), [
-    (lambda path: path.mkdir(), "it is not a regular file"),
-    (os.mkfifo, "it is not a regular file"),
-    (lambda path: path.symlink_to(path.name), "Symlink loop"),
-    (lambda path: (path.touch(), os.link(path, path.with_name("other"))),
-     "it has more than one name (hard links), which no atomic edit can keep"),
-], ids=["directory", "fifo", "circle", "hard link"])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.mkdir(), "it is not a regular file"),
+        (os.mkfifo, "it is not a regular file"),
+        (lambda path: path.symlink_to(path.name), "Symlink loop"),
+        (
+            lambda path: (path.touch(), os.link(path, path.with_name("other"))),
+            "it has more than one name (hard links), which no atomic edit can keep",
+        ),
+    ],
+    ids=["directory", "fifo", "circle", "hard link"],
+)
 def test_what_is_no_file_of_one_name_is_refused(tmp_path, make, why):
     make(tmp_path / "hosts")
     with pytest.raises(ApplyError) as caught:

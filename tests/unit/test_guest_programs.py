@@ -22,10 +22,15 @@ def test_it_gives_what_was_printed_for_what_was_given():
 
 def test_a_program_gets_a_plain_environment(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/nonexistent")
-    assert programs.run("look", ["env"], 30.0).split() == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
+    assert programs.run("look", ["env"], 30.0).split() == [
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL=C.UTF-8",
+    ]
 
 
-def test_it_is_never_taken_from_the_directory_that_somebody_is_in(tmp_path, monkeypatch):  # defect o of 1.7
+def test_it_is_never_taken_from_the_directory_that_somebody_is_in(
+    tmp_path, monkeypatch
+):  # defect o of 1.7
     for name in ("useradd", "unheard-of"):
         (tmp_path / name).write_text("#!/bin/sh\necho planted\n")
         (tmp_path / name).chmod(0o755)
@@ -36,11 +41,17 @@ def test_it_is_never_taken_from_the_directory_that_somebody_is_in(tmp_path, monk
 
 
 def test_an_error_has_the_words_of_the_program():
-    assert failure("sh", "-c", "echo why not >&2; exit 3") == "try it: sh ended with status 3: why not"
+    assert (
+        failure("sh", "-c", "echo why not >&2; exit 3") == "try it: sh ended with status 3: why not"
+    )
     assert failure("sh", "-c", "printf 'no answer\\nno answer\\ngiven up\\n' >&2; false") == (
-        "try it: sh ended with status 1: no answer given up")
+        "try it: sh ended with status 1: no answer given up"
+    )
     assert failure("false") == "try it: false ended with status 1"
 
 
 def test_what_takes_too_long_is_killed():
-    assert failure("sleep", "60", seconds=0.1) == "try it: sleep took longer than 0.1 s, and was killed"
+    assert (
+        failure("sleep", "60", seconds=0.1)
+        == "try it: sleep took longer than 0.1 s, and was killed"
+    )

@@ -45,11 +45,17 @@ TEXT = "[global]\nhost_name = Node0\n"
 
 @pytest.fixture
 def config(tmp_path):
-    return Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run", hosts_file=tmp_path / "hosts")
+    return Config(
+        state_directory=tmp_path / "state",
+        run_directory=tmp_path / "run",
+        hosts_file=tmp_path / "hosts",
+    )
 
 
 def store(config, text=TEXT, sha256="a" * 64):
-    save_document(config.state_directory, StoredDocument("ec2", sha256, "2026-11-20T19:00:00Z", text))
+    save_document(
+        config.state_directory, StoredDocument("ec2", sha256, "2026-11-20T19:00:00Z", text)
+    )
 
 
 def runs(hostname):
@@ -91,7 +97,9 @@ def test_an_error_of_one_feature_is_a_finding_and_worth_another_try(config, capl
     store(config)
     assert not run_guest(config, runs(refused))
     assert outcome.load(config.run_directory, "hostname").findings == (
-        Finding("ok", "so far"), Finding("failed", "no", again=True))
+        Finding("ok", "so far"),
+        Finding("failed", "no", again=True),
+    )
     assert caplog.messages[-1] == "hostname: no"
 
 
@@ -117,7 +125,11 @@ def test_what_was_said_before_is_not_logged_again(config, caplog):
 
 
 def test_a_later_finding_takes_the_place_of_an_earlier_one_about_the_same(config):
-    said = [Finding("pending", "runs", "boot"), Finding("ok", "other", "x"), Finding("ok", "ended", "boot")]
+    said = [
+        Finding("pending", "runs", "boot"),
+        Finding("ok", "other", "x"),
+        Finding("ok", "ended", "boot"),
+    ]
     store(config)
     run_guest(config, runs(lambda _: iter(said)))
     assert outcome.load(config.run_directory, "hostname").findings == (said[1], said[2])
@@ -159,7 +171,14 @@ def test_a_document_that_comes_meanwhile_is_worked_on_by_the_same_run(config):
 
 def test_what_was_left_in_the_file_of_an_outcome_may_be_anything(config):
     config.run_directory.mkdir()
-    for rubbish in (b"", b"{", b"[]", b'{"findings": [{}]}', b'{"findings": 7, "finished": null}', b"\xff"):
+    for rubbish in (
+        b"",
+        b"{",
+        b"[]",
+        b'{"findings": [{}]}',
+        b'{"findings": 7, "finished": null}',
+        b"\xff",
+    ):
         (config.run_directory / "guest-hostname.json").write_bytes(rubbish)
         assert outcome.load(config.run_directory, "hostname") is None
 
@@ -223,15 +242,28 @@ def kept(directory, *findings, ended=True):
 
 
 def test_a_host_whose_guest_was_never_asked_for_anything_has_the_status_of_its_network(tmp_path):
-    assert outcome.with_guest(status(), tmp_path) == Status({"state": "ok", "problems": [], "guest": []}, 0)
+    assert outcome.with_guest(status(), tmp_path) == Status(
+        {"state": "ok", "problems": [], "guest": []}, 0
+    )
 
 
-@pytest.mark.parametrize(("network", "finding", "expected"), [
-    (("ok", 0), "ok", ("ok", 0)), (("ok", 0), "failed", ("failed", 1)), (("ok", 0), "refused", ("degraded", 4)),
-    (("ok", 0), "pending", ("pending", 3)), (("degraded", 4), "pending", ("pending", 3)), (("failed", 1), "ok", ("failed", 1)),
-    (("pending", 3), "refused", ("pending", 3)), (("degraded", 78), "failed", ("failed", 78)),
-], ids=str)
-def test_the_worse_of_network_and_guest_is_the_state_of_the_host(tmp_path, network, finding, expected):
+@pytest.mark.parametrize(
+    ("network", "finding", "expected"),
+    [
+        (("ok", 0), "ok", ("ok", 0)),
+        (("ok", 0), "failed", ("failed", 1)),
+        (("ok", 0), "refused", ("degraded", 4)),
+        (("ok", 0), "pending", ("pending", 3)),
+        (("degraded", 4), "pending", ("pending", 3)),
+        (("failed", 1), "ok", ("failed", 1)),
+        (("pending", 3), "refused", ("pending", 3)),
+        (("degraded", 78), "failed", ("failed", 78)),
+    ],
+    ids=str,
+)
+def test_the_worse_of_network_and_guest_is_the_state_of_the_host(
+    tmp_path, network, finding, expected
+):
     kept(tmp_path, Finding(finding, "text"))
     merged = outcome.with_guest(status(*network), tmp_path)
     assert (merged.data["state"], merged.exit_code) == expected
@@ -243,7 +275,10 @@ def test_a_run_that_is_due_or_under_way_is_pending(config):
     assert ask(config)
     assert outcome.with_guest(status(), directory).exit_code == 3
     seen = []
-    run_guest(config, runs(lambda _: iter(seen.append(outcome.with_guest(status(), directory).exit_code) or ())))
+    run_guest(
+        config,
+        runs(lambda _: iter(seen.append(outcome.with_guest(status(), directory).exit_code) or ())),
+    )
     assert (seen, outcome.with_guest(status(), directory).exit_code) == ([3], 0)
 
 
@@ -258,35 +293,59 @@ def test_a_run_that_was_killed_is_pending_until_the_next_has_ended(config):
 def test_what_failed_or_is_refused_is_among_the_problems_of_the_host(tmp_path):
     kept(tmp_path, Finding("ok", "fine"), Finding("refused", "not that"), Finding("failed", "no"))
     merged = outcome.with_guest(status(), tmp_path)
-    assert merged.data["problems"] == [{"code": "refused", "text": "hostname: not that"},
-                                       {"code": "failed", "text": "hostname: no"}]
-    assert [(one["feature"], one["state"], len(one["findings"])) for one in merged.data["guest"]] == [("hostname", "failed", 3)]
+    assert merged.data["problems"] == [
+        {"code": "refused", "text": "hostname: not that"},
+        {"code": "failed", "text": "hostname: no"},
+    ]
+    assert [
+        (one["feature"], one["state"], len(one["findings"])) for one in merged.data["guest"]
+    ] == [("hostname", "failed", 3)]
     json.dumps(merged.data)
 
 
 def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems(tmp_path):
-    kept(tmp_path, Finding("failed", "no"), Finding("ok", "first: exit status 0 after 0.1 s"), Finding("pending", "second: runs"))
+    kept(
+        tmp_path,
+        Finding("failed", "no"),
+        Finding("ok", "first: exit status 0 after 0.1 s"),
+        Finding("pending", "second: runs"),
+    )
     document = {"source": "", "stale": False, "reason": ""}
-    data = {"neuca": "2.0.0", "document": document, "last_pass": None, "interfaces": [], "notes": []}
+    data = {
+        "neuca": "2.0.0",
+        "document": document,
+        "last_pass": None,
+        "interfaces": [],
+        "notes": [],
+    }
     merged = outcome.with_guest(Status({**status().data, **data}, 0), tmp_path)
     assert render.status(merged.data, color=False).splitlines()[-4:] == [
-        "!! failed: hostname: no", "guest: hostname failed", "      hostname: first: exit status 0 after 0.1 s",
-        "      hostname: second: runs"]
+        "!! failed: hostname: no",
+        "guest: hostname failed",
+        "      hostname: first: exit status 0 after 0.1 s",
+        "      hostname: second: runs",
+    ]
 
 
 # --- Without systemd ------------------------------------------------------------------------------------------------
 
 
-def test_the_process_that_stays_runs_when_a_run_is_due_as_configured_then_and_ends_at_a_signal(tmp_path):
-    text = (f"[runtime]\nstate-directory = {tmp_path}/state\nrun-directory = {tmp_path}/run\nhosts-file = {tmp_path}/hosts\n"
-            "[metadata]\npoll-interval = 1\n[guest]\nhostname = no\n")
+def test_the_process_that_stays_runs_when_a_run_is_due_as_configured_then_and_ends_at_a_signal(
+    tmp_path,
+):
+    text = (
+        f"[runtime]\nstate-directory = {tmp_path}/state\nrun-directory = {tmp_path}/run\nhosts-file = {tmp_path}/hosts\n"
+        "[metadata]\npoll-interval = 1\n[guest]\nhostname = no\n"
+    )
     (tmp_path / "config").write_text(text)
     (tmp_path / "run").mkdir()
     config = Config(state_directory=tmp_path / "state", run_directory=tmp_path / "run")
     store(config)
     (tmp_path / "run" / outcome.DUE).touch()
     os.mkfifo(tmp_path / "said")
-    process = subprocess.Popen([sys.executable, "-c", STAY, tmp_path / "config", tmp_path / "said"], cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAY, tmp_path / "config", tmp_path / "said"], cwd=ROOT
+    )
     try:
         assert (tmp_path / "said").read_text() == "ran"
         assert not outcome.is_due(tmp_path / "run")

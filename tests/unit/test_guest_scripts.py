@@ -30,25 +30,37 @@ class Host:
 
     def __init__(self, folder):
         self.folder = folder
-        self.config = Config(state_directory=folder / "state", run_directory=folder / "run", log_directory=folder / "log",
-                             managers="none", script_timeout=600.0)
+        self.config = Config(
+            state_directory=folder / "state",
+            run_directory=folder / "run",
+            log_directory=folder / "log",
+            managers="none",
+            script_timeout=600.0,
+        )
 
     def guest(self, scripts):
         """A document with these, name to body."""
-        lines = "\n".join(f"{name} = {body}".replace("\n", "\n    ") for name, body in scripts.items())
+        lines = "\n".join(
+            f"{name} = {body}".replace("\n", "\n    ") for name, body in scripts.items()
+        )
         document = parse("[scripts]\n" + lines.replace("FOLDER", str(self.folder)) + "\n")
         assert document.faults == ()
         return Guest(self.config, document)
 
     def run(self, scripts):
         """The last finding about each."""
-        return {finding.subject: (finding.state, finding.text) for finding in run(self.guest(scripts))}
+        return {
+            finding.subject: (finding.state, finding.text) for finding in run(self.guest(scripts))
+        }
 
     def text(self, name):
         return (self.folder / name).read_text() if (self.folder / name).exists() else ""
 
     def files(self, scripts, name):
-        return place(self.config, next(one for one in self.guest(scripts).document.scripts if one.name == name))
+        return place(
+            self.config,
+            next(one for one in self.guest(scripts).document.scripts if one.name == name),
+        )
 
 
 @pytest.fixture
@@ -85,12 +97,19 @@ def test_the_same_body_under_another_name_is_another_script(host):
 
 
 def test_one_that_fails_says_how_and_the_next_one_runs(host):
-    scripts = {"a": "#!/bin/sh\necho out; echo err >&2; exit 3", "b": "#!/bin/sh\nkill -9 $$", "c": says("c")}
+    scripts = {
+        "a": "#!/bin/sh\necho out; echo err >&2; exit 3",
+        "b": "#!/bin/sh\nkill -9 $$",
+        "c": says("c"),
+    }
     found = host.run(scripts)
     output = host.files(scripts, "a").output
     assert (found["a"][0], found["a"][1].partition(" after ")[0]) == ("failed", "a: exit status 3")
     assert found["a"][1].endswith(f's; its output is in "{output}"')
-    assert (found["b"][0], found["b"][1].partition(" after ")[0]) == ("failed", "b: ended by signal 9")
+    assert (found["b"][0], found["b"][1].partition(" after ")[0]) == (
+        "failed",
+        "b: ended by signal 9",
+    )
     says_at_last(output, "out\nerr\n")
     assert output.stat().st_mode & 0o777 == 0o600
     assert (found["c"][0], host.text("said")) == ("ok", "c\n")
@@ -98,10 +117,16 @@ def test_one_that_fails_says_how_and_the_next_one_runs(host):
 
 def test_no_shell_of_ours_touches_the_body(host):
     body = '#!/usr/bin/env python3\nimport sys\nif True:\n    print("$HOME `id` \\"x\\" %s" % sys.argv[1:], end="")'
-    scripts = {"python": body, "plain": "echo $0 | grep -c plain", "my.script-1": "#!/bin/sh\necho safe"}
+    scripts = {
+        "python": body,
+        "plain": "echo $0 | grep -c plain",
+        "my.script-1": "#!/bin/sh\necho safe",
+    }
     assert {state for state, _ in host.run(scripts).values()} == {"ok"}
     says_at_last(host.files(scripts, "python").output, '$HOME `id` "x" []')
-    says_at_last(host.files(scripts, "plain").output, "1\n")  # without a "#!" it is for /bin/sh, as execvp(3) has it
+    says_at_last(
+        host.files(scripts, "plain").output, "1\n"
+    )  # without a "#!" it is for /bin/sh, as execvp(3) has it
 
 
 def test_what_a_script_finds(host):
@@ -119,9 +144,15 @@ def test_one_that_cannot_be_run_says_why(host):
 
 def test_one_that_takes_too_long_is_ended_with_what_it_started(host):
     patient, host.config = host.config, replace(host.config, script_timeout=5.0)
-    scripts = {"slow": "#!/bin/sh\nsleep 300 & echo $! > FOLDER/child; sleep 300", "next": says("next")}
+    scripts = {
+        "slow": "#!/bin/sh\nsleep 300 & echo $! > FOLDER/child; sleep 300",
+        "next": says("next"),
+    }
     found = host.run({"slow": scripts["slow"]})
-    assert (found["slow"][0], found["slow"][1].partition(" after ")[0]) == ("failed", "slow: took too long, and was ended")
+    assert (found["slow"][0], found["slow"][1].partition(" after ")[0]) == (
+        "failed",
+        "slow: took too long, and was ended",
+    )
     host.config = patient
     assert host.run(scripts)["slow"] == found["slow"]
     assert host.text("said") == "next\n"
@@ -131,7 +162,9 @@ def test_one_that_takes_too_long_is_ended_with_what_it_started(host):
 def test_a_program_that_it_leaves_in_the_background_goes_on_and_may_write(host):
     """Its output is copied to its end, though the script ended long ago."""
     os.mkfifo(host.folder / "go")
-    scripts = {"a": "#!/bin/sh\n(read line < FOLDER/go; echo late; echo done > FOLDER/ended) &\necho first"}
+    scripts = {
+        "a": "#!/bin/sh\n(read line < FOLDER/go; echo late; echo done > FOLDER/ended) &\necho first"
+    }
     assert host.run(scripts)["a"][0] == "ok"
     os.mkfifo(host.folder / "ended")
     (host.folder / "go").write_text("go\n")
@@ -174,8 +207,17 @@ def begun(host, scripts):
     os.mkfifo(host.folder / "child")
     code = "import json, sys\nfrom pathlib import Path\nsys.path.insert(0, sys.argv[1])\nfrom test_guest_scripts import Host\n"
     code += "Host(Path(sys.argv[2])).run(json.loads(sys.argv[3]))"
-    agent = subprocess.Popen([sys.executable, "-c", code, str(Path(__file__).parent), str(host.folder), json.dumps(scripts)],
-                             start_new_session=True)
+    agent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(Path(__file__).parent),
+            str(host.folder),
+            json.dumps(scripts),
+        ],
+        start_new_session=True,
+    )
     return agent, int((host.folder / "child").read_text())
 
 
@@ -225,9 +267,14 @@ def test_after_a_power_cut_it_does_not_run_again(host):
 
 def test_one_that_cannot_be_started_has_not_run(host, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    findings = [finding for finding in run(host.guest({"a": says("a"), "b": says("b")})) if finding.state == "failed"]
+    findings = [
+        finding
+        for finding in run(host.guest({"a": says("a"), "b": says("b")}))
+        if finding.state == "failed"
+    ]
     assert [(one.text, one.again) for one in findings] == [
-        (f"{name}: cannot be started: its supervisor ended with status 1", True) for name in "ab"]
+        (f"{name}: cannot be started: its supervisor ended with status 1", True) for name in "ab"
+    ]
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert host.run({"a": says("a")})["a"][0] == "ok"
 
@@ -236,5 +283,8 @@ def test_a_mark_that_is_damaged_counts_as_run(host):
     scripts = {"a": says("a")}
     host.run(scripts)
     host.files(scripts, "a").mark.write_text("{")
-    assert host.run(scripts)["a"] == ("failed", "a: interrupted, and how is not known; it does not run again")
+    assert host.run(scripts)["a"] == (
+        "failed",
+        "a: interrupted, and how is not known; it does not run again",
+    )
     assert host.text("said") == "a\n"

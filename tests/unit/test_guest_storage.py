@@ -49,7 +49,11 @@ def test_whatever_a_program_has_put_there_is_found(disk, program):
 
 
 def test_a_partition_table_is_found(disk):
-    partition = bytes([0, 0, 2, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (4096).to_bytes(4, "little")
+    partition = (
+        bytes([0, 0, 2, 0, 0x83, 0, 0, 0])
+        + (2048).to_bytes(4, "little")
+        + (4096).to_bytes(4, "little")
+    )
     with disk.open("r+b") as stream:
         stream.seek(446)
         stream.write(partition + bytes(48) + b"\x55\xaa")
@@ -63,8 +67,10 @@ def test_what_only_one_of_two_programs_takes_for_a_signature_is_one(disk, offset
     with disk.open("r+b") as stream:
         stream.seek(offset)
         stream.write(magic)
-    said = [blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
-            blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, well=(0, 2))]
+    said = [
+        blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
+        blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, well=(0, 2)),
+    ]
     assert bool(blockdev.signatures(disk)) is any(said)
 
 
@@ -97,17 +103,26 @@ def test_every_mount_has_its_place_and_its_device():
 
 
 def judged(found, at=(), **more):
-    one = parse(TEXT.replace("/mnt/one", more.get("place", "/mnt/one")).replace(":yes:/", f":{more.get('format', 'yes')}:/"))
+    one = parse(
+        TEXT.replace("/mnt/one", more.get("place", "/mnt/one")).replace(
+            ":yes:/", f":{more.get('format', 'yes')}:/"
+        )
+    )
     with pytest.raises(ApplyError) as caught:
         storage._judge(one.storage[0], Path("/dev/sdb"), found, list(at))
     return caught.value.text
 
 
 def test_what_is_not_for_us_to_mount():
-    assert judged({}, format="no") == "/dev/sdb carries no file system, and it is not to be formatted"
+    assert (
+        judged({}, format="no") == "/dev/sdb carries no file system, and it is not to be formatted"
+    )
     assert judged({"TYPE": "xfs"}) == '/dev/sdb carries "xfs", and not "ext4": it is left alone'
     assert judged({"PTTYPE": "gpt"}) == '/dev/sdb carries "gpt", and not "ext4": it is left alone'
-    assert judged({"TYPE": "ext4"}, ["/srv"]) == "/dev/sdb is mounted at /srv already, and should be at /mnt/one"
+    assert (
+        judged({"TYPE": "ext4"}, ["/srv"])
+        == "/dev/sdb is mounted at /srv already, and should be at /mnt/one"
+    )
     assert judged({"TYPE": "ext4"}, place="/") == "/ has something mounted on it already"
     assert judged({"TYPE": "ext4"}, place="/proc") == "/proc has something mounted on it already"
 
@@ -118,7 +133,9 @@ def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot(
         yield Finding("ok", "never")
 
     text = 'dev1: /dev/sdb carries "xfs", and not "ext4": it is left alone'
-    assert list(storage._guarded("dev1", refusing())) == [Finding("refused", text, "dev1", again=False)]
+    assert list(storage._guarded("dev1", refusing())) == [
+        Finding("refused", text, "dev1", again=False)
+    ]
 
 
 # --- open-iscsi -----------------------------------------------------------------------------------------------------
@@ -135,11 +152,18 @@ node.session.timeo.replacement_timeout = 120
 def test_the_credentials_go_into_the_record_once():
     text = iscsi.with_credentials(NODE, "joe", "hush # = hush")
     assert text.splitlines()[-5:] == [
-        "node.startup = manual", "node.session.auth.authmethod = CHAP", "node.session.auth.username = joe",
-        "node.session.auth.password = hush # = hush", "# END RECORD"]
+        "node.startup = manual",
+        "node.session.auth.authmethod = CHAP",
+        "node.session.auth.username = joe",
+        "node.session.auth.password = hush # = hush",
+        "# END RECORD",
+    ]
     assert iscsi.with_credentials(text, "joe", "hush # = hush") == text
     assert "hush" not in iscsi.with_credentials(text, "", "")
-    assert iscsi.with_credentials(text, "", "").splitlines()[-2:] == ["node.session.auth.authmethod = None", "# END RECORD"]
+    assert iscsi.with_credentials(text, "", "").splitlines()[-2:] == [
+        "node.session.auth.authmethod = None",
+        "# END RECORD",
+    ]
 
 
 @pytest.mark.parametrize("layout", ["192.0.2.1,3260,1/default", "192.0.2.1,3260,1"])
@@ -151,15 +175,28 @@ def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     path.write_text(NODE)
     path.chmod(0o644)
     iscsi.trust(TARGET, "joe", "hush")
-    assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (0o600, True)
+    assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (
+        0o600,
+        True,
+    )
 
 
 def test_no_word_of_a_command_is_the_secret():
-    assert [*TARGET.words, "--login"] == ["iscsiadm", "--mode", "node", "--targetname", TARGET.name, "--portal", "192.0.2.1:3260",
-                                          "--login"]
+    assert [*TARGET.words, "--login"] == [
+        "iscsiadm",
+        "--mode",
+        "node",
+        "--targetname",
+        TARGET.name,
+        "--portal",
+        "192.0.2.1:3260",
+        "--login",
+    ]
 
 
-@pytest.mark.parametrize("iqn", ["iqn.2026-11.org.example:me", "eui.02004567A425678D", "naa.52004567BA64678D"])
+@pytest.mark.parametrize(
+    "iqn", ["iqn.2026-11.org.example:me", "eui.02004567A425678D", "naa.52004567BA64678D"]
+)
 def test_iscsi_names(iqn):
     assert iscsi.IQN.fullmatch(iqn)
     assert not iscsi.IQN.fullmatch(f"{iqn}\nInitiatorName=x")
@@ -167,9 +204,15 @@ def test_iscsi_names(iqn):
 
 
 def sysfs(root, number, target, address, port, luns):
-    connection, session = root / f"iscsi_connection/connection{number}:0", root / f"iscsi_session/session{number}"
-    for path, text in ((session / "targetname", target), (connection / "persistent_address", address),
-                       (connection / "persistent_port", port)):
+    connection, session = (
+        root / f"iscsi_connection/connection{number}:0",
+        root / f"iscsi_session/session{number}",
+    )
+    for path, text in (
+        (session / "targetname", target),
+        (connection / "persistent_address", address),
+        (connection / "persistent_port", port),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
     for lun, disk in luns.items():
@@ -218,8 +261,10 @@ def test_of_several_targets_that_which_was_attached_before_is_meant_and_else_non
     assert found(OTHER) == (OTHER, "1")
     with pytest.raises(ApplyError) as caught:
         found()
-    assert caught.value.text == (f"192.0.2.1:3260 offers 2 targets ({TARGET.name}, {OTHER.name}), and the document does not say"
-                                 " which one is meant")
+    assert caught.value.text == (
+        f"192.0.2.1:3260 offers 2 targets ({TARGET.name}, {OTHER.name}), and the document does not say"
+        " which one is meant"
+    )
 
 
 def test_a_portal_without_a_target_for_us_is_an_error(offers):
@@ -237,40 +282,60 @@ def run(tmp_path, text):
 
 
 def test_without_storage_nothing_is_said(tmp_path):
-    assert run(tmp_path, "[global]\nhost_name = a\n") == run(tmp_path, TEXT.replace(":yes:ext4", ":no:ext4")) == []
+    assert (
+        run(tmp_path, "[global]\nhost_name = a\n")
+        == run(tmp_path, TEXT.replace(":yes:ext4", ":no:ext4"))
+        == []
+    )
 
 
 def test_without_open_iscsi_it_is_a_problem_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(storage.programs, "PATH", str(tmp_path))
-    assert run(tmp_path, TEXT) == [Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")]
+    assert run(tmp_path, TEXT) == [
+        Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
+    ]
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("line", "why"), [("", "is absent"), ("iscsi_initiator_iqn = me", "is no iSCSI name")])
+@pytest.mark.parametrize(
+    ("line", "why"), [("", "is absent"), ("iscsi_initiator_iqn = me", "is no iSCSI name")]
+)
 def test_without_a_name_for_the_initiator_nothing_is_attached(tmp_path, monkeypatch, line, why):
     (tmp_path / "iscsiadm").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "iscsiadm").chmod(0o755)
     monkeypatch.setattr(storage.programs, "PATH", str(tmp_path))
     text = TEXT.replace("iscsi_initiator_iqn = iqn.2026-11.org.example:me", line)
-    assert run(tmp_path, text) == [Finding("refused", f'no storage is attached: "iscsi_initiator_iqn" of [global] {why}')]
+    assert run(tmp_path, text) == [
+        Finding("refused", f'no storage is attached: "iscsi_initiator_iqn" of [global] {why}')
+    ]
 
 
 def test_fields_that_a_line_leaves_out_are_absent_and_no_error():  # defect k of 1.7
     document = parse("[storage]\ndev1 = iscsi:192.0.2.1:3260:1:joe:hush:yes\n")
     assert document.faults == ()
-    assert (document.storage[0].fs_type, document.storage[0].format, document.storage[0].mount_point) == ("", False, "")
+    assert (
+        document.storage[0].fs_type,
+        document.storage[0].format,
+        document.storage[0].mount_point,
+    ) == ("", False, "")
 
 
 def test_what_an_image_must_not_have_is_the_records_of_targets_that_are_ours(tmp_path, monkeypatch):
     monkeypatch.setattr(iscsi, "RECORDS", (tmp_path / "nodes",))
     config = Config(state_directory=tmp_path)
     assert storage.own_files(config) == []
-    kept = [tmp_path / "nodes" / target.name / "192.0.2.1,3260,1/default" for target in (TARGET, OTHER)]
+    kept = [
+        tmp_path / "nodes" / target.name / "192.0.2.1,3260,1/default" for target in (TARGET, OTHER)
+    ]
     for path in kept:
         path.parent.mkdir(parents=True)
         path.touch()
     record = storage._Record(tmp_path / storage.RECORD)
-    for device, target, ours in (("dev1", TARGET, True), ("dev2", TARGET, True), ("dev3", OTHER, False)):
+    for device, target, ours in (
+        ("dev1", TARGET, True),
+        ("dev2", TARGET, True),
+        ("dev3", OTHER, False),
+    ):
         record.keep(device, storage.Attached(*target, 1, ours))
     assert storage.own_files(config) == kept[:1]
 
@@ -282,7 +347,9 @@ def test_a_record_that_cannot_be_used_is_an_error_and_not_empty(tmp_path, conten
     for ask in (storage.own_files, lambda config: list(storage.run(Guest(config, parse(TEXT))))):
         with pytest.raises(ApplyError) as caught:
             ask(Config(state_directory=tmp_path))
-        assert caught.value.text.startswith(f'read "{tmp_path}/{storage.RECORD}": it is not what neucad wrote: ')
+        assert caught.value.text.startswith(
+            f'read "{tmp_path}/{storage.RECORD}": it is not what neucad wrote: '
+        )
     assert (tmp_path / storage.RECORD).read_text() == content
 
 
@@ -290,8 +357,14 @@ def test_the_record_tells_no_secret_and_goes_with_its_last_disk(tmp_path):
     record = storage._Record(tmp_path / storage.RECORD)
     record.keep("dev1", storage.Attached(*TARGET, 1, True, "/mnt/one"))
     text = (tmp_path / storage.RECORD).read_text()
-    assert json.loads(text)["disks"]["dev1"] == {"target": TARGET.name, "ip": TARGET.ip, "port": 3260, "lun": 1, "ours": True,
-                                                 "mounted": "/mnt/one"}
+    assert json.loads(text)["disks"]["dev1"] == {
+        "target": TARGET.name,
+        "ip": TARGET.ip,
+        "port": 3260,
+        "lun": 1,
+        "ours": True,
+        "mounted": "/mnt/one",
+    }
     assert storage._Record(tmp_path / storage.RECORD).known == record.known
     record.keep("dev1", None)
     assert not (tmp_path / storage.RECORD).exists()

@@ -22,7 +22,10 @@ from neuca_tools.guest import authorized_keys, blocks, sudoers, users
 from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.rows import User
 
-KEY, OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 a@b", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d"
+KEY, OTHER = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 a@b",
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d",
+)
 ALICE = f"[users]\nalice = yes:{KEY}\n"
 BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
 
@@ -39,18 +42,27 @@ def test_the_users_of_the_document_are_wanted():
     assert users.wanted(Config(), document) == [User("alice", True, (KEY,)), User("bob", False)]
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    (OPENSTACK, b'{"public_keys": {"one": "%s\\n", "two": "%s"}}' % (KEY.encode(), OTHER.encode())),
-    (NOCLOUD, b"public-keys:\n- %s\n- %s\n" % (KEY.encode(), OTHER.encode())),
-    (NOCLOUD, b"public-keys: |\n  %s\n  %s\n" % (KEY.encode(), OTHER.encode())),
-    (EC2, b'{"public-keys": ["%s", "%s"]}' % (KEY.encode(), OTHER.encode())),
-], ids=["openstack", "nocloud list", "nocloud text", "ec2"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            OPENSTACK,
+            b'{"public_keys": {"one": "%s\\n", "two": "%s"}}' % (KEY.encode(), OTHER.encode()),
+        ),
+        (NOCLOUD, b"public-keys:\n- %s\n- %s\n" % (KEY.encode(), OTHER.encode())),
+        (NOCLOUD, b"public-keys: |\n  %s\n  %s\n" % (KEY.encode(), OTHER.encode())),
+        (EC2, b'{"public-keys": ["%s", "%s"]}' % (KEY.encode(), OTHER.encode())),
+    ],
+    ids=["openstack", "nocloud list", "nocloud text", "ec2"],
+)
 def test_the_platforms_keys_are_for_the_login_of_the_configuration_alone(name, content):
     document = with_platform("[users]\n" + f"alice = yes:{KEY}\n", name, content)
     assert users.wanted(Config(), document) == [User("alice", True, (KEY,))]
     found = users.wanted(Config(guest_login="debian"), document)
     assert found == [User("alice", True, (KEY,)), User("debian", False, (KEY, OTHER))]
-    assert users.wanted(Config(guest_login="alice"), document) == [User("alice", True, (KEY, KEY, OTHER))]
+    assert users.wanted(Config(guest_login="alice"), document) == [
+        User("alice", True, (KEY, KEY, OTHER))
+    ]
 
 
 def test_a_login_without_any_key_of_the_platform_makes_no_user():
@@ -61,18 +73,48 @@ def test_users_are_asked_for_by_a_document_or_by_a_login_with_a_platform():
     asked = FEATURES["users"].asked
     assert asked(Config(), parse("[users]\nalice = no\n"))
     assert not asked(Config(guest_login="debian"), parse("[global]\nrouter = user\n"))
-    assert asked(Config(guest_login="debian"), with_platform("[global]\nrouter = user\n", OPENSTACK, b'{"uuid": "x"}'))
+    assert asked(
+        Config(guest_login="debian"),
+        with_platform("[global]\nrouter = user\n", OPENSTACK, b'{"uuid": "x"}'),
+    )
 
 
 # --- Names and keys that are none -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("login", ["-rf", "--root=/x", "../x", "a/b", "x y", "x$", "x;id", "x%", "ALL", "7up", "x.y", "",
-                                   "a" * 33, "x\n", "é"])
+@pytest.mark.parametrize(
+    "login",
+    [
+        "-rf",
+        "--root=/x",
+        "../x",
+        "a/b",
+        "x y",
+        "x$",
+        "x;id",
+        "x%",
+        "ALL",
+        "7up",
+        "x.y",
+        "",
+        "a" * 33,
+        "x\n",
+        "é",
+    ],
+)
 def test_what_is_no_login_gets_nothing(login, tmp_path):
     config = Config(state_directory=tmp_path)
-    found = list(users.run(Guest(config, replace(parse("[global]\nrouter = user\n"), users=(User(login, True, (KEY,)),)))))
-    assert [(one.state, one.text) for one in found] == [("refused", f'"{login}" cannot be the name of a user')]
+    found = list(
+        users.run(
+            Guest(
+                config,
+                replace(parse("[global]\nrouter = user\n"), users=(User(login, True, (KEY,)),)),
+            )
+        )
+    )
+    assert [(one.state, one.text) for one in found] == [
+        ("refused", f'"{login}" cannot be the name of a user')
+    ]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,7 +124,9 @@ def test_what_is_a_login(login):
 
 
 def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp_path):
-    assert sudoers.path("alice", tmp_path).name == "neuca-alice"  # sudoers(5): none with a dot, nor with a tilde at its end
+    assert (
+        sudoers.path("alice", tmp_path).name == "neuca-alice"
+    )  # sudoers(5): none with a dot, nor with a tilde at its end
     assert "." in f"{sudoers.path('alice')}{authorized_keys.NEW}"
     assert sudoers.text("alice").splitlines()[1:] == ["alice ALL=(ALL:ALL) NOPASSWD: ALL"]
 
@@ -92,8 +136,10 @@ def test_the_sudo_file_of_somebody_else_is_neither_written_nor_removed(tmp_path)
         sudoers.path("alice", tmp_path).write_bytes(content)
         with pytest.raises(ApplyError) as caught:
             sudoers.grant("alice", 10.0, tmp_path)
-        assert caught.value.text == (f'let "alice" use sudo: "{tmp_path}/neuca-alice" was not written by neuca-guest-tools, and'
-                                     " is left alone")
+        assert caught.value.text == (
+            f'let "alice" use sudo: "{tmp_path}/neuca-alice" was not written by neuca-guest-tools, and'
+            " is left alone"
+        )
         assert not sudoers.revoke("alice", tmp_path)
         assert sudoers.path("alice", tmp_path).read_bytes() == content
 
@@ -121,7 +167,9 @@ def keys_of(home):
 def test_the_file_and_its_directory_are_made_for_their_user_alone(home):
     assert authorized_keys.edit(str(home), [KEY, OTHER]) == ""
     assert keys_of(home).read_text() == f"{BEGIN}\n{KEY}\n{OTHER}\n{END}\n"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))] == [0o700, 0o600]
+    assert [
+        stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))
+    ] == [0o700, 0o600]
 
 
 def test_what_is_there_stays_to_the_byte_with_its_modes(home):
@@ -131,14 +179,19 @@ def test_what_is_there_stays_to_the_byte_with_its_modes(home):
     for keys in ([KEY], [OTHER], []):
         assert authorized_keys.edit(str(home), keys) == ""
     assert keys_of(home).read_bytes() == b"# mine\r\n" + OTHER.encode()
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))] == [0o750, 0o640]
+    assert [
+        stat.S_IMODE(path.stat().st_mode) for path in (keys_of(home).parent, keys_of(home))
+    ] == [0o750, 0o640]
 
 
 def test_a_second_edit_writes_nothing(home):
     authorized_keys.edit(str(home), [KEY])
     before = keys_of(home).stat()
     authorized_keys.edit(str(home), [KEY])
-    assert (keys_of(home).stat().st_ino, keys_of(home).stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (keys_of(home).stat().st_ino, keys_of(home).stat().st_mtime_ns) == (
+        before.st_ino,
+        before.st_mtime_ns,
+    )
 
 
 def test_a_user_without_keys_gets_no_directory(home):
@@ -152,15 +205,32 @@ def _linked(path, target):
 
 
 PLANTED = {
-    "a link to a directory": (lambda home: _linked(home / ".ssh", home.parent), ".ssh", "it is a link, and none is followed"),
-    "a link to a file": (lambda home: _linked(keys_of(home), "/etc/passwd"), ".ssh/authorized_keys",
-                         "it is a link, and none is followed"),
-    "a link to nothing": (lambda home: _linked(keys_of(home), "/nowhere"), ".ssh/authorized_keys",
-                          "it is a link, and none is followed"),
+    "a link to a directory": (
+        lambda home: _linked(home / ".ssh", home.parent),
+        ".ssh",
+        "it is a link, and none is followed",
+    ),
+    "a link to a file": (
+        lambda home: _linked(keys_of(home), "/etc/passwd"),
+        ".ssh/authorized_keys",
+        "it is a link, and none is followed",
+    ),
+    "a link to nothing": (
+        lambda home: _linked(keys_of(home), "/nowhere"),
+        ".ssh/authorized_keys",
+        "it is a link, and none is followed",
+    ),
     "a file": (lambda home: (home / ".ssh").touch(), ".ssh", "it is not a directory"),
-    "a directory": (lambda home: keys_of(home).mkdir(parents=True), ".ssh/authorized_keys", "it is not a regular file"),
-    "a pipe": (lambda home: (keys_of(home).parent.mkdir(), os.mkfifo(keys_of(home))), ".ssh/authorized_keys",
-               "it is not a regular file"),
+    "a directory": (
+        lambda home: keys_of(home).mkdir(parents=True),
+        ".ssh/authorized_keys",
+        "it is not a regular file",
+    ),
+    "a pipe": (
+        lambda home: (keys_of(home).parent.mkdir(), os.mkfifo(keys_of(home))),
+        ".ssh/authorized_keys",
+        "it is not a regular file",
+    ),
 }
 
 
@@ -193,23 +263,42 @@ def test_a_home_that_is_not_there_is_not_made(tmp_path):
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
     home.chmod(0o775)
     assert authorized_keys.edit(str(home), [KEY]) == (
-        f'sshd ignores the keys: "{home}" can be written to by others than its user')
+        f'sshd ignores the keys: "{home}" can be written to by others than its user'
+    )
 
 
 # --- What is remembered ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"logins": 7}', b'{"logins": ["alice", 7]}', b'{"logins": ["../x"]}',
-                                     b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"logins": 7}',
+        b'{"logins": ["alice", 7]}',
+        b'{"logins": ["../x"]}',
+        b"\xff",
+    ],
+)
 def test_a_record_that_cannot_be_used_is_an_error_and_not_nobody(tmp_path, content):
     """Else those who are in it would keep their keys and their sudo for ever, in the clones of an image too."""
     path = tmp_path / users.RECORD
     path.write_bytes(content)
     config = Config(state_directory=tmp_path)
-    for ask in (users.recorded, users.leaving, users.own_files, lambda config: list(users.run(Guest(config, parse(ALICE))))):
+    for ask in (
+        users.recorded,
+        users.leaving,
+        users.own_files,
+        lambda config: list(users.run(Guest(config, parse(ALICE)))),
+    ):
         with pytest.raises(ApplyError) as caught:
             ask(config)
-        assert caught.value.text == f'read whose keys and sudo files are ours from "{path}": it is not what neucad wrote'
+        assert (
+            caught.value.text
+            == f'read whose keys and sudo files are ours from "{path}": it is not what neucad wrote'
+        )
     assert path.read_bytes() == content
 
 
@@ -217,7 +306,10 @@ def test_a_record_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
     (tmp_path / users.RECORD).mkdir()
     with pytest.raises(ApplyError) as caught:
         users.recorded(Config(state_directory=tmp_path))
-    assert caught.value.text == f'read whose keys and sudo files are ours from "{tmp_path}/{users.RECORD}": Is a directory'
+    assert (
+        caught.value.text
+        == f'read whose keys and sudo files are ours from "{tmp_path}/{users.RECORD}": Is a directory'
+    )
 
 
 def test_without_a_record_nobody_has_anything_of_ours(tmp_path):
@@ -228,5 +320,11 @@ def test_without_a_record_nobody_has_anything_of_ours(tmp_path):
 def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
     (tmp_path / users.RECORD).write_text('{"version": 1, "logins": ["bob", "alice"]}')
     config = Config(state_directory=tmp_path)
-    assert list(map(str, users.own_files(config))) == ["/etc/sudoers.d/neuca-alice", "/etc/sudoers.d/neuca-bob"]
-    assert [one.text for one in users.leaving(config)] == ['take back the keys of "alice"', 'take back the keys of "bob"']
+    assert list(map(str, users.own_files(config))) == [
+        "/etc/sudoers.d/neuca-alice",
+        "/etc/sudoers.d/neuca-bob",
+    ]
+    assert [one.text for one in users.leaving(config)] == [
+        'take back the keys of "alice"',
+        'take back the keys of "bob"',
+    ]

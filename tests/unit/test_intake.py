@@ -50,19 +50,27 @@ def said(intake):
 def test_a_good_document_is_fresh(place):
     intake = place.take(TEXT)
     assert said(intake) == (False, False, "", "")
-    assert (intake.document.hostname, intake.stored.source, intake.stored.text) == ("Node0", f"file:{place.file}", TEXT)
+    assert (intake.document.hostname, intake.stored.source, intake.stored.text) == (
+        "Node0",
+        f"file:{place.file}",
+        TEXT,
+    )
     assert intake.sha256 == intake.stored.sha256 != ""
 
 
 def test_the_time_is_that_of_the_first_look_at_it(place):
-    before = StoredDocument(f"file:{place.file}", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT)
+    before = StoredDocument(
+        f"file:{place.file}", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT
+    )
     save_document(place.state, before)
     assert place.take().stored == before
     assert place.take(OTHER).stored.fetched != before.fetched
 
 
 def test_the_same_text_from_another_source_is_another_document(place):
-    save_document(place.state, StoredDocument("ec2", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT))
+    save_document(
+        place.state, StoredDocument("ec2", place.ask(TEXT).sha256, "2026-11-20T19:00:00Z", TEXT)
+    )
     assert place.take().stored.source == f"file:{place.file}"
 
 
@@ -71,12 +79,20 @@ def test_without_an_answer_the_last_good_document_stays_and_is_stale(place):
     place.file.unlink()
     intake = place.ask()
     assert (intake.document.hostname, intake.stale, intake.sha256) == ("Node0", True, "")
-    assert intake.reason == f"no user-data from any source: file:{place.file}: cannot be read: No such file or directory"
+    assert (
+        intake.reason
+        == f"no user-data from any source: file:{place.file}: cannot be read: No such file or directory"
+    )
 
 
 def test_without_an_answer_and_without_a_last_good_document_there_is_none(place):
     intake = place.ask()
-    assert (intake.document, intake.stored, intake.stale, intake.none_for_us) == (None, None, False, False)
+    assert (intake.document, intake.stored, intake.stale, intake.none_for_us) == (
+        None,
+        None,
+        False,
+        False,
+    )
     assert intake.reason
 
 
@@ -90,7 +106,9 @@ def test_a_source_that_has_no_document_for_us_is_no_error_and_takes_nothing_away
     assert kept.reason == f"file:{place.file} has no NEuca document now"
 
 
-@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"no section at all", b"\xff\xfe[global]", b"\x1f\x8bbroken"])
+@pytest.mark.parametrize(
+    "content", [b"\x00\x01\x02", b"no section at all", b"\xff\xfe[global]", b"\x1f\x8bbroken"]
+)
 def test_rubbish_is_refused_and_the_last_good_document_stays(place, content):
     place.take(TEXT)
     intake = place.take(content)
@@ -101,7 +119,11 @@ def test_rubbish_is_refused_and_the_last_good_document_stays(place, content):
 
 def test_a_document_with_a_bad_line_is_taken_for_what_it_is_worth(place):
     intake = place.take("[global]\nhost_name = Node2\n[interfaces]\nnonsense = 1\n")
-    assert (intake.document.hostname, intake.document.complete, said(intake)) == ("Node2", False, (False, False, "", ""))
+    assert (intake.document.hostname, intake.document.complete, said(intake)) == (
+        "Node2",
+        False,
+        (False, False, "", ""),
+    )
 
 
 def test_a_packed_document_is_taken(place):
@@ -124,7 +146,11 @@ def test_only_root_can_read_the_document_and_others_a_copy_without_secrets(place
 
 def test_an_unchanged_document_costs_no_write(place):
     place.take(TEXT)
-    paths = [place.state / "document.json", place.run / "document.json", place.run / "last-look.json"]
+    paths = [
+        place.state / "document.json",
+        place.run / "document.json",
+        place.run / "last-look.json",
+    ]
     before = [path.stat().st_ino for path in paths]
     place.take()
     assert [path.stat().st_ino for path in paths] == before
@@ -170,12 +196,22 @@ def test_users_other_than_root_get_the_copy(place):
     place.take(TEXT)
     (place.state / "document.json").unlink()
     intake = confirmed(place.state, place.run)
-    assert (intake.document.hostname, intake.stored.sha256, intake.stale) == ("Node0", place.ask().sha256, False)
+    assert (intake.document.hostname, intake.stored.sha256, intake.stale) == (
+        "Node0",
+        place.ask().sha256,
+        False,
+    )
     assert intake.document.storage == ()
 
 
 @pytest.mark.parametrize(
-    "content", ["{", '{"version": 1}', '{"version": 9}', '{"version": 1, "source": "", "sha256": "", "fetched": "", "text": "x"}']
+    "content",
+    [
+        "{",
+        '{"version": 1}',
+        '{"version": 9}',
+        '{"version": 1, "source": "", "sha256": "", "fetched": "", "text": "x"}',
+    ],
 )
 def test_a_damaged_copy_counts_as_none_and_says_so(place, content):
     place.state.mkdir()
@@ -220,11 +256,21 @@ class Drive(Place):
         """One look; None: there is no such file."""
         folder = self.file / "openstack" / "latest"
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in (("user_data", user_data), ("network_data.json", network), ("meta_data.json", meta)):
+        for name, content in (
+            ("user_data", user_data),
+            ("network_data.json", network),
+            ("meta_data.json", meta),
+        ):
             (folder / name).unlink(missing_ok=True)
             if content is not None:
                 (folder / name).write_text(content)
-        return fetch([parse_source(f"configdrive={self.file}")], 5.0, Session(), self.state, Surroundings(self.run))
+        return fetch(
+            [parse_source(f"configdrive={self.file}")],
+            5.0,
+            Session(),
+            self.state,
+            Surroundings(self.run),
+        )
 
     def take(self, *content, **more):
         intake = self.ask(*content, **more)
@@ -243,7 +289,11 @@ def macs(intake):
 
 def test_both_documents_are_taken_and_kept(drive):
     intake = drive.take(TEXT, NETWORK)
-    assert (intake.document.hostname, macs(intake), said(intake)) == ("Node0", ["02"], (False, False, "", ""))
+    assert (intake.document.hostname, macs(intake), said(intake)) == (
+        "Node0",
+        ["02"],
+        (False, False, "", ""),
+    )
     again = confirmed(drive.state, drive.run)
     assert (again.document, again.stale, again.sha256) == (intake.document, False, intake.sha256)
     assert intake.sha256.partition(".")[0] == hashlib.sha256(TEXT.encode()).hexdigest()
@@ -251,7 +301,12 @@ def test_both_documents_are_taken_and_kept(drive):
 
 def test_a_platform_s_document_alone_is_a_document(drive):
     intake = drive.take(None, NETWORK)
-    assert (intake.document.hostname, macs(intake), intake.none_for_us, intake.stale) == ("node9", ["02"], False, False)
+    assert (intake.document.hostname, macs(intake), intake.none_for_us, intake.stale) == (
+        "node9",
+        ["02"],
+        False,
+        False,
+    )
 
 
 def test_what_is_new_at_each_look_is_no_news(drive):
@@ -280,7 +335,9 @@ def test_a_platform_s_document_that_is_rubbish_costs_only_itself(drive):
     drive.take(TEXT, NETWORK)
     intake = drive.take(OTHER, "{", meta="{")
     assert (intake.document.hostname, macs(intake)) == ("Node1", ["02"])
-    assert intake.refused.startswith(f"document of configdrive={drive.file}: cannot read meta_data.json: it is no JSON: ")
+    assert intake.refused.startswith(
+        f"document of configdrive={drive.file}: cannot read meta_data.json: it is no JSON: "
+    )
 
 
 def test_a_neuca_document_that_is_rubbish_costs_only_itself(drive):
@@ -294,10 +351,18 @@ def test_a_document_that_loses_all_its_nics_has_to_say_so_twice(drive):
     first = drive.take(None, NETWORK)
     once = drive.take(None, NO_NETWORK)
     assert (macs(once), once.stale, once.sha256, once.doubted != "") == (["02"], True, "", True)
-    assert once.reason == f"what configdrive={drive.file} has now has no NIC any more: it has to say so twice"
-    assert (macs(drive.take(None, NETWORK)), drive.take(None, NETWORK).sha256) == (["02"], first.sha256)
+    assert (
+        once.reason
+        == f"what configdrive={drive.file} has now has no NIC any more: it has to say so twice"
+    )
+    assert (macs(drive.take(None, NETWORK)), drive.take(None, NETWORK).sha256) == (
+        ["02"],
+        first.sha256,
+    )
     assert macs(drive.take(None, NO_NETWORK)) == ["02"]
-    keep(confirmed(drive.state, drive.run), drive.state, drive.run)  # a pass for an event comes between
+    keep(
+        confirmed(drive.state, drive.run), drive.state, drive.run
+    )  # a pass for an event comes between
     assert macs(drive.take(None, NO_NETWORK)) == []
 
 
@@ -315,11 +380,15 @@ def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
         looks = []
         for _ in range(4):
             around = Surroundings(tmp_path / "run")
-            intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", around)
+            intake = fetch(
+                [parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", around
+            )
             keep(intake, tmp_path / "state", tmp_path / "run")
             looks.append((intake.document.hostname, intake.reason))
     assert {name for name, _ in looks} == {"b"}
-    assert f"ec2={server.url} gave two different documents in a row" in {reason for _, reason in looks}
+    assert f"ec2={server.url} gave two different documents in a row" in {
+        reason for _, reason in looks
+    }
 
 
 def test_a_source_further_down_is_followed_while_the_one_above_fails_and_no_longer(tmp_path):
@@ -334,7 +403,9 @@ def test_a_source_further_down_is_followed_while_the_one_above_fails_and_no_long
     with Server(above) as one, Server(lambda _: http(404)) as two:
         below = tmp_path / "below"
         below.write_text("[global]\nhost_name = below\n")
-        specs = [parse_source(text) for text in (f"ec2={one.url}", f"ec2={two.url}", f"file:{below}")]
+        specs = [
+            parse_source(text) for text in (f"ec2={one.url}", f"ec2={two.url}", f"file:{below}")
+        ]
         names = []
         for well in (True, False, False, True):  # noqa: B007 (`above` reads it)
             intake = fetch(specs, 5.0, Session(), state, around)
@@ -361,7 +432,10 @@ def test_of_another_instance_s_document_no_part_stays(drive):
     drive.take(TEXT, NETWORK, MINE)
     save_machine(drive.state, Machine(instances={"openstack": "u-1"}))
     assert drive.ask(TEXT, NETWORK, MINE).other == ""
-    assert (drive.ask(None, OTHER_NETWORK, META).other, drive.ask(None, OTHER_NETWORK, META).document.hostname) == ("", "Node0")
+    assert (
+        drive.ask(None, OTHER_NETWORK, META).other,
+        drive.ask(None, OTHER_NETWORK, META).document.hostname,
+    ) == ("", "Node0")
     intake = drive.ask(None, OTHER_NETWORK, YOURS)
     assert intake.other == 'the id of the instance is "u-2", and was "u-1"'
     assert (intake.document.hostname, macs(intake), intake.stored.text) == ("node9", ["03"], "")
@@ -386,12 +460,20 @@ class Instances:
         return http(200, self.document) if request.path == "/latest/user-data" else http(404)
 
 
-@pytest.mark.parametrize(("document", "stored"), [(TEXT.encode(), TEXT), (b"#cloud-config", None), (b"[]", None)])
+@pytest.mark.parametrize(
+    ("document", "stored"), [(TEXT.encode(), TEXT), (b"#cloud-config", None), (b"[]", None)]
+)
 def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document, stored):
     save_document(tmp_path, StoredDocument("ec2", "00", "", OTHER))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(document, "i-2")) as server:
-        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
+        intake = fetch(
+            [parse_source(f"ec2={server.url}")],
+            5.0,
+            Session(),
+            tmp_path,
+            Surroundings(tmp_path / "run"),
+        )
         assert sum("instance-id" in request for request in server.asked) == 2
     assert intake.other == 'the id of the instance is "i-2", and was "i-1"'
     assert (intake.stored and intake.stored.text) == stored
@@ -402,7 +484,13 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     with Server(Instances(TEXT.encode(), "i-2", "i-1")) as server:
-        intake = fetch([parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
+        intake = fetch(
+            [parse_source(f"ec2={server.url}")],
+            5.0,
+            Session(),
+            tmp_path,
+            Surroundings(tmp_path / "run"),
+        )
         assert intake.reason == f"ec2={server.url} gave two different documents in a row"
     assert (intake.other, intake.document.hostname, intake.stale) == ("", "Node0", True)
 
@@ -410,5 +498,11 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
 def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
     save_document(tmp_path, StoredDocument("ec2", "00", "", TEXT))
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
-    intake = fetch([parse_source("ec2=http://127.0.0.1:9")], 5.0, Session(), tmp_path, Surroundings(tmp_path / "run"))
+    intake = fetch(
+        [parse_source("ec2=http://127.0.0.1:9")],
+        5.0,
+        Session(),
+        tmp_path,
+        Surroundings(tmp_path / "run"),
+    )
     assert (intake.other, intake.instance, intake.document.hostname) == ("", "", "Node0")

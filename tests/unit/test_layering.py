@@ -15,10 +15,46 @@ ROOT = Path(__file__).parents[2]
 
 # A module imports from its own line or from one above it. A package stands for all that is in it.
 LEVELS = [
-    {"neuca_tools", "errors", "rows", "stored", "keys", "model", "effects", "device_settings", "machine", "rates"},
-    {"documents", "roles", "names", "guard", "marks", "requests", "layers", "routing", "forwarding", "devices", "stacks", "sizes",
-     "desired", "marking", "tuning"},
-    {"operation", "operations", "device_operation", "link_operations", "leftovers", "memory", "plan", "status", "render"},
+    {
+        "neuca_tools",
+        "errors",
+        "rows",
+        "stored",
+        "keys",
+        "model",
+        "effects",
+        "device_settings",
+        "machine",
+        "rates",
+    },
+    {
+        "documents",
+        "roles",
+        "names",
+        "guard",
+        "marks",
+        "requests",
+        "layers",
+        "routing",
+        "forwarding",
+        "devices",
+        "stacks",
+        "sizes",
+        "desired",
+        "marking",
+        "tuning",
+    },
+    {
+        "operation",
+        "operations",
+        "device_operation",
+        "link_operations",
+        "leftovers",
+        "memory",
+        "plan",
+        "status",
+        "render",
+    },
     {"fileio"},
     {"backends", "sources", "config"},
     {"record", "report", "drives", "managers", "hardware"},
@@ -43,8 +79,13 @@ REACHING = set(
     " write_text write_bytes mkdir touch unlink rmdir cwd home now utcnow today".split()
 )
 PURE_LIBRARIES = {"yaml"}  # it makes events of a text, and meets nothing
-HOMES = {"pyroute2": "backends.netlink", "pyudev": "backends.udev", "dbus": "backends.bus", "systemd": "backends.systemd",
-         "yaml": "documents.tree"}
+HOMES = {
+    "pyroute2": "backends.netlink",
+    "pyudev": "backends.udev",
+    "dbus": "backends.bus",
+    "systemd": "backends.systemd",
+    "yaml": "documents.tree",
+}
 
 
 def imports(tree: ast.AST, package: str, lazy: bool) -> set[str]:
@@ -54,7 +95,9 @@ def imports(tree: ast.AST, package: str, lazy: bool) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            above = (
+                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            )
             base = ".".join([*above, node.module] if node.module else above)
             names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
         elif lazy or not (isinstance(node, (ast.FunctionDef, ast.If)) and _is_lazy(node)):
@@ -108,7 +151,9 @@ each_module = pytest.mark.parametrize("module", FILES)
 
 @each_module
 def test_every_module_has_its_level(module):
-    assert any(part(module) in parts for parts in LEVELS), f"give {part(module)} its place in LEVELS"
+    assert any(part(module) in parts for parts in LEVELS), (
+        f"give {part(module)} its place in LEVELS"
+    )
 
 
 @each_module
@@ -138,13 +183,17 @@ def test_a_pure_stage_meets_no_clock_no_file_and_no_log(module):
 @each_module
 def test_each_library_is_imported_in_its_one_home(module):
     libraries = foreign(imported(module)) - sys.stdlib_module_names - {"_typeshed"}
-    assert {library for library in libraries if HOMES.get(library) != module.partition(".")[2]} == set()
+    assert {
+        library for library in libraries if HOMES.get(library) != module.partition(".")[2]
+    } == set()
 
 
 def test_no_imports_go_round_in_a_circle():
     def below(module: str) -> set[str]:
         # A package's __init__ runs before its modules: naming the package that one is in makes no circle.
-        return {name for name in own(imported(module, lazy=False)) if not module.startswith(f"{name}.")}
+        return {
+            name for name in own(imported(module, lazy=False)) if not module.startswith(f"{name}.")
+        }
 
     TopologicalSorter({module: below(module) for module in FILES}).prepare()
 
@@ -158,4 +207,6 @@ def test_a_command_starts_without_any_library(command):
         reached |= {module}
         parents = {module.rpartition(".")[0]} & FILES.keys()
         waiting |= (own(imported(module, lazy=False)) | parents) - reached
-    assert {module for module in reached if foreign(imported(module, lazy=False)) & HOMES.keys()} == set()
+    assert {
+        module for module in reached if foreign(imported(module, lazy=False)) & HOMES.keys()
+    } == set()

@@ -29,10 +29,31 @@ DHCP = "the platform's document has DHCP on it"
 
 def network(*links, more=()):
     """A network_data.json: (number, type, address, other keys)."""
-    return {"links": [{"id": f"l{number}", "type": "phy", "ethernet_mac_address": mac(number), "mtu": extra.get("mtu")}
-                      for number, _, _, extra in links],
-            "networks": [*({"id": f"n{number}", "link": f"l{number}", "type": kind, "ip_address": address, "netmask": "24",
-                            "routes": extra.get("routes", [])} for number, kind, address, extra in links), *more]}
+    return {
+        "links": [
+            {
+                "id": f"l{number}",
+                "type": "phy",
+                "ethernet_mac_address": mac(number),
+                "mtu": extra.get("mtu"),
+            }
+            for number, _, _, extra in links
+        ],
+        "networks": [
+            *(
+                {
+                    "id": f"n{number}",
+                    "link": f"l{number}",
+                    "type": kind,
+                    "ip_address": address,
+                    "netmask": "24",
+                    "routes": extra.get("routes", []),
+                }
+                for number, kind, address, extra in links
+            ),
+            *more,
+        ],
+    }
 
 
 def static(number, **extra):
@@ -47,15 +68,21 @@ def asking(data, text="", tags=None):
     """A document of both kinds; `tags` by number of NIC."""
     parts = made("network_data.json", json.dumps(data))
     if tags:
-        devices = [{"type": "nic", "mac": mac(number), "tags": words} for number, words in tags.items()]
+        devices = [
+            {"type": "nic", "mac": mac(number), "tags": words} for number, words in tags.items()
+        ]
         about = made("meta_data.json", json.dumps({"devices": devices}))
-        parts = replace(parts, management=about.management + parts.management, links=about.links + parts.links)
+        parts = replace(
+            parts, management=about.management + parts.management, links=about.links + parts.links
+        )
     return replace(parse(text) if text else Document(), platform=parts)
 
 
 def local(number, **settings):
-    lines = [Line(0, f"interface {mac(number)}", name, value, name, source="/etc/neuca/config")
-             for name, value in settings.items()]
+    lines = [
+        Line(0, f"interface {mac(number)}", name, value, name, source="/etc/neuca/config")
+        for name, value in settings.items()
+    ]
     return read_section(key(number), lines).asked.request
 
 
@@ -80,13 +107,18 @@ def test_the_platform_s_document_alone_makes_its_other_nics_dataplane():
     found = solve(asking(network(static(1), static(2, mtu=9000))))
     assert roles(found) == ["management", "dataplane", "unlisted"]
     assert asked(found, 2) == (9000, ["10.0.2.1/24"])
-    assert found.roles.reasons[mac(2)] == "the platform's document names it, and says nothing of a management NIC"
+    assert (
+        found.roles.reasons[mac(2)]
+        == "the platform's document names it, and says nothing of a management NIC"
+    )
     assert found.problems == ()
 
 
 def test_the_neuca_document_goes_over_it_and_the_configuration_over_both():
-    document = asking(network(static(2, mtu=9000), static(3, mtu=8000)),
-                      f"[interface {mac(2)}]\nmtu = 4000\n[interface {mac(3)}]\naddresses = 10.9.9.9/24\nmtu = 7000\n")
+    document = asking(
+        network(static(2, mtu=9000), static(3, mtu=8000)),
+        f"[interface {mac(2)}]\nmtu = 4000\n[interface {mac(3)}]\naddresses = 10.9.9.9/24\nmtu = 7000\n",
+    )
     found = solve(document, local(3, mtu="2000"))
     assert (asked(found, 2), asked(found, 3)) == ((4000, ["10.0.2.1/24"]), (2000, ["10.9.9.9/24"]))
     origins = {origin.setting: origin for origin in found.requests[key(3)].origins}
@@ -113,17 +145,30 @@ def test_a_neuca_document_that_names_a_nic_goes_before_dhcp_and_default_routes_o
     document = asking(network(dhcp(2), static(3, routes=default)), text)
     found = solve(document)
     assert roles(found) == ["management", "dataplane", "dataplane"]
-    assert (asked(found, 2), asked(found, 3)) == ((None, ["172.16.0.1/24"]), (None, ["10.0.3.1/24"]))
-    assert found.roles.reasons[mac(2)] == f"a NEuca document or the configuration names it, though {DHCP}"
+    assert (asked(found, 2), asked(found, 3)) == (
+        (None, ["172.16.0.1/24"]),
+        (None, ["10.0.3.1/24"]),
+    )
+    assert (
+        found.roles.reasons[mac(2)]
+        == f"a NEuca document or the configuration names it, though {DHCP}"
+    )
 
 
 def test_while_no_management_nic_is_known_a_neuca_document_takes_none_that_the_platform_has_for_it():
-    document = asking(network(dhcp(2), static(3)), f"[interfaces]\n{bare(2)} = up:ipv4:172.16.0.1/24\n")
+    document = asking(
+        network(dhcp(2), static(3)), f"[interfaces]\n{bare(2)} = up:ipv4:172.16.0.1/24\n"
+    )
     at_first = replace(SEEN, routes=(), metadata_index=0)
     assert roles(solve(document, seen=at_first)) == ["unlisted", "management", "dataplane"]
-    assert roles(solve(document, local(2, state="up"), seen=at_first)) == ["unlisted", "dataplane", "dataplane"]
-    assert roles(solve(document, seen=at_first, record=Record(nics={mac(1): NicRecord(role="management")}))) == [
-        "management", "dataplane", "dataplane"]
+    assert roles(solve(document, local(2, state="up"), seen=at_first)) == [
+        "unlisted",
+        "dataplane",
+        "dataplane",
+    ]
+    assert roles(
+        solve(document, seen=at_first, record=Record(nics={mac(1): NicRecord(role="management")}))
+    ) == ["management", "dataplane", "dataplane"]
 
 
 def test_a_tag_goes_before_the_neuca_document_and_the_configuration_before_a_tag():
@@ -131,7 +176,10 @@ def test_a_tag_goes_before_the_neuca_document_and_the_configuration_before_a_tag
     document = asking(network(static(2), static(3)), text, {2: ["mgmt"], 3: ["Management"]})
     found = solve(document, local(3, state="up"))
     assert roles(found) == ["management", "management", "dataplane"]
-    assert Problem("refused", 'it is on the management NIC: its device tag is "mgmt"', key(2)) in found.problems
+    assert (
+        Problem("refused", 'it is on the management NIC: its device tag is "mgmt"', key(2))
+        in found.problems
+    )
 
 
 def test_a_tag_names_a_dataplane_nic_that_has_no_network():
@@ -148,8 +196,16 @@ def test_what_is_seen_goes_before_what_a_document_says():
 def test_management_by_a_document_s_word_is_not_recorded():
     found = solve(asking(network(dhcp(2))))
     record = memory.meet(Record(nics={mac(2): NicRecord(name="eth2")}), found)
-    assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == ({mac(2)}, "", "management")
-    assert roles(solve(asking(network(static(2))), record=record)) == ["management", "dataplane", "unlisted"]
+    assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
+        {mac(2)},
+        "",
+        "management",
+    )
+    assert roles(solve(asking(network(static(2))), record=record)) == [
+        "management",
+        "dataplane",
+        "unlisted",
+    ]
 
 
 def test_an_absent_management_nic_of_the_platform_is_no_shortfall_and_an_absent_dataplane_nic_is_one():
@@ -167,13 +223,33 @@ def hops(resolution):
 
 
 def test_routes_of_dataplane_nics_alone_are_taken_and_a_neuca_route_goes_before_them():
-    ways = [{"network": f"10.{number}.0.0", "netmask": "16", "gateway": "10.0.2.254"} for number in (50, 51)]
-    document = asking(network(dhcp(3), static(2, routes=ways), more=[
-        {"id": "x", "link": "l3", "type": "ipv4", "ip_address": "10.0.3.1", "netmask": "24",
-         "routes": [{"network": "10.60.0.0", "netmask": "16", "gateway": "10.0.3.254"}]}]), "[routes]\n10.51.0.0/16 = 10.0.2.9\n")
+    ways = [
+        {"network": f"10.{number}.0.0", "netmask": "16", "gateway": "10.0.2.254"}
+        for number in (50, 51)
+    ]
+    document = asking(
+        network(
+            dhcp(3),
+            static(2, routes=ways),
+            more=[
+                {
+                    "id": "x",
+                    "link": "l3",
+                    "type": "ipv4",
+                    "ip_address": "10.0.3.1",
+                    "netmask": "24",
+                    "routes": [{"network": "10.60.0.0", "netmask": "16", "gateway": "10.0.3.254"}],
+                }
+            ],
+        ),
+        "[routes]\n10.51.0.0/16 = 10.0.2.9\n",
+    )
     up = world(*(replace(one, up=True) for one in NICS), routes=SEEN.routes)
     found = solve(document, seen=up)
-    assert hops(found) == [("10.51.0.0/16", key(2), "10.0.2.9"), ("10.50.0.0/16", key(2), "10.0.2.254")]
+    assert hops(found) == [
+        ("10.51.0.0/16", key(2), "10.0.2.9"),
+        ("10.50.0.0/16", key(2), "10.0.2.254"),
+    ]
     assert found.problems == ()
 
 
@@ -185,10 +261,18 @@ def test_a_link_local_next_hop_goes_through_the_link_that_the_document_says():
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_nic_that_is_known_by_its_name_is_the_one_that_keeps_that_name(recorded):
-    data = made("network-config", "version: 2\nethernets: {eth2: {addresses: [10.0.2.1/24]}, 'e*3': {dhcp4: true}, wl0: {}}\n")
-    record = Record(nics={mac(2): NicRecord(name="eth3"), mac(3): NicRecord(name="eth2")} if recorded else {})
+    data = made(
+        "network-config",
+        "version: 2\nethernets: {eth2: {addresses: [10.0.2.1/24]}, 'e*3': {dhcp4: true}, wl0: {}}\n",
+    )
+    record = Record(
+        nics={mac(2): NicRecord(name="eth3"), mac(3): NicRecord(name="eth2")} if recorded else {}
+    )
     found = solve(Document(platform=data), record=record)
-    assert roles(found) == ["management", *(["management", "dataplane"] if recorded else ["dataplane", "management"])]
+    assert roles(found) == [
+        "management",
+        *(["management", "dataplane"] if recorded else ["dataplane", "management"]),
+    ]
     assert Problem("absent", 'no NIC is called "wl0"') in found.problems
 
 
@@ -206,12 +290,16 @@ def test_a_pass_over_the_platform_s_document_leaves_nothing_to_do_and_the_manage
     agent.run()
     assert agent.plan() == ()
     assert "10.0.2.1/24" in map(str, agent.kernel.world().addresses[2])
-    assert {one.to for one in agent.kernel.world().routes if one.index == 1} >= {ip_network("0.0.0.0/0")}
+    assert {one.to for one in agent.kernel.world().routes if one.index == 1} >= {
+        ip_network("0.0.0.0/0")
+    }
 
 
 # --- a first boot with a document of this host's own, which is there before DHCP has answered ---
 
-OWN_WORD = "[interfaces]\n" + "".join(f"{bare(number)} = up:ipv4:172.16.{number}.1/24\n" for number in (1, 2))
+OWN_WORD = "[interfaces]\n" + "".join(
+    f"{bare(number)} = up:ipv4:172.16.{number}.1/24\n" for number in (1, 2)
+)
 ALL_OF_THEM = OWN_WORD + f"{bare(3)} = up\n"
 YOUNG = replace(SEEN, routes=(), addresses={}, metadata_index=0, age=20.0)
 OLD = replace(YOUNG, age=ANSWERED)
@@ -232,15 +320,27 @@ def test_once_management_shows_the_document_is_in_force_for_the_other_nics():
     for seen in (replace(SEEN, age=20.0), replace(YOUNG, metadata_index=1)):
         assert roles(solve(parse(OWN_WORD), seen=seen)) == ["management", "dataplane", "unlisted"]
     said = Policy(management=frozenset({mac(1)}))
-    assert roles(solve(parse(OWN_WORD), seen=YOUNG, policy=said)) == ["management", "dataplane", "unlisted"]
+    assert roles(solve(parse(OWN_WORD), seen=YOUNG, policy=said)) == [
+        "management",
+        "dataplane",
+        "unlisted",
+    ]
     by_the_platform = asking(network(dhcp(1)), OWN_WORD)
     assert roles(solve(by_the_platform, seen=YOUNG)) == ["management", "dataplane", "unlisted"]
 
 
 def test_what_the_configuration_names_and_what_was_dataplane_before_waits_for_nothing():
-    assert roles(solve(parse(OWN_WORD), local(2, state="up"), seen=YOUNG)) == ["unlisted", "dataplane", "unlisted"]
+    assert roles(solve(parse(OWN_WORD), local(2, state="up"), seen=YOUNG)) == [
+        "unlisted",
+        "dataplane",
+        "unlisted",
+    ]
     record = Record(nics={mac(2): NicRecord(role="dataplane")})
-    assert roles(solve(parse(OWN_WORD), seen=YOUNG, record=record)) == ["unlisted", "dataplane", "unlisted"]
+    assert roles(solve(parse(OWN_WORD), seen=YOUNG, record=record)) == [
+        "unlisted",
+        "dataplane",
+        "unlisted",
+    ]
 
 
 def test_a_host_without_any_management_nic_is_configured_in_the_end():
@@ -252,19 +352,28 @@ def test_a_document_that_leaves_a_nic_out_is_marked_ahead_at_first_and_given_up_
     assert solve(parse(ALL_OF_THEM), seen=YOUNG).roles.ahead == frozenset()
     assert solve(parse(OWN_WORD), seen=YOUNG).roles.ahead == {mac(1), mac(2)}
     assert solve(parse(OWN_WORD), seen=replace(YOUNG, age=MARKED_FOR)).roles.ahead == frozenset()
-    with_a_container = replace(YOUNG, devices={**YOUNG.devices, 9: nic(9, kind="veth", hardware=False)})
+    with_a_container = replace(
+        YOUNG, devices={**YOUNG.devices, 9: nic(9, kind="veth", hardware=False)}
+    )
     assert solve(parse(ALL_OF_THEM), seen=with_a_container).roles.ahead == frozenset()
 
 
 def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers():
-    marked, given_up = (wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, ())
-                        for age in (20.0, MARKED_FOR))
+    marked, given_up = (
+        wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, ())
+        for age in (20.0, MARKED_FOR)
+    )
     assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
     assert given_up.files["/nm/neuca.conf"] is None
     assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
     faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=MARKED_FOR))
     assert wanted(faulty, Record(), PLACES, ()).files["/nm/neuca.conf"] is None
-    record = memory.applied(memory.meet(Record(), solve(parse(OWN_WORD), seen=YOUNG)), solve(parse(OWN_WORD), seen=YOUNG), YOUNG,
-                            None, ())
+    record = memory.applied(
+        memory.meet(Record(), solve(parse(OWN_WORD), seen=YOUNG)),
+        solve(parse(OWN_WORD), seen=YOUNG),
+        YOUNG,
+        None,
+        (),
+    )
     assert (record.nics[mac(1)].role, record.nics[mac(1)].applied) == ("", "")
     assert mac(2) in memory.changed(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)

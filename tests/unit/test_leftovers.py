@@ -20,14 +20,24 @@ from neuca_tools.roles import Roles
 from neuca_tools.routing import ROUTE_PROTOCOL
 
 MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
-LEASE, HAND, SIX = ip_interface("10.99.2.16/24"), ip_interface("10.1.0.1/24"), ip_interface("fd00:99::5/64")
+LEASE, HAND, SIX = (
+    ip_interface("10.99.2.16/24"),
+    ip_interface("10.1.0.1/24"),
+    ip_interface("fd00:99::5/64"),
+)
 ASKED = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
 
 
 def seen(*routes, leased=(LEASE, SIX)):
     """The management NIC 1 has the metadata route and a default route of its own; NIC 2 has what DHCP and a hand gave it."""
     default = route("0.0.0.0/0", 1, "192.0.2.1", 1024, 16)
-    one = world(nic(1), nic(2), addresses={1: "192.0.2.10/24", 2: f"{LEASE} {HAND} {SIX}"}, routes=(default, *routes), metadata=1)
+    one = world(
+        nic(1),
+        nic(2),
+        addresses={1: "192.0.2.10/24", 2: f"{LEASE} {HAND} {SIX}"},
+        routes=(default, *routes),
+        metadata=1,
+    )
     return replace(one, leased=frozenset((2, address) for address in leased))
 
 
@@ -38,12 +48,24 @@ def survey(here, record, text=ASKED, words=MANAGED, silent=()):
     resolution = replace(resolution, want=replace(resolution.want, tell=marks.tell))
     record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words, silent)
     have = found(resolution, here, record, ROUTE_PROTOCOL, (), words, lambda _: None)
-    return resolution, record, have, leftovers.removable(resolution.removable, record, have, here, resolution.roles)
+    return (
+        resolution,
+        record,
+        have,
+        leftovers.removable(resolution.removable, record, have, here, resolution.roles),
+    )
 
 
 def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
-    by_hand = (route("10.50.0.0/16", 2, "10.1.0.9", protocol=3), route("10.51.0.0/16", 2, "10.1.0.9", protocol=4))
-    here = seen(route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16), route("10.99.2.2/32", 2, None, 1024, 16), *by_hand)
+    by_hand = (
+        route("10.50.0.0/16", 2, "10.1.0.9", protocol=3),
+        route("10.51.0.0/16", 2, "10.1.0.9", protocol=4),
+    )
+    here = seen(
+        route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16),
+        route("10.99.2.2/32", 2, None, 1024, 16),
+        *by_hand,
+    )
     resolution, record, have, owned = survey(here, Record())
     assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == [
         "delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2",
@@ -81,7 +103,11 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
     leaving = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
     empty = replace(seen(leased=()), addresses={2: (HAND,)})
     gone = {"networkd": {"eth2": "unmanaged"}}
-    for here, words, after in ((seen(), gone, "networkd"), (empty, MANAGED, "networkd"), (empty, gone, "")):
+    for here, words, after in (
+        (seen(), gone, "networkd"),
+        (empty, MANAGED, "networkd"),
+        (empty, gone, ""),
+    ):
         _, record, have, _ = survey(here, leaving, words=words)
         assert leftovers.settled(record, have, here).nics[mac(2)].leaving == after
 
@@ -89,14 +115,32 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
 @pytest.mark.parametrize("family", [4, 6])
 def test_the_last_default_route_of_a_family_stays_with_its_addresses_and_status_says_so(family):
     """The management NIC has lost its own; this one is a dataplane NIC by its record."""
-    four, six = route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16), route("::/0", 2, "fd00:99::1", 1024, 9)
-    mine = {4: route("::/0", 1, "fd00::1", 1024, 9), 6: route("0.0.0.0/0", 1, "192.0.2.1", 1024, 16)}[family]
+    four, six = (
+        route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16),
+        route("::/0", 2, "fd00:99::1", 1024, 9),
+    )
+    mine = {
+        4: route("::/0", 1, "fd00::1", 1024, 9),
+        6: route("0.0.0.0/0", 1, "192.0.2.1", 1024, 16),
+    }[family]
     here = replace(seen(), routes=(mine, four, six))
     leaving = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd")})
-    resolution, record, have, owned = survey(here, leaving, words={"networkd": {"eth2": "unmanaged"}})
-    gone = {4: ["delete the route to ::/0 via fd00:99::1 on eth2", f"delete the address {SIX} from eth2"],
-            6: ["delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2", f"delete the address {LEASE} from eth2"]}
-    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == gone[family]
+    resolution, record, have, owned = survey(
+        here, leaving, words={"networkd": {"eth2": "unmanaged"}}
+    )
+    gone = {
+        4: [
+            "delete the route to ::/0 via fd00:99::1 on eth2",
+            f"delete the address {SIX} from eth2",
+        ],
+        6: [
+            "delete the route to 0.0.0.0/0 via 10.99.2.2 on eth2",
+            f"delete the address {LEASE} from eth2",
+        ],
+    }
+    assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == gone[
+        family
+    ]
     sentence = "what systemd-networkd had put on eth2 before a document named it stays:"
     sentence += " the only IPv{} default route of this host is there"
     assert list(leftovers.kept(record, have, here, resolution.roles)) == [sentence.format(family)]
@@ -112,7 +156,11 @@ def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing(
     empty = replace(seen(leased=()), addresses={2: (HAND,)})
     resolution, record, have, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
     record = leftovers.settled(memory.meet(record, resolution), have, empty, SILENT)
-    assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == ("dataplane", "networkd", True)
+    assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == (
+        "dataplane",
+        "networkd",
+        True,
+    )
     resolution, record, have, owned = survey(seen(), record, words=SILENT, silent=SILENT)
     assert TOLD in texts(plan(have, resolution.want, owned))
     record = leftovers.settled(record, have, seen(), SILENT)
@@ -121,17 +169,25 @@ def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing(
     resolution, record, have, owned = survey(seen(), record)
     done = texts(plan(have, resolution.want, owned, scope={mac(2)}))
     assert [text for text in done if "delete" in text or text == TOLD] == [
-        TOLD, f"delete the address {LEASE} from eth2", f"delete the address {SIX} from eth2"]
+        TOLD,
+        f"delete the address {LEASE} from eth2",
+        f"delete the address {SIX} from eth2",
+    ]
 
 
 def test_once_every_manager_has_answered_nothing_is_said_again():
     unheard = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd", unheard=True)})
-    empty, gone = replace(seen(leased=()), addresses={2: (HAND,)}), {"networkd": {"eth2": "unmanaged"}}
+    empty, gone = (
+        replace(seen(leased=()), addresses={2: (HAND,)}),
+        {"networkd": {"eth2": "unmanaged"}},
+    )
     for words, after in ((gone, ("", False)), (MANAGED, ("networkd", False))):
         resolution, record, have, owned = survey(empty, unheard, words=words)
         nic_record = leftovers.settled(record, have, empty).nics[mac(2)]
         assert (nic_record.leaving, nic_record.unheard) == after
-        resolution, _, have, owned = survey(empty, replace(record, nics={mac(2): nic_record}), words=words)
+        resolution, _, have, owned = survey(
+            empty, replace(record, nics={mac(2): nic_record}), words=words
+        )
         assert TOLD not in texts(plan(have, resolution.want, owned))
 
 
@@ -139,11 +195,18 @@ def test_an_asked_address_that_is_only_leased_is_set_for_good():
     text = f"[interface {mac(2)}]\naddresses = {LEASE}\n"
     resolution, _, have, owned = survey(seen(), Record(), text)
     assert "add the address 10.99.2.16/24 to eth2" in texts(plan(have, resolution.want, owned))
-    assert "delete the address 10.99.2.16/24 from eth2" not in texts(plan(have, resolution.want, owned))
+    assert "delete the address 10.99.2.16/24 from eth2" not in texts(
+        plan(have, resolution.want, owned)
+    )
 
 
 def test_addresses_of_a_vlan_are_nobodys_leftovers():
-    assert leftovers.left(Record(nics={mac(2): NicRecord(leaving="networkd")}), found_nothing(), seen()) == frozenset()
+    assert (
+        leftovers.left(
+            Record(nics={mac(2): NicRecord(leaving="networkd")}), found_nothing(), seen()
+        )
+        == frozenset()
+    )
 
 
 def found_nothing():

@@ -8,9 +8,15 @@ import pytest
 
 from neuca_tools.machine import Machine, foreign, instance, known, met, renewed
 
-A, B = frozenset({"02:00:00:00:00:01", "02:00:00:00:00:02"}), frozenset({"02:00:00:00:00:11", "02:00:00:00:00:12"})
+A, B = (
+    frozenset({"02:00:00:00:00:01", "02:00:00:00:00:02"}),
+    frozenset({"02:00:00:00:00:11", "02:00:00:00:00:12"}),
+)
 ID, OTHER_ID = "0123456789abcdef0123456789abcdef\n", "f123456789abcdef0123456789abcdef\n"
-UUID, OTHER_UUID = "4C4C4544-0042-3510-8056-B4C04F4E3232\n", "5c4c4544-0042-3510-8056-b4c04f4e3232\n"
+UUID, OTHER_UUID = (
+    "4C4C4544-0042-3510-8056-B4C04F4E3232\n",
+    "5c4c4544-0042-3510-8056-b4c04f4e3232\n",
+)
 FULL = known(ID, UUID)
 HARDWARE = "none of its NICs is here, and the hardware has another UUID"
 SYSTEM = "none of its NICs is here, and the machine id is another one"
@@ -31,7 +37,9 @@ SYSTEM = "none of its NICs is here, and the machine id is another one"
     (Machine(), known(ID, UUID), A, B, ""),  # written by a version that did not know
     (FULL, Machine(), A, B, ""),
 ])  # fmt: skip
-def test_before_any_document_only_what_is_certain_makes_another_machine(before, now, recorded, present, why):
+def test_before_any_document_only_what_is_certain_makes_another_machine(
+    before, now, recorded, present, why
+):
     assert foreign(before, now, recorded, present) == why
 
 
@@ -55,7 +63,9 @@ def test_an_instance_id_is_compared_with_one_of_the_same_platform():
     before = Machine(instances={"ec2": "i-1", "openstack": "u-1"})
     assert renewed(before, "ec2:i-2") == 'the id of the instance is "i-2", and was "i-1"'
     assert renewed(before, "ec2:i-1") == renewed(before, "openstack:u-1") == ""
-    assert renewed(before, "nocloud:i-2") == renewed(before, "") == renewed(Machine(), "ec2:i-2") == ""
+    assert (
+        renewed(before, "nocloud:i-2") == renewed(before, "") == renewed(Machine(), "ec2:i-2") == ""
+    )
 
 
 def test_an_id_may_have_a_colon():
@@ -64,7 +74,9 @@ def test_an_id_may_have_a_colon():
     assert renewed(before, "nocloud:iid:local:1") == ""
 
 
-@pytest.mark.parametrize("text", ["", "two words", "two\nlines", "-option", "x" * 129, "<html>", "ü"])
+@pytest.mark.parametrize(
+    "text", ["", "two words", "two\nlines", "-option", "x" * 129, "<html>", "ü"]
+)
 def test_what_is_no_id_is_none(text):
     assert instance("ec2", text) == ""
 

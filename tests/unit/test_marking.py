@@ -27,17 +27,29 @@ NOTHING = Record()
 def marks(text, *devices, record=NOTHING, policy=ANYONE, present=(), places=PLACES):
     devices = {one.index: one for one in (nic(1), nic(2), nic(3), *devices)}.values()
     seen = world(*devices, routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
-    return wanted(resolve(document(text) if text else None, Settings(policy), seen, record), record, places, present)
+    return wanted(
+        resolve(document(text) if text else None, Settings(policy), seen, record),
+        record,
+        places,
+        present,
+    )
 
 
 def rules(found):
-    return {Path(path).name: content for path, content in found.files.items() if path.startswith("/udev/")}
+    return {
+        Path(path).name: content
+        for path, content in found.files.items()
+        if path.startswith("/udev/")
+    }
 
 
 def pinned(found):
     """MAC to (priority, name) of every rule file that should be there."""
     return {
-        name.split("-")[-1][:-6]: (int(name[:2]), content.decode().rpartition('NAME:="')[2].rstrip('"\n'))
+        name.split("-")[-1][:-6]: (
+            int(name[:2]),
+            content.decode().rpartition('NAME:="')[2].rstrip('"\n'),
+        )
         for name, content in rules(found).items()
         if content is not None
     }
@@ -46,25 +58,37 @@ def pinned(found):
 def remembers(**roles):
     return Record(
         nics={
-            mac(int(one[3:])): NicRecord(name=f"eth{one[3:]}", role="" if role == "none" else role) for one, role in roles.items()
+            mac(int(one[3:])): NicRecord(name=f"eth{one[3:]}", role="" if role == "none" else role)
+            for one, role in roles.items()
         }
     )
 
 
 def test_every_nic_that_is_there_has_a_rule_and_dataplane_ones_an_earlier_one():
-    assert pinned(marks(TWO)) == {bare(1): (15, "eth1"), bare(2): (10, "eth2"), bare(3): (15, "eth3")}
+    assert pinned(marks(TWO)) == {
+        bare(1): (15, "eth1"),
+        bare(2): (10, "eth2"),
+        bare(3): (15, "eth3"),
+    }
 
 
 def test_only_dataplane_rules_keep_networkmanager_off():
     found = rules(marks(TWO))
     assert b'ENV{NM_UNMANAGED}="1"' in found[f"10-neuca-persistent-{bare(2)}.rules"]
-    assert b"NM_UNMANAGED" not in found[f"15-neuca-persistent-{bare(1)}.rules"] + found[f"15-neuca-persistent-{bare(3)}.rules"]
+    assert (
+        b"NM_UNMANAGED"
+        not in found[f"15-neuca-persistent-{bare(1)}.rules"]
+        + found[f"15-neuca-persistent-{bare(3)}.rules"]
+    )
 
 
 def test_a_rule_tells_what_it_is_there_for():
     text = f"[interfaces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n[vlan {mac(3)}.7]\n"
     found = rules(marks(text))
-    assert b"### Config: state = up, addresses = 10.0.0.1/24\n" in found[f"10-neuca-persistent-{bare(2)}.rules"]
+    assert (
+        b"### Config: state = up, addresses = 10.0.0.1/24\n"
+        in found[f"10-neuca-persistent-{bare(2)}.rules"]
+    )
     assert b"### Config: the NIC of a VLAN\n" in found[f"10-neuca-persistent-{bare(3)}.rules"]
     assert b"### Config: management\n" in found[f"15-neuca-persistent-{bare(1)}.rules"]
 
@@ -73,7 +97,11 @@ def test_a_rule_tells_what_it_is_there_for():
 def test_an_ignored_nic_has_no_rule_and_is_in_no_list(policy):
     found = marks(TWO, nic(2, mac=mac(9)), policy=policy)
     assert bare(2) not in pinned(found)
-    assert [path for path, content in found.files.items() if content and (mac(2).encode() in content or b"eth2" in content)] == []
+    assert [
+        path
+        for path, content in found.files.items()
+        if content and (mac(2).encode() in content or b"eth2" in content)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +166,9 @@ def test_the_asked_name_is_pinned():
         f"[interface {mac(8)}]\nname = eth1\n",
     ],
 )
-@pytest.mark.parametrize("record", [Record(), remembers(nic1="management", nic2="dataplane", nic3="dataplane")])
+@pytest.mark.parametrize(
+    "record", [Record(), remembers(nic1="management", nic2="dataplane", nic3="dataplane")]
+)
 def test_no_two_rules_give_the_same_name(text, record):
     """At the next boot one of both would get it, and that may be not the management NIC."""
     names = [name for _, name in pinned(marks(text, record=record)).values()]
@@ -169,7 +199,12 @@ def test_directory_name_and_priorities_are_the_administrators():
         f"/a/07-mine-{bare(2)}.rules",
         f"/a/99-mine-{bare(3)}.rules",
     }
-    assert {"/b/neuca.conf", "/c/05-neuca-nics.network", "/c/05-neuca-vlans.network", "/d/neuca.conf"} <= set(found.files)
+    assert {
+        "/b/neuca.conf",
+        "/c/05-neuca-nics.network",
+        "/c/05-neuca-vlans.network",
+        "/d/neuca.conf",
+    } <= set(found.files)
 
 
 def test_without_dataplane_nics_the_lists_are_not_there():
@@ -184,10 +219,16 @@ def test_without_a_document_the_lists_are_left_as_they_are():
 def test_the_lists_hold_nics_by_mac_and_their_vlans_by_name():
     files = marks(f"{TWO}[vlan {mac(2)}.7]\n[vlan {mac(2)}.8]\nname = blue\n").files
     assert (
-        b"unmanaged-devices+=mac:02:00:00:00:00:02;interface-name:blue;interface-name:eth2.*;interface-name:eth2.7\n" in files[NM]
+        b"unmanaged-devices+=mac:02:00:00:00:00:02;interface-name:blue;interface-name:eth2.*;interface-name:eth2.7\n"
+        in files[NM]
     )
     assert b"PermanentMACAddress=02:00:00:00:00:02\n" in files[NICS]
-    assert files[VLANS].decode().split("\n")[2:6] == ["Type=vlan", "Name=blue", "Name=eth2.*", "Name=eth2.7"]
+    assert files[VLANS].decode().split("\n")[2:6] == [
+        "Type=vlan",
+        "Name=blue",
+        "Name=eth2.*",
+        "Name=eth2.7",
+    ]
 
 
 def test_no_list_matches_the_management_nic():
@@ -207,7 +248,10 @@ def test_the_sysctls_of_links_are_written_for_new_links_too():
 
 
 def test_a_sysctl_that_goes_back_needs_no_file():
-    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"[interface {mac(2)}]\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n")
+    agent = Agent(
+        machine(nic(1), nic(2), mgmt=1),
+        f"[interface {mac(2)}]\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n",
+    )
     agent.run()
     assert agent.kernel.files[SYSCTL]
     agent.ask(TWO)
@@ -228,7 +272,9 @@ def test_a_sysctl_that_goes_back_needs_no_file():
 )
 def test_a_manager_is_told_of_new_nics_alone(text, record, told):
     """Of one that goes it would hear too, and take it: entries are removed for the next boot (appliers.md, 2.7)."""
-    assert marks(text, record=record).tell == ({NM: "networkmanager", NICS: "networkd", VLANS: "networkd"} if told else {})
+    assert marks(text, record=record).tell == (
+        {NM: "networkmanager", NICS: "networkd", VLANS: "networkd"} if told else {}
+    )
 
 
 @pytest.mark.parametrize("text", [

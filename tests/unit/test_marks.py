@@ -13,7 +13,9 @@ OTHER = "fe:16:3e:00:6d:b0"
 
 
 def test_the_rule_of_a_dataplane_nic():
-    assert marks.udev_rule(MAC, "eth1", True, "up:ipv4:172.16.0.1/24").decode() == """\
+    assert (
+        marks.udev_rule(MAC, "eth1", True, "up:ipv4:172.16.0.1/24").decode()
+        == """\
 # Written by neucad, which overwrites it. For the NIC fe:16:3e:00:6d:af.
 ### Config: up:ipv4:172.16.0.1/24
 SUBSYSTEM=="net", ACTION=="add|change|move", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
@@ -21,18 +23,24 @@ ENV{DEVTYPE}!="?*", TEST!="master", ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY
 SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
 ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
 """
+    )
 
 
 def test_the_rule_of_any_other_nic_pins_its_name_and_nothing_more():
-    assert marks.udev_rule(MAC, "eth0", False, "").decode() == """\
+    assert (
+        marks.udev_rule(MAC, "eth0", False, "").decode()
+        == """\
 # Written by neucad, which overwrites it. For the NIC fe:16:3e:00:6d:af.
 ### Config:
 SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{type}=="1", ATTR{address}=="fe:16:3e:00:6d:af", \
 ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth0"
 """
+    )
 
 
-@pytest.mark.parametrize("config", ['up"\nNAME="x', "up\r\x00\x1b[2J", "up \\", "x" * 20_000, "\udcff"])
+@pytest.mark.parametrize(
+    "config", ['up"\nNAME="x', "up\r\x00\x1b[2J", "up \\", "x" * 20_000, "\udcff"]
+)
 def test_nothing_in_a_config_line_leaves_its_comment(config):
     lines = marks.udev_rule(MAC, "eth1", False, config).decode().split("\n")
     assert len(lines) == 4
@@ -49,7 +57,9 @@ def test_a_name_that_udev_would_take_for_syntax_is_not_pinned(name):
     assert "NM_UNMANAGED" in text
 
 
-@pytest.mark.parametrize("mac", ["", "fe163e006daf", "FE:16:3E:00:6D:AF", "*", 'fe:16:3e:00:6d:af"', MAC + "\n"])
+@pytest.mark.parametrize(
+    "mac", ["", "fe163e006daf", "FE:16:3E:00:6D:AF", "*", 'fe:16:3e:00:6d:af"', MAC + "\n"]
+)
 def test_only_a_canonical_mac_is_ever_written(mac):
     with pytest.raises(ValueError, match="is not a MAC address in canonical form"):
         marks.udev_rule(mac, "eth1", True, "")
@@ -60,8 +70,14 @@ def test_only_a_canonical_mac_is_ever_written(mac):
 
 
 def test_rule_files_are_named_by_priority_and_bare_mac():
-    assert marks.udev_rule_name(MAC, True, "neuca-persistent", 10, 15) == "10-neuca-persistent-fe163e006daf.rules"
-    assert marks.udev_rule_name(MAC, False, "neuca-persistent", 10, 15) == "15-neuca-persistent-fe163e006daf.rules"
+    assert (
+        marks.udev_rule_name(MAC, True, "neuca-persistent", 10, 15)
+        == "10-neuca-persistent-fe163e006daf.rules"
+    )
+    assert (
+        marks.udev_rule_name(MAC, False, "neuca-persistent", 10, 15)
+        == "15-neuca-persistent-fe163e006daf.rules"
+    )
     assert marks.udev_rule_name(MAC, True, "x", 5, 15) == "05-x-fe163e006daf.rules"
 
 
@@ -70,18 +86,26 @@ def test_a_rule_file_is_found_again_by_its_name(dataplane):
     assert marks.rule_mac(marks.udev_rule_name(MAC, dataplane, "a.b", 7, 99), "a.b") == MAC
 
 
-@pytest.mark.parametrize("filename", [
-    "70-persistent-net.rules", "10-neuca-persistent-fe163e006daf.rules.bak", "10-neuca-persistent-fe163e006da.rules",
-    "neuca-persistent-fe163e006daf.rules", "10-neucaXpersistent-fe163e006daf.rules",
-    "10-neuca-persistent-fe163e006daf.rules\n",
-])
+@pytest.mark.parametrize(
+    "filename",
+    [
+        "70-persistent-net.rules",
+        "10-neuca-persistent-fe163e006daf.rules.bak",
+        "10-neuca-persistent-fe163e006da.rules",
+        "neuca-persistent-fe163e006daf.rules",
+        "10-neucaXpersistent-fe163e006daf.rules",
+        "10-neuca-persistent-fe163e006daf.rules\n",
+    ],
+)
 def test_a_file_of_somebody_else_is_not_ours(filename):
     assert marks.rule_mac(filename, "neuca.persistent") is None
     assert marks.rule_mac(filename, "neuca-persistent") is None
 
 
 def test_networkmanager_is_told_of_nics_and_vlans_in_two_lists():
-    assert marks.networkmanager_conf([OTHER, MAC, MAC], ["eth1.*", "data"]).decode() == """\
+    assert (
+        marks.networkmanager_conf([OTHER, MAC, MAC], ["eth1.*", "data"]).decode()
+        == """\
 # Written by neucad, which overwrites it. See NetworkManager.conf(5), unmanaged-devices.
 [keyfile]
 unmanaged-devices+=mac:fe:16:3e:00:6d:af;mac:fe:16:3e:00:6d:b0;interface-name:data;interface-name:eth1.*
@@ -90,12 +114,23 @@ unmanaged-devices+=mac:fe:16:3e:00:6d:af;mac:fe:16:3e:00:6d:b0;interface-name:da
 match-device=mac:fe:16:3e:00:6d:af;mac:fe:16:3e:00:6d:b0;interface-name:data;interface-name:eth1.*
 managed=0
 """
+    )
 
 
 def test_a_macvlan_which_has_no_type_of_its_own_is_known_by_its_kind():
-    text = marks.networkd_files([], ["mv0", "br0"], ["macvlan", "bridge"])["05-neuca-vlans.network"].decode()
-    assert text.splitlines()[2:6] == ["Type=vlan bridge ether", "Kind=vlan bridge macvlan", "Name=br0", "Name=mv0"]
-    assert "Kind=" not in marks.networkd_files([], ["br0"], ["bridge"])["05-neuca-vlans.network"].decode()
+    text = marks.networkd_files([], ["mv0", "br0"], ["macvlan", "bridge"])[
+        "05-neuca-vlans.network"
+    ].decode()
+    assert text.splitlines()[2:6] == [
+        "Type=vlan bridge ether",
+        "Kind=vlan bridge macvlan",
+        "Name=br0",
+        "Name=mv0",
+    ]
+    assert (
+        "Kind="
+        not in marks.networkd_files([], ["br0"], ["bridge"])["05-neuca-vlans.network"].decode()
+    )
 
 
 def test_networkd_is_told_of_nics_and_vlans_in_two_files():
@@ -119,7 +154,8 @@ Name=eth1.*
 
 [Link]
 Unmanaged=yes
-"""}
+""",
+    }
 
 
 def test_with_nothing_to_mark_there_is_no_file_that_could_match_everything():
@@ -130,21 +166,47 @@ def test_with_nothing_to_mark_there_is_no_file_that_could_match_everything():
     assert marks.sysctl_conf({}) == b""
 
 
-@pytest.mark.parametrize("pattern", ["", "*", "!eth1", "=eth1", "~e", "a b", "a;b", "a,b", "a\\b", "e*h.*", "a?",
-                                     "[ab].*", "**", 'a"', "a%b"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "",
+        "*",
+        "!eth1",
+        "=eth1",
+        "~e",
+        "a b",
+        "a;b",
+        "a,b",
+        "a\\b",
+        "e*h.*",
+        "a?",
+        "[ab].*",
+        "**",
+        'a"',
+        "a%b",
+    ],
+)
 def test_a_pattern_that_would_mean_more_than_it_says_is_left_out(pattern):
     assert marks.networkmanager_conf([], [pattern]) == b""
     assert marks.networkd_files([], [pattern]) == {}
 
 
 def test_sysctls_are_sorted_in_slash_form_and_may_fail():
-    assert marks.sysctl_conf({"net/ipv6/conf/eth1/accept_ra": "0", "net/ipv4/conf/eth1.1445/rp_filter": "2",
-                              "net/ipv4/neigh/eth1/x": " 1\t2\n3 "}).decode() == """\
+    assert (
+        marks.sysctl_conf(
+            {
+                "net/ipv6/conf/eth1/accept_ra": "0",
+                "net/ipv4/conf/eth1.1445/rp_filter": "2",
+                "net/ipv4/neigh/eth1/x": " 1\t2\n3 ",
+            }
+        ).decode()
+        == """\
 # Written by neucad, which overwrites it. See sysctl.d(5).
 -net/ipv4/conf/eth1.1445/rp_filter = 2
 -net/ipv4/neigh/eth1/x = 1 2 3
 -net/ipv6/conf/eth1/accept_ra = 0
 """
+    )
 
 
 @pytest.mark.parametrize("name", ["e*", "e?", "[e]", "e=1", "e 1", "e\n1"])
@@ -153,7 +215,9 @@ def test_a_sysctl_whose_interface_reads_as_a_glob_is_left_out(name):
 
 
 def test_our_files_sort_behind_those_that_would_undo_them():
-    assert max("99-sysctl.conf", "99-unmanaged-devices.conf", marks.SYSCTL_FILE) == marks.SYSCTL_FILE
+    assert (
+        max("99-sysctl.conf", "99-unmanaged-devices.conf", marks.SYSCTL_FILE) == marks.SYSCTL_FILE
+    )
     assert marks.NETWORKMANAGER_FILE > "99-unmanaged-devices.conf"
     assert max(marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE) < "10-netplan-eth0.network"
 

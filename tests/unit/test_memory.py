@@ -21,7 +21,10 @@ from neuca_tools.roles import Policy
 TEN = ip_interface("10.0.0.1/24")
 TWO, THREE = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
 RP = "net/ipv4/conf/{interface}/rp_filter"
-BIG = TWO + "mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\naddresses = 10.0.0.1/24\n"
+BIG = (
+    TWO
+    + "mtu = 9000\ntxqueuelen = 5000\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\naddresses = 10.0.0.1/24\n"
+)
 
 
 def small(text="", *devices, **more):
@@ -59,14 +62,20 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
 
 def test_the_first_original_is_kept():
     target = Target(key(2), "eth2", 2)
-    once = memory.intend(Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")])
-    again = memory.intend(once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")])
+    once = memory.intend(
+        Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")]
+    )
+    again = memory.intend(
+        once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")]
+    )
     assert (again.originals, again.original_sysctls) == (once.originals, once.original_sysctls)
 
 
 def test_the_original_of_a_sysctl_survives_a_name_with_dots():
     target = Target(key(2, 7), "eth2.7", 9)
-    record = memory.intend(Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)])
+    record = memory.intend(
+        Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)]
+    )
     assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
 
 
@@ -148,7 +157,10 @@ def test_an_address_that_moves_from_one_nic_to_another():
     agent = small(TWO + "addresses = 10.0.0.1/24\n" + THREE)
     agent.run()
     agent.ask(TWO + THREE + "addresses = 10.0.0.1/24\n")
-    assert poll(agent) == ["add the address 10.0.0.1/24 to eth3", "delete the address 10.0.0.1/24 from eth2"]
+    assert poll(agent) == [
+        "add the address 10.0.0.1/24 to eth3",
+        "delete the address 10.0.0.1/24 from eth2",
+    ]
     assert agent.record.owned.addresses == {(key(3), TEN)}
 
 
@@ -179,7 +191,10 @@ def test_what_a_user_changed_by_hand_stays_until_a_start():
     assert poll(agent) == []
     assert agent.survey().changed() == frozenset()
     operations, _, _ = agent.run(start=True)
-    assert texts(operations) == ["set the MTU of eth2 from 1500 to 9000", "add the address 10.0.0.1/24 to eth2"]
+    assert texts(operations) == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "add the address 10.0.0.1/24 to eth2",
+    ]
 
 
 def test_a_sysctl_of_the_host_that_a_user_changed_by_hand_stays_until_a_start_too():
@@ -239,7 +254,9 @@ def test_a_nic_that_failed_is_tried_again_at_the_next_look():
 
     agent = small(BIG)
     set_mtu = agent.kernel.set_mtu
-    agent.kernel.set_mtu = lambda index, mtu: refuse(22, "Invalid argument") if mtu == 9000 else set_mtu(index, mtu)
+    agent.kernel.set_mtu = lambda index, mtu: (
+        refuse(22, "Invalid argument") if mtu == 9000 else set_mtu(index, mtu)
+    )
     agent.run()
     assert agent.survey().changed() == {mac(2)}
     agent.kernel.set_mtu = set_mtu
@@ -252,7 +269,9 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
 
     agent = small(BIG + "sysctl.net.core.rmem_max = 7\n")
     write, bad = agent.kernel.write_sysctl, ("net/ipv4/conf/eth2/rp_filter", "net/core/rmem_max")
-    agent.kernel.write_sysctl = lambda path, value: refuse(22, "Invalid argument") if path in bad else write(path, value)
+    agent.kernel.write_sysctl = lambda path, value: (
+        refuse(22, "Invalid argument") if path in bad else write(path, value)
+    )
     agent.run()
     agent.kernel.set_mtu(2, 1500)
     for _ in range(2):
@@ -260,7 +279,9 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
         agent.run(start=False)
     agent.kernel.write_sysctl = write
     assert poll(agent) == [
-        'set the sysctl net/core/rmem_max from "0" to "7"', 'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"']
+        'set the sysctl net/core/rmem_max from "0" to "7"',
+        'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"',
+    ]
     assert agent.survey().changed() == frozenset()
     assert agent.kernel.devices[2].mtu == 1500
 
@@ -278,7 +299,9 @@ VLAN_ROUTE = "[routes]\n10.20.0.0/16 = 10.0.7.9\n"
 def test_a_vlan_that_somebody_made_again_has_appeared_and_its_nic_has_not():
     agent = small(BIG + VLAN + VLAN_ROUTE)
     agent.run()
-    agent.kernel.delete_link(next(one.index for one in agent.kernel.devices.values() if one.vlan_id))
+    agent.kernel.delete_link(
+        next(one.index for one in agent.kernel.devices.values() if one.vlan_id)
+    )
     agent.kernel.set_txqueuelen(2, 77)
     assert poll(agent) == []
     agent.kernel.devices[40] = vlan(40, 2, 7)
@@ -301,10 +324,14 @@ def test_a_vlan_that_was_made_again_and_then_fails_is_tried_again():
 
     agent = small(BIG + VLAN)
     agent.run()
-    agent.kernel.delete_link(next(one.index for one in agent.kernel.devices.values() if one.vlan_id))
+    agent.kernel.delete_link(
+        next(one.index for one in agent.kernel.devices.values() if one.vlan_id)
+    )
     agent.kernel.devices[40] = vlan(40, 2, 7)
     add = agent.kernel.add_address
-    agent.kernel.add_address = lambda index, address: refuse(12, "Cannot allocate memory") if index == 40 else add(index, address)
+    agent.kernel.add_address = lambda index, address: (
+        refuse(12, "Cannot allocate memory") if index == 40 else add(index, address)
+    )
     agent.run(start=False)
     agent.kernel.add_address = add
     assert "add the address 10.0.7.1/24 to eth2.7" in poll(agent)
@@ -371,7 +398,10 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     assert (record.owned, record.originals) == (Owned(), {key(2): Original(sysctls={RP: "0"})})
     assert agent.survey().changed() == {mac(2)}
     first = poll(agent)
-    assert first[:1] + first[-1:] == ["set the MTU of eth2 from 1500 to 9000", "add the address 10.0.0.1/24 to eth2"]
+    assert first[:1] + first[-1:] == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "add the address 10.0.0.1/24 to eth2",
+    ]
     assert texts(agent.plan()) == []
 
 
@@ -396,8 +426,14 @@ def test_an_address_that_the_user_adds_after_a_boot_is_his_even_if_it_was_ours_b
 def test_roles_stick_over_a_boot_and_a_default_route_on_a_dataplane_nic():
     agent = small(BIG)
     agent.run()
-    agent.kernel.routes = [replace(one, index=2) if one.to.prefixlen == 0 else one for one in agent.kernel.routes]
-    assert agent.survey().resolution.roles.by_mac == {mac(1): "management", mac(2): "dataplane", mac(3): "unlisted"}
+    agent.kernel.routes = [
+        replace(one, index=2) if one.to.prefixlen == 0 else one for one in agent.kernel.routes
+    ]
+    assert agent.survey().resolution.roles.by_mac == {
+        mac(1): "management",
+        mac(2): "dataplane",
+        mac(3): "unlisted",
+    }
     assert poll(agent) == []
 
 
@@ -412,7 +448,10 @@ def test_the_same_boot_changes_nothing():
 def test_each_nic_is_remembered_by_its_first_name_and_its_role():
     agent = small(TWO)
     agent.run()
-    assert {one[-2:]: (nic_record.name, nic_record.role) for one, nic_record in agent.record.nics.items()} == {
+    assert {
+        one[-2:]: (nic_record.name, nic_record.role)
+        for one, nic_record in agent.record.nics.items()
+    } == {
         "01": ("eth1", "management"),
         "02": ("eth2", "dataplane"),
         "03": ("eth3", ""),
@@ -450,7 +489,12 @@ def test_a_released_nic_is_forgotten_but_for_its_release():
 
 @pytest.mark.parametrize(
     ("text", "role"),
-    [(TWO, "dataplane"), ("", "dataplane"), ("[interfaces]\nnonsense = 1\n", "dataplane"), ("[interfaces]\n", "")],
+    [
+        (TWO, "dataplane"),
+        ("", "dataplane"),
+        ("[interfaces]\nnonsense = 1\n", "dataplane"),
+        ("[interfaces]\n", ""),
+    ],
 )
 def test_a_nic_is_dataplane_until_a_complete_document_no_longer_has_it(text, role):
     agent = small(TWO)

@@ -26,25 +26,39 @@ def settle(text, seen, record=NOBODY, policy=ANYTHING):
 
 def asks(**names):
     """A document that asks for names: `nic2="data"`; an empty one asks for none."""
-    sections = [f"[interface {mac(int(one[3:]))}]\n" + (f"name = {name}\n" if name else "") for one, name in names.items()]
+    sections = [
+        f"[interface {mac(int(one[3:]))}]\n" + (f"name = {name}\n" if name else "")
+        for one, name in names.items()
+    ]
     return "".join(sections) or "[interfaces]\n"
 
 
 def remembers(**names):
-    return Record(nics={mac(int(one[3:])): NicRecord(name=name, role="dataplane") for one, name in names.items()})
+    return Record(
+        nics={
+            mac(int(one[3:])): NicRecord(name=name, role="dataplane") for one, name in names.items()
+        }
+    )
 
 
 def test_the_asked_name_wins_over_the_recorded_one_and_that_over_the_one_in_force():
     seen = world(nic(2), nic(3), nic(4))
-    names, problems = settle(asks(nic2="data", nic3="", nic4=""), seen, remembers(nic2="old2", nic3="old3"))
+    names, problems = settle(
+        asks(nic2="data", nic3="", nic4=""), seen, remembers(nic2="old2", nic3="old3")
+    )
     assert (names, problems) == ({2: "data", 3: "old3", 4: "eth4"}, [])
 
 
 def test_a_swap_is_granted():
-    assert settle(asks(nic2="eth3", nic3="eth2"), world(nic(2), nic(3))) == ({2: "eth3", 3: "eth2"}, [])
+    assert settle(asks(nic2="eth3", nic3="eth2"), world(nic(2), nic(3))) == (
+        {2: "eth3", 3: "eth2"},
+        [],
+    )
 
 
-@pytest.mark.parametrize("record", [Record(), remembers(nic3="eth3"), remembers(nic2="eth2", nic3="eth3")])
+@pytest.mark.parametrize(
+    "record", [Record(), remembers(nic3="eth3"), remembers(nic2="eth2", nic3="eth3")]
+)
 def test_a_name_that_a_nic_without_a_wish_has_is_refused_however_often_it_was_seen(record):
     names, problems = settle(asks(nic2="eth3", nic3=""), world(nic(2), nic(3)), record)
     assert names == {2: "eth2", 3: "eth3"}
@@ -55,16 +69,24 @@ def test_a_refusal_that_takes_the_place_of_another_nic_is_passed_on():
     seen = world(nic(2), nic(3), nic(9, "taken", hardware=False))
     names, problems = settle(asks(nic2="taken", nic3="eth2"), seen)
     assert names == {2: "eth2", 3: "eth3"}
-    assert [problem.text for problem in problems] == [TAKEN.format("eth2", "taken"), TAKEN.format("eth3", "eth2")]
+    assert [problem.text for problem in problems] == [
+        TAKEN.format("eth2", "taken"),
+        TAKEN.format("eth3", "eth2"),
+    ]
 
 
 def test_a_recorded_name_goes_before_one_that_is_asked_for_another_nic():
-    names, problems = settle(asks(nic2="", nic3="wished"), world(nic(2), nic(3)), remembers(nic2="wished"))
+    names, problems = settle(
+        asks(nic2="", nic3="wished"), world(nic(2), nic(3)), remembers(nic2="wished")
+    )
     assert names == {2: "wished", 3: "eth3"}
     assert [problem.text for problem in problems] == [TAKEN.format("eth3", "wished")]
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy(ignored=frozenset({mac(1)})), Policy(management=frozenset({mac(1)}))])
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(ignored=frozenset({mac(1)})), Policy(management=frozenset({mac(1)}))],
+)
 def test_the_name_of_a_nic_that_may_not_move_is_never_taken(policy):
     seen = world(nic(1), nic(2), routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
     names, problems = settle(asks(nic1="data", nic2="eth1"), seen, policy=policy)
@@ -74,7 +96,9 @@ def test_the_name_of_a_nic_that_may_not_move_is_never_taken(policy):
 
 def test_the_name_of_any_other_device_is_never_taken():
     seen = world(nic(2), nic(9, "br0", kind="bridge", hardware=False))
-    assert settle(asks(nic2="br0"), seen)[1] == [Problem("name", TAKEN.format("eth2", "br0"), key(2))]
+    assert settle(asks(nic2="br0"), seen)[1] == [
+        Problem("name", TAKEN.format("eth2", "br0"), key(2))
+    ]
 
 
 def test_an_alternative_name_of_another_device_is_a_name_too():
@@ -94,14 +118,17 @@ def test_an_unlisted_nic_keeps_its_name_whatever_is_recorded():
     assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [astray])
 
 
-@pytest.mark.parametrize(("parent", "vlan_id", "name"), [
-    ("eth1", 1445, "eth1.1445"),
-    ("enp129s0f0n", 7, "enp129s0f0n.7"),
-    ("enp129s0f0np", 7, "enp129s0f0np.7"),
-    ("enp129s0f0np0", 7, "enp129s0f0np0.7"),
-    ("enp129s0f0np0", 4094, "n000002.4094"),
-    ("abcdefghijklmno", 1, "n000002.1"),
-])
+@pytest.mark.parametrize(
+    ("parent", "vlan_id", "name"),
+    [
+        ("eth1", 1445, "eth1.1445"),
+        ("enp129s0f0n", 7, "enp129s0f0n.7"),
+        ("enp129s0f0np", 7, "enp129s0f0np.7"),
+        ("enp129s0f0np0", 7, "enp129s0f0np0.7"),
+        ("enp129s0f0np0", 4094, "n000002.4094"),
+        ("abcdefghijklmno", 1, "n000002.1"),
+    ],
+)
 def test_a_vlan_is_named_after_its_nic_within_fifteen_bytes(parent, vlan_id, name):
     assert vlan_name(parent, key(2, vlan_id)) == name
     assert len(name) <= 15

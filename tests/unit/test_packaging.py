@@ -19,11 +19,24 @@ COMMANDS = (
     "neuca neucad neuca-netconf neuca-user-script neuca-all-user-scripts neuca-run-scripts neuca-user-data neuca-get"
     " neuca-routes neuca-users neuca-interfaces neuca-storage neuca-get-public-ip neuca-distro neuca-version neuca-selftest"
 ).split()
-HEAVY = {"pyroute2", "dbus", "pyudev", "systemd", "http", "configparser", "asyncio", "logging", "socket", "ssl"}
+HEAVY = {
+    "pyroute2",
+    "dbus",
+    "pyudev",
+    "systemd",
+    "http",
+    "configparser",
+    "asyncio",
+    "logging",
+    "socket",
+    "ssl",
+}
 
 
 def _run(*words: object, cwd: Path = ROOT, fine: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0 or not fine, f"{words}:\n{done.stdout}{done.stderr}"
     return done
 
@@ -59,8 +72,16 @@ def test_there_is_no_other_command(installed):
 def test_every_tracked_file_of_the_package_is_installed_and_no_other(installed):
     package = _package(installed)
     assert package != ROOT / "neuca_tools"
-    there = {str(path.relative_to(package.parent)) for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    assert there == {name for name in _run("git", "ls-files", "neuca_tools").stdout.split() if (ROOT / name).is_file()}
+    there = {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert there == {
+        name
+        for name in _run("git", "ls-files", "neuca_tools").stdout.split()
+        if (ROOT / name).is_file()
+    }
 
 
 @pytest.mark.parametrize("command", [["neuca-version"], ["neuca", "version"]], ids=" ".join)
@@ -74,8 +95,12 @@ def test_the_version_is_2_0_0():
 
 
 def test_the_version_imports_nothing_heavy(installed):
-    done = _run(installed / "python", "-X", "importtime", "-I", installed / "neuca-version", cwd=installed)
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    done = _run(
+        installed / "python", "-X", "importtime", "-I", installed / "neuca-version", cwd=installed
+    )
+    loaded = {
+        line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()
+    }
     assert "neuca_tools" in loaded
     assert loaded & HEAVY == set()
 

@@ -22,7 +22,9 @@ THREE = {1: "eth0", 2: "eth1", 3: "eth2"}
 
 
 def remembers(names, **more):
-    return Record(nics={mac(number): NicRecord(name=name, **more) for number, name in names.items()})
+    return Record(
+        nics={mac(number): NicRecord(name=name, **more) for number, name in names.items()}
+    )
 
 
 def boot(seen, record, text="", ignored=(), in_use=()):
@@ -65,15 +67,21 @@ def test_the_name_of_what_is_no_nic_is_nobodys():
 def test_the_name_that_is_asked_for_is_given_unless_another_nic_has_it_from_before():
     asks = f"[interface {mac(1)}]\nname = data\n"
     assert boot(world(nic(1, "eth0"), nic(2, "eth1")), remembers(THREE), asks)[1] == "data"
-    assert boot(world(nic(1, "eth0"), nic(2, "eth1")), remembers({1: "eth0", 2: "data"}), asks) == {1: "eth0", 2: "data"}
+    assert boot(world(nic(1, "eth0"), nic(2, "eth1")), remembers({1: "eth0", 2: "data"}), asks) == {
+        1: "eth0",
+        2: "data",
+    }
 
 
 def test_who_is_refused_another_nic_s_name_does_not_lose_its_own_to_one_that_asks_for_it():
     asks = f"[interface {mac(2)}]\nname = eth2\n[interface {mac(1)}]\nname = eth1\n"
     seen = world(nic(1, "eth0"), nic(2, "eth1"), nic(3, "eth2"))
     assert boot(seen, remembers(THREE), asks) == THREE
-    assert boot(world(nic(2, "eth1"), nic(3, "eth2"), nic(9, "eth0")), remembers({2: "eth1", 3: "eth2"}),
-                asks.replace(mac(1), mac(9))) == {2: "eth1", 3: "eth2", 9: "eth0"}
+    assert boot(
+        world(nic(2, "eth1"), nic(3, "eth2"), nic(9, "eth0")),
+        remembers({2: "eth1", 3: "eth2"}),
+        asks.replace(mac(1), mac(9)),
+    ) == {2: "eth1", 3: "eth2", 9: "eth0"}
 
 
 def twin(index, of, name, **more):
@@ -89,14 +97,26 @@ def test_two_devices_with_one_mac_keep_the_names_they_have(recorded):
 
 def test_twins_make_room_for_a_nic_that_has_its_name_from_before():
     seen = world(nic(1, "eth1"), twin(7, 1, "eth2"), nic(2, "eth0"))
-    assert boot(seen, remembers({1: "eth0", 2: "eth1", 3: "eth2"})) == {2: "eth1", 1: "eth3", 7: "eth4"}
+    assert boot(seen, remembers({1: "eth0", 2: "eth1", 3: "eth2"})) == {
+        2: "eth1",
+        1: "eth3",
+        7: "eth4",
+    }
 
 
-@pytest.mark.parametrize(("master", "standby", "primary"), list(permutations(["eth1", "eth2", "eth3"])))
-def test_of_a_failover_trio_the_master_gets_the_name_and_nobody_sits_on_that_of_another_nic(master, standby, primary):
+@pytest.mark.parametrize(
+    ("master", "standby", "primary"), list(permutations(["eth1", "eth2", "eth3"]))
+)
+def test_of_a_failover_trio_the_master_gets_the_name_and_nobody_sits_on_that_of_another_nic(
+    master, standby, primary
+):
     """virtio's failover: three devices with one permanent MAC, of which the master alone has no master."""
-    seen = world(nic(5, master, mac=mac(1), permanent_mac=mac(1)), twin(6, 1, standby, master=5), twin(7, 1, primary, master=5),
-                 nic(2, "eth9"))
+    seen = world(
+        nic(5, master, mac=mac(1), permanent_mac=mac(1)),
+        twin(6, 1, standby, master=5),
+        twin(7, 1, primary, master=5),
+        nic(2, "eth9"),
+    )
     names = boot(seen, remembers({1: "eth1", 2: "eth2"}))
     assert (names[5], names[2]) == ("eth1", "eth2")
     assert not {names[6], names[7]} & {"eth1", "eth2"}
@@ -190,5 +210,7 @@ def test_after_a_rename_that_failed_no_nic_is_left_with_a_temporary_name(stuck):
     moved = give(THREE, kernel.world(), kernel, Impatient())
     names = {index: device.name for index, device in kernel.devices.items()}
     assert names[stuck] == ("eth1", "eth2", "eth0")[stuck - 1]
-    assert moved == {index: name for index, name in names.items() if name != ("eth1", "eth2", "eth0")[index - 1]}
+    assert moved == {
+        index: name for index, name in names.items() if name != ("eth1", "eth2", "eth0")[index - 1]
+    }
     assert all(name.startswith("eth") for name in names.values())

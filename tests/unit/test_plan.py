@@ -29,7 +29,12 @@ def link(number, vlan_id=None, **more):
 
 def there(number, vlan_id=None, **more):
     """A link as it is found: down, MTU 1500, queue 1000."""
-    usual = {"state": "down", "mtu": 1500, "txqueuelen": 1000, "index": number if vlan_id is None else number * 10}
+    usual = {
+        "state": "down",
+        "mtu": 1500,
+        "txqueuelen": 1000,
+        "index": number if vlan_id is None else number * 10,
+    }
     return link(number, vlan_id, **{**usual, **more})
 
 
@@ -43,13 +48,23 @@ def words(have, want, owned=NOTHING, **more):
 
 def test_a_fresh_nic_with_a_vlan_is_set_up_in_this_order():
     want = state(
-        link(2, name="data", state="up", mtu=9000, txqueuelen=5000, addresses=(TEN,), sysctls={RP: "2"}),
+        link(
+            2,
+            name="data",
+            state="up",
+            mtu=9000,
+            txqueuelen=5000,
+            addresses=(TEN,),
+            sysctls={RP: "2"},
+        ),
         link(2, 7, name="data.7", state="up", mtu=9000, addresses=(SIX,)),
         hops=(Hop(NET, key(2), VIA, 20),),
         sysctls={"net/core/rmem_max": "1"},
         files={"/etc/x": b"new"},
     )
-    have = state(there(2, sysctls={RP: "0"}), sysctls={"net/core/rmem_max": "0"}, files={"/etc/x": None})
+    have = state(
+        there(2, sysctls={RP: "0"}), sysctls={"net/core/rmem_max": "0"}, files={"/etc/x": None}
+    )
     assert words(have, want) == [
         'write "/etc/x"',
         "rename eth2 to data",
@@ -96,12 +111,18 @@ def test_the_mtu_of_a_nic_is_raised_before_that_of_its_vlans():
 
 def test_only_what_is_owned_is_taken_away():
     have = state(
-        there(2, addresses=(TEN, SIX)), there(2, 7), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2), VIA, 5, ours=False))
+        there(2, addresses=(TEN, SIX)),
+        there(2, 7),
+        hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2), VIA, 5, ours=False)),
     )
     assert words(have, state()) == []
     assert words(have, state(link(2), link(2, 7))) == []
-    assert words(have, state(), Owned(routes=True)) == ["delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"]
-    assert words(have, state(), Owned(frozenset({(key(2), SIX)}))) == ["delete the address fd00::1/64 from eth2"]
+    assert words(have, state(), Owned(routes=True)) == [
+        "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"
+    ]
+    assert words(have, state(), Owned(frozenset({(key(2), SIX)}))) == [
+        "delete the address fd00::1/64 from eth2"
+    ]
 
 
 def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
@@ -112,17 +133,27 @@ def test_a_vlan_that_goes_takes_its_addresses_and_routes_with_it():
 
 def test_a_vlan_that_is_to_have_another_mac_is_made_again_if_it_is_ours():
     own, other = (Virtual(options=(("mac", f"02:00:00:00:00:0{number}"),)) for number in (7, 8))
-    have, want = state(there(2), there(2, 7, virtual=own)), state(link(2), link(2, 7, mtu=1400, virtual=other))
+    have, want = (
+        state(there(2), there(2, 7, virtual=own)),
+        state(link(2), link(2, 7, mtu=1400, virtual=other)),
+    )
     assert words(have, want, Owned(vlans=frozenset({key(2, 7)}))) == [
-        "delete the VLAN eth2.7", "create VLAN 7 on eth2 as eth2.7 (mac 02:00:00:00:00:08) with MTU 1400"]
+        "delete the VLAN eth2.7",
+        "create VLAN 7 on eth2 as eth2.7 (mac 02:00:00:00:00:08) with MTU 1400",
+    ]
     assert words(have, state(link(2), link(2, 7, virtual=other))) == []
-    assert words(have, state(link(2), link(2, 7, virtual=own)), Owned(vlans=frozenset({key(2, 7)}))) == []
+    assert (
+        words(have, state(link(2), link(2, 7, virtual=own)), Owned(vlans=frozenset({key(2, 7)})))
+        == []
+    )
     assert words(have, state(link(2), link(2, 7)), Owned(vlans=frozenset({key(2, 7)}))) == []
 
 
 def test_a_nic_that_is_not_there_is_not_planned_for():
     want = state(
-        link(2, state="up", mtu=9000), link(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20))
+        link(2, state="up", mtu=9000),
+        link(2, 7, state="up"),
+        hops=(Hop(NET, key(2), VIA, 20), Hop(NET, key(2, 7), VIA, 20)),
     )
     assert words(state(), want, Owned(routes=True)) == []
 
@@ -141,7 +172,15 @@ def test_the_operations_of_a_plan_are_in_the_order_of_the_phases():
     orders = [operation.order for operation in plan(have, want)]
     assert orders == sorted(orders)
     assert (
-        Phase.FILES < Phase.MARK < Phase.RENAME < Phase.SHRINK < Phase.NIC < Phase.VLAN < Phase.SYSCTL < Phase.UP < Phase.ADDRESS
+        Phase.FILES
+        < Phase.MARK
+        < Phase.RENAME
+        < Phase.SHRINK
+        < Phase.NIC
+        < Phase.VLAN
+        < Phase.SYSCTL
+        < Phase.UP
+        < Phase.ADDRESS
     )
 
 
@@ -160,7 +199,9 @@ def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
 def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had():
     theirs, local = ip_interface("fd00:9::1/64"), ip_interface("fe80::2/64")
     have = state(
-        there(2, state="up", addresses=(TEN, SIX, theirs, local)), there(2, 7, state="up"), hops=(Hop(NET, key(2), VIA, 20),)
+        there(2, state="up", addresses=(TEN, SIX, theirs, local)),
+        there(2, 7, state="up"),
+        hops=(Hop(NET, key(2), VIA, 20),),
     )
     want = state(
         link(2, name="data", state="up", addresses=(TEN, SIX)),
@@ -178,11 +219,16 @@ def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had(
         "add the address fd00:9::1/64 to data",
         "route 10.20.0.0/16 via 10.0.0.254 on data",
     ]
-    assert words(have, want, rename_while_up=True) == ["rename eth2 to data", "rename eth2.7 to data.7"]
+    assert words(have, want, rename_while_up=True) == [
+        "rename eth2 to data",
+        "rename eth2.7 to data.7",
+    ]
 
 
 def test_a_nic_that_is_down_is_renamed_without_a_bounce_and_stays_down():
-    assert words(state(there(2)), state(link(2, name="data")), rename_while_up=False) == ["rename eth2 to data"]
+    assert words(state(there(2)), state(link(2, name="data")), rename_while_up=False) == [
+        "rename eth2 to data"
+    ]
 
 
 def small(text, *devices, live=True):
@@ -198,7 +244,9 @@ def small(text, *devices, live=True):
         (f"[interface {mac(2)}]\nname = data\n", False),
     ],
 )
-def test_an_ipv6_address_of_the_user_outlives_a_link_that_goes_down_and_does_not_become_ours(text, live):
+def test_an_ipv6_address_of_the_user_outlives_a_link_that_goes_down_and_does_not_become_ours(
+    text, live
+):
     agent = small(text, live=live)
     agent.kernel.set_up(2, True)
     agent.kernel.add_address(2, SIX)
@@ -211,7 +259,10 @@ def test_an_ipv6_address_of_the_user_outlives_a_link_that_goes_down_and_does_not
 
 @pytest.mark.parametrize("there_before", [True, False])
 def test_a_vlan_that_should_be_down_is_down_after_its_nic_came_up(there_before):
-    agent = small(f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\n", *([vlan(9, 2, 7)] if there_before else []))
+    agent = small(
+        f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\n",
+        *([vlan(9, 2, 7)] if there_before else []),
+    )
     agent.run()
     assert agent.kernel.named("eth2").up
     assert not agent.kernel.named("eth2.7").up
@@ -223,7 +274,11 @@ def test_a_vlan_follows_its_nic_down_and_up_again_with_its_addresses():
     agent = small(text)
     agent.run()
     agent.kernel.set_up(2, False)
-    assert texts(agent.plan()) == ["bring eth2 up", "bring eth2.7 up", "add the address fd00::1/64 to eth2.7"]
+    assert texts(agent.plan()) == [
+        "bring eth2 up",
+        "bring eth2.7 up",
+        "add the address fd00::1/64 to eth2.7",
+    ]
     agent.run()
     assert texts(agent.plan()) == []
 
@@ -251,7 +306,12 @@ def test_a_name_that_is_still_in_use_is_judged_the_same_before_and_after_a_pass(
 def test_a_scope_holds_the_operations_of_its_nics_and_those_of_no_nic():
     have, want = (
         state(there(2), there(3), files={"/x": None}),
-        state(link(2, mtu=9000), link(3, mtu=9000), files={"/x": b""}, sysctls={"net/core/rmem_max": "1"}),
+        state(
+            link(2, mtu=9000),
+            link(3, mtu=9000),
+            files={"/x": b""},
+            sysctls={"net/core/rmem_max": "1"},
+        ),
     )
     assert words(have, want, scope={mac(3), ""}) == [
         'write "/x"',
@@ -280,7 +340,10 @@ def test_a_rename_in_scope_waits_for_one_that_is_not():
 
 
 def test_an_operation_in_scope_names_a_nic_that_keeps_its_name_by_that_name():
-    have, want = state(there(2), there(3)), state(link(2, name="eth3", mtu=9000), link(3, name="eth2", mtu=9000))
+    have, want = (
+        state(there(2), there(3)),
+        state(link(2, name="eth3", mtu=9000), link(3, name="eth2", mtu=9000)),
+    )
     assert words(have, want, scope={mac(2)}) == ["set the MTU of eth2 from 1500 to 9000"]
     assert words(have, want) == [
         "rename eth2 to neuca-tmp0",
@@ -295,14 +358,19 @@ def test_a_new_vlan_is_called_after_the_name_that_its_nic_has_after_the_plan():
     """Its NIC cannot have its name yet, since another NIC that is out of scope keeps that."""
     have = state(there(2), there(3))
     want = state(link(2, name="eth3"), link(3, name="data"), link(2, 7, name="eth3.7", state="up"))
-    assert words(have, want, scope={mac(2)}) == ["create VLAN 7 on eth2 as eth3.7", "bring eth3.7 up"]
+    assert words(have, want, scope={mac(2)}) == [
+        "create VLAN 7 on eth2 as eth3.7",
+        "bring eth3.7 up",
+    ]
 
 
 def test_a_nic_that_takes_a_name_from_one_out_of_scope_gets_everything_else():
     agent = small(f"[interface {mac(2)}]\nname = data\n[interface {mac(3)}]\n")
     agent.run()
     agent.kernel.rename(2, "byhand")
-    agent.ask(f"[interface {mac(2)}]\nname = data\n[interface {mac(3)}]\nname = byhand\nmtu = 9000\n")
+    agent.ask(
+        f"[interface {mac(2)}]\nname = data\n[interface {mac(3)}]\nname = byhand\nmtu = 9000\n"
+    )
     _, result, _ = agent.run(start=False)
     assert [failure.text for failure in result.failures] == []
     assert agent.kernel.devices[3].mtu == 9000
@@ -317,9 +385,13 @@ def test_in_scope_keeps_what_touches_no_nic():
 
 
 def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_name():
-    have = replace(state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None}), tell={"/nm": "networkmanager"})
+    have = replace(
+        state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None}),
+        tell={"/nm": "networkmanager"},
+    )
     want = replace(
-        state(link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}), tell={"/nm": "networkmanager"}
+        state(link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}),
+        tell={"/nm": "networkmanager"},
     )
     assert words(have, want) == [
         'write "/nm"',
@@ -332,7 +404,11 @@ def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_n
 @pytest.mark.parametrize("word", ["unmanaged", "absent", "unknown"])
 def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
     assert (
-        words(state(there(2, managers={"networkmanager": word})), state(link(2, managers={"networkmanager": "unmanaged"}))) == []
+        words(
+            state(there(2, managers={"networkmanager": word})),
+            state(link(2, managers={"networkmanager": "unmanaged"})),
+        )
+        == []
     )
 
 
@@ -351,7 +427,13 @@ def test_a_file_that_should_not_be_there_is_removed_once():
 
 
 def test_each_operation_as_json():
-    have = state(there(2, addresses=(TEN,)), there(3, 8), there(3), hops=(Hop(NET, key(2), None, 20),), files={"/x": b"abc"})
+    have = state(
+        there(2, addresses=(TEN,)),
+        there(3, 8),
+        there(3),
+        hops=(Hop(NET, key(2), None, 20),),
+        files={"/x": b"abc"},
+    )
     want = state(
         link(2, name="data", state="up", mtu=9000, txqueuelen=5, sysctls={RP: "1"}, managers={}),
         link(2, 7, mtu=1400),
@@ -389,12 +471,20 @@ def test_the_example_of_the_specification():
 
 
 def test_a_nic_that_fails_is_brought_back_and_the_others_go_on():
-    agent = small(f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24\n[interface {mac(3)}]\naddresses = 10.0.1.1/24\n")
+    agent = small(
+        f"[interface {mac(2)}]\nmtu = 9000\naddresses = 10.0.0.1/24\n[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"
+    )
     agent.kernel.add_address = _refusing(agent.kernel, TEN)
     _, result, undone = agent.run()
-    assert [failure.text for failure in result.failures] == ["add the address 10.0.0.1/24 to eth2: Invalid argument"]
+    assert [failure.text for failure in result.failures] == [
+        "add the address 10.0.0.1/24 to eth2: Invalid argument"
+    ]
     assert texts(undone.done) == ["set the MTU of eth2 from 9000 to 1500", "bring eth2 down"]
-    assert (agent.kernel.devices[2].mtu, agent.kernel.devices[2].up, agent.kernel.devices[3].up) == (1500, False, True)
+    assert (
+        agent.kernel.devices[2].mtu,
+        agent.kernel.devices[2].up,
+        agent.kernel.devices[3].up,
+    ) == (1500, False, True)
     assert agent.record.nics[mac(2)].applied == ""
     assert agent.record.nics[mac(3)].applied != ""
 
@@ -404,7 +494,9 @@ def _refusing(kernel, refused):
     from kernel import refuse
 
     add = kernel.add_address
-    return lambda index, address: refuse(22, "Invalid argument") if address == refused else add(index, address)
+    return lambda index, address: (
+        refuse(22, "Invalid argument") if address == refused else add(index, address)
+    )
 
 
 def test_a_route_stays_where_it_was_when_the_nic_that_it_should_move_to_fails():
@@ -412,16 +504,23 @@ def test_a_route_stays_where_it_was_when_the_nic_that_it_should_move_to_fails():
     agent = small(text)
     agent.run()
     agent.ask(
-        text.replace(mac(2), mac(3)).replace("10.0.0.1/24", "10.0.0.2/24") + f"[interface {mac(2)}]\naddresses = 10.0.5.1/24\n"
+        text.replace(mac(2), mac(3)).replace("10.0.0.1/24", "10.0.0.2/24")
+        + f"[interface {mac(2)}]\naddresses = 10.0.5.1/24\n"
     )
     agent.kernel.add_address = _refusing(agent.kernel, ip_interface("10.0.0.2/24"))
     _, result, _ = agent.run(start=False)
-    assert [failure.text for failure in result.failures] == ["add the address 10.0.0.2/24 to eth3: Invalid argument"]
-    assert [(str(one.to), one.index) for one in agent.kernel.routes if one.protocol == 110] == [("10.20.0.0/16", 2)]
+    assert [failure.text for failure in result.failures] == [
+        "add the address 10.0.0.2/24 to eth3: Invalid argument"
+    ]
+    assert [(str(one.to), one.index) for one in agent.kernel.routes if one.protocol == 110] == [
+        ("10.20.0.0/16", 2)
+    ]
 
 
 def test_a_failed_sysctl_costs_no_nic_anything():
-    agent = small(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 1\n")
+    agent = small(
+        f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 1\n"
+    )
     from kernel import refuse
 
     agent.kernel.write_sysctl = lambda *_: refuse(1, "Operation not permitted")
@@ -435,7 +534,9 @@ def test_a_failed_sysctl_costs_no_nic_anything():
 
 def test_a_vlan_that_should_be_down_keeps_its_ipv6_address_when_its_nic_comes_up():
     """The NIC takes it up, and on its way down again the kernel drops the address (appliers.md, 2.2)."""
-    agent = small(f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\naddresses = fd00::1/64\n")
+    agent = small(
+        f"[interfaces]\n{mac(2)} = up\n[vlan {mac(2)}.7]\nstate = down\naddresses = fd00::1/64\n"
+    )
     agent.run()
     assert texts(agent.plan()) == []
     assert agent.kernel.addresses[agent.kernel.named("eth2.7").index] == [SIX]
@@ -454,9 +555,15 @@ def test_an_mtu_that_would_cost_a_user_his_ipv6_address_is_not_set(state):
 
 
 def test_the_kernels_own_choice_of_a_qdisc_comes_after_the_sysctl_that_says_what_it_is():
-    link = Link(key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"})
+    link = Link(
+        key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"}
+    )
     back = replace(link, device={"qdisc": "default", "rings.rx": "512"})
     have = NetworkState({key(2): link}, sysctls={"net/core/default_qdisc": "fq"})
     want = NetworkState({key(2): back}, sysctls={"net/core/default_qdisc": "fq_codel"})
-    assert [operation.kind for operation in plan(have, want)] == ["set-device", "write-sysctl", "set-device"]
+    assert [operation.kind for operation in plan(have, want)] == [
+        "set-device",
+        "write-sysctl",
+        "set-device",
+    ]
     assert plan(have, want)[-1].text == 'set qdisc of eth2 from "fq" to "default"'

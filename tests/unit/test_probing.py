@@ -27,14 +27,22 @@ def waiting(environment=VM, probed=None, start=True, peers=PEERS, mtu=9000):
 
 def test_a_nic_of_a_virtual_machine_asks_the_peer_on_its_own_network():
     (one,) = waiting()
-    assert (one.target.name, one.now, one.asked, str(one.neighbour)) == ("eth2", 1500, 9000, "10.0.0.9")
+    assert (one.target.name, one.now, one.asked, str(one.neighbour)) == (
+        "eth2",
+        1500,
+        9000,
+        "10.0.0.9",
+    )
     assert one.operation.text == "set the MTU of eth2 from 1500 to 9000"
 
 
 def test_nothing_is_probed_without_need():
     assert waiting(environment=Environment()) == []
     assert waiting(peers=()) == []
-    assert waiting(peers=(ip_address("192.0.2.9"), ip_address("10.0.0.1"), ip_address("fd00::1"))) == []
+    assert (
+        waiting(peers=(ip_address("192.0.2.9"), ip_address("10.0.0.1"), ip_address("fd00::1")))
+        == []
+    )
     assert waiting(mtu=1400) == []
 
 
@@ -46,7 +54,10 @@ def test_a_silent_peer_is_asked_again_at_a_start_alone():
 
 def test_the_peers_are_the_literal_addresses():
     text = "10.0.0.9, node-b, data@fd00::9,, 300.1.1.1"
-    assert list(map(str, probing.peers(Config(selftest={"peers": text})))) == ["10.0.0.9", "fd00::9"]
+    assert list(map(str, probing.peers(Config(selftest={"peers": text})))) == [
+        "10.0.0.9",
+        "fd00::9",
+    ]
     assert probing.peers(Config(selftest={"peers": text}, mtu_probe=False)) == ()
     assert probing.peers(Config()) == ()
 

@@ -54,7 +54,11 @@ def test_a_pass_fails_at_nothing_and_leaves_nothing_to_do(kernel, text, policy):
 
 
 @LAWS
-@given(kernels(), st.lists(document_texts(), min_size=2, max_size=3), st.lists(st.booleans(), min_size=3, max_size=3))
+@given(
+    kernels(),
+    st.lists(document_texts(), min_size=2, max_size=3),
+    st.lists(st.booleans(), min_size=3, max_size=3),
+)
 def test_after_a_document_has_changed_too_nothing_is_left_to_do(kernel, documents, reboots):
     agent = Agent(kernel)
     for text, reboot in zip(documents, reboots):
@@ -86,7 +90,9 @@ def test_what_is_there_already_needs_no_operation(kernel, text, policy):
     agent.run()
     have = agent.survey().have
     owned = Owned(
-        frozenset((key, one) for key, link in have.links.items() for one in link.addresses), frozenset(have.links), True
+        frozenset((key, one) for key, link in have.links.items() for one in link.addresses),
+        frozenset(have.links),
+        True,
     )
     assert plan(have, have, owned) == ()
     assert plan(have, have, owned, rename_while_up=False) == ()
@@ -99,7 +105,8 @@ def forbidden(kernel, policy):
     best = {
         one.index
         for one in defaults
-        if one.metric == min(other.metric for other in defaults if other.to.version == one.to.version)
+        if one.metric
+        == min(other.metric for other in defaults if other.to.version == one.to.version)
     }
     reached = {index for index in (*best, world.metadata_index) if index}
     while True:  # down to what carries them
@@ -110,14 +117,18 @@ def forbidden(kernel, policy):
             break
         reached |= lower - {0}
     hands_off = {
-        one.index for one in world.devices.values() if {one.mac, one.permanent_mac} & (policy.ignored | policy.management)
+        one.index
+        for one in world.devices.values()
+        if {one.mac, one.permanent_mac} & (policy.ignored | policy.management)
     }
     twins = {
         one.permanent_mac or one.mac
         for one in world.devices.values()
         if one.index in reached and (one.hardware or one.kind == "veth")
     }
-    reached |= hands_off | {one.index for one in world.devices.values() if one.permanent_mac in twins}
+    reached |= hands_off | {
+        one.index for one in world.devices.values() if one.permanent_mac in twins
+    }
     while True:  # and up to what is stacked on them
         upper = {one.index for one in world.devices.values() if one.lower in reached}
         upper |= {world.devices[index].master for index in reached} - {0}
@@ -128,7 +139,9 @@ def forbidden(kernel, policy):
 
 @LAWS
 @given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
-def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stacked_on_them(kernel, documents, policy):
+def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stacked_on_them(
+    kernel, documents, policy
+):
     shut = forbidden(kernel, policy)
     seen = {index: one for index, one in kernel.devices.items() if index in shut}
     agent = Agent(kernel, "", policy)
@@ -151,7 +164,11 @@ def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stac
 @given(kernels(), document_texts(), policies())
 def test_no_operation_is_about_a_default_route(kernel, text, policy):
     operations, _, _ = Agent(kernel, text, policy).run()
-    assert [one.text for one in operations if getattr(one, "to", None) is not None and one.to.prefixlen == 0] == []
+    assert [
+        one.text
+        for one in operations
+        if getattr(one, "to", None) is not None and one.to.prefixlen == 0
+    ] == []
 
 
 @LAWS
@@ -168,13 +185,17 @@ def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents
                 mtus[operation.on.key] = operation.mtu or mtus[operation.on.key.nic]
             elif isinstance(operation, DeleteLink):
                 del mtus[operation.on.key]
-            assert [key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)] == [], operation.text
+            assert [key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)] == [], (
+                operation.text
+            )
         agent.run()
 
 
 @LAWS
 @given(kernels(), document_texts(), st.integers(0, 30), st.booleans())
-def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel, text, steps, all_nics):
+def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
+    kernel, text, steps, all_nics
+):
     agent = Agent(kernel, text)
     before = agent.survey()
     before = replace(before, record=memory.meet(before.record, before.resolution))
@@ -190,7 +211,9 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(kernel,
     was = replace(before.have, files=now.have.files)
     for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
         now = agent.survey(replace(before.record, owned=owned))
-        agent.carry_out(now, plan(now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up))
+        agent.carry_out(
+            now, plan(now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up)
+        )
     assert _own(agent.survey(replace(before.record, owned=owned)).have) == _own(before.have)
 
 
@@ -212,7 +235,12 @@ def _own(state):
 @LAWS
 @given(kernels(rename_while_up=True), document_texts(), st.integers(0, 1))
 def test_addresses_and_routes_of_users_stay(kernel, text, passes_more):
-    addresses = {(index, one) for index, found in kernel.addresses.items() for one in found if not one.is_link_local}
+    addresses = {
+        (index, one)
+        for index, found in kernel.addresses.items()
+        for one in found
+        if not one.is_link_local
+    }
     routes = set(kernel.world().routes)
     was_up = {index for index, device in kernel.devices.items() if device.up}
     agent = Agent(kernel, text)
@@ -221,20 +249,30 @@ def test_addresses_and_routes_of_users_stay(kernel, text, passes_more):
     banned = set(agent.survey().resolution.want.banned)
     now = {(index, one) for index, found in agent.kernel.addresses.items() for one in found}
     assert {(index, one) for index, one in addresses - now if one.version == 4} == set()
-    assert {(index, one) for index, one in addresses - now if kernel.devices[index].mtu >= 1280} == set()
-    still_up = {index for index in was_up if kernel.devices[index].up and kernel.devices[index].mtu >= 1280}
-    assert {one for one in routes - set(kernel.routes) if one.index in still_up and one.to not in banned} == set()
+    assert {
+        (index, one) for index, one in addresses - now if kernel.devices[index].mtu >= 1280
+    } == set()
+    still_up = {
+        index for index in was_up if kernel.devices[index].up and kernel.devices[index].mtu >= 1280
+    }
+    assert {
+        one for one in routes - set(kernel.routes) if one.index in still_up and one.to not in banned
+    } == set()
 
 
 @LAWS
 @given(kernels(), document_texts(faulty=False), document_texts(faulty=False), st.integers(2, 4))
-def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(kernel, good, other, number):
+def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(
+    kernel, good, other, number
+):
     agent = Agent(kernel, good)
     agent.run()
     agent.ask(f"{other}[interface {mac(number)}]\nmtu = much\n[interfaces]\nnonsense = 1\n")
     named = {link.key.mac for link in agent.document.links}
     for operation in agent.plan():
-        assert operation.domain in named | {None} or operation.kind == "delete-route", operation.text
+        assert operation.domain in named | {None} or operation.kind == "delete-route", (
+            operation.text
+        )
         taken = operation.kind in ("delete-address", "delete-link")
         assert not (taken and operation.domain == mac(number)), operation.text
 
@@ -242,7 +280,12 @@ def test_an_incomplete_document_takes_nothing_from_nics_that_it_is_not_sure_of(k
 def _requests(document, one):
     """Its own, and what it is to be a part of: that brings it up, and puts it into a bond."""
     own = sorted(repr(replace(link, origins=())) for link in document.links if link.key.mac == one)
-    parts = [(str(link.key), link.state) for link in document.links for lower in lower_of(link) if lower.mac == one]
+    parts = [
+        (str(link.key), link.state)
+        for link in document.links
+        for lower in lower_of(link)
+        if lower.mac == one
+    ]
     return own, sorted(parts)
 
 
@@ -252,8 +295,13 @@ def _without_routes(text):
 
 @LAWS
 @given(kernels(), kernels(), document_texts(faulty=False), document_texts(faulty=False))
-def test_the_digest_of_a_nic_changes_exactly_when_its_request_does(one_kernel, other_kernel, text, other_text):
-    first, second = parse(_without_routes(text)), parse("# another line\n" + _without_routes(other_text))
+def test_the_digest_of_a_nic_changes_exactly_when_its_request_does(
+    one_kernel, other_kernel, text, other_text
+):
+    first, second = (
+        parse(_without_routes(text)),
+        parse("# another line\n" + _without_routes(other_text)),
+    )
     digests = resolve(first, Settings(), one_kernel.world(), Record()).digests
     others = resolve(second, Settings(), other_kernel.world(), Record()).digests
     for one in {link.key.mac for link in first.links} & {link.key.mac for link in second.links}:
@@ -287,7 +335,8 @@ def test_no_bytes_make_a_plan_raise(data, kernel):
 
 @LAWS
 @given(
-    st.permutations([f"eth{number}" for number in range(8)]), st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True)
+    st.permutations([f"eth{number}" for number in range(8)]),
+    st.lists(st.integers(0, 11), min_size=8, max_size=8, unique=True),
 )
 def test_renames_never_meet_a_name_in_use_and_end_as_wanted(order, numbers):
     keys = [LinkKey(mac(number)) for number in range(8)]
@@ -310,7 +359,9 @@ def test_a_cycle_of_names_costs_one_step_more_than_it_has_names(length):
 
 
 names = st.text(min_size=1, max_size=15)
-link_keys = st.builds(LinkKey, st.integers(1, 255).map(mac), st.one_of(st.none(), st.integers(1, 4094)))
+link_keys = st.builds(
+    LinkKey, st.integers(1, 255).map(mac), st.one_of(st.none(), st.integers(1, 4094))
+)
 values = st.dictionaries(st.sampled_from(SYSCTLS), names, max_size=2)
 numbers = st.one_of(st.none(), st.integers(0, 1 << 31))
 owned = st.builds(
@@ -319,7 +370,9 @@ owned = st.builds(
         st.tuples(
             link_keys,
             st.sampled_from(ADDRESSES).map(
-                lambda text: parse(f"[interface {mac(1)}]\naddresses = {text}\n").links[0].addresses[0]
+                lambda text: (
+                    parse(f"[interface {mac(1)}]\naddresses = {text}\n").links[0].addresses[0]
+                )
             ),
         ),
         max_size=4,
@@ -331,7 +384,14 @@ records = st.builds(
     names,
     st.dictionaries(
         st.integers(1, 255).map(mac),
-        st.builds(NicRecord, names, st.sampled_from(("", "dataplane", "management")), st.booleans(), names, names),
+        st.builds(
+            NicRecord,
+            names,
+            st.sampled_from(("", "dataplane", "management")),
+            st.booleans(),
+            names,
+            names,
+        ),
         max_size=3,
     ),
     owned,
@@ -340,7 +400,11 @@ records = st.builds(
     names,
     declined=st.dictionaries(
         link_keys,
-        st.dictionaries(names, st.builds(Declined, names, st.sampled_from(("not applicable", "unsupported")), names), max_size=2),
+        st.dictionaries(
+            names,
+            st.builds(Declined, names, st.sampled_from(("not applicable", "unsupported")), names),
+            max_size=2,
+        ),
         max_size=2,
     ),
 )

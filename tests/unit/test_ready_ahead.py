@@ -46,7 +46,11 @@ def ahead(host):
 
 
 def test_it_goes_by_the_places_of_the_agent():
-    assert (Path(STATE_DIRECTORY), Path(CONFIG), DOCUMENT) == (Config().state_directory, DEFAULT_PATH, REAL_DOCUMENT)
+    assert (Path(STATE_DIRECTORY), Path(CONFIG), DOCUMENT) == (
+        Config().state_directory,
+        DEFAULT_PATH,
+        REAL_DOCUMENT,
+    )
 
 
 def test_without_a_document_it_is_ready(host, manager):
@@ -60,17 +64,22 @@ def test_with_a_document_a_boot_may_wait_for_the_dataplane(host, manager):
     assert heard(manager) == ""
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("[runtime]\nState-Directory = {}/other ; moved\n", True),
-    ("[runtime]\nstate-directory = elsewhere\n", False),
-    (";state-directory = {}/other\n", False),
-    ("\udcff = \0\n[\n", False),
-])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[runtime]\nState-Directory = {}/other ; moved\n", True),
+        ("[runtime]\nstate-directory = elsewhere\n", False),
+        (";state-directory = {}/other\n", False),
+        ("\udcff = \0\n[\n", False),
+    ],
+)
 def test_the_last_file_that_moves_the_state_directory_counts(host, manager, text, found):
     (host / "other").mkdir()
     (host / "other" / DOCUMENT).touch()
     (host / "config.d").mkdir()
-    (host / "config.d" / "a.conf").write_bytes(text.replace("{}", str(host)).encode("utf-8", "surrogateescape"))
+    (host / "config.d" / "a.conf").write_bytes(
+        text.replace("{}", str(host)).encode("utf-8", "surrogateescape")
+    )
     ahead(host)
     assert heard(manager) == ("" if found else WAITING)
 
@@ -89,11 +98,17 @@ def test_nobody_to_tell_is_no_error(host, address):
 
 def test_nothing_is_imported_for_it_but_what_python_has_itself(host, manager):
     bare = _modules("")
-    mine = _modules(f"from neuca_tools.commands.neucad import ready_ahead; ready_ahead('{host}/notify', '{host}/config')")
+    mine = _modules(
+        f"from neuca_tools.commands.neucad import ready_ahead; ready_ahead('{host}/notify', '{host}/config')"
+    )
     assert heard(manager) == WAITING
     assert mine - bare == {*OWN, "_socket"}
 
 
 def _modules(code):
     words = [sys.executable, "-c", f"import sys; {code}\nprint(*sys.modules)"]
-    return set(subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout.split())
+    return set(
+        subprocess.run(
+            words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+        ).stdout.split()
+    )

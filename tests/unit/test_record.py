@@ -30,10 +30,19 @@ from neuca_tools.stored import StoredDocument
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 FULL = Record(
     "boot",
-    {mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"), mac(3): NicRecord(released=True),
-     mac(4): NicRecord("eth4", "management", doubtful=(6,))},
-    Owned(frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}), frozenset({key(2, 7), key(3, 4094)})),
-    {key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}), key(2, 7): Original(None, 1000)},
+    {
+        mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"),
+        mac(3): NicRecord(released=True),
+        mac(4): NicRecord("eth4", "management", doubtful=(6,)),
+    },
+    Owned(
+        frozenset({(key(2), TEN), (key(2), SIX), (key(2, 7), SIX)}),
+        frozenset({key(2, 7), key(3, 4094)}),
+    ),
+    {
+        key(2): Original(1500, None, {"net/ipv4/conf/{interface}/rp_filter": "0"}),
+        key(2, 7): Original(None, 1000),
+    },
     {"net/core/rmem_max": "7"},
     "d0",
 )
@@ -74,7 +83,11 @@ def test_the_record_of_a_real_pass_comes_back(tmp_path):
 def test_an_unchanged_record_is_not_written_again(tmp_path):
     save_record(tmp_path, FULL)
     before = (tmp_path / "record.json").stat()
-    shuffled = replace(FULL, nics=dict(reversed(FULL.nics.items())), originals=dict(reversed(FULL.originals.items())))
+    shuffled = replace(
+        FULL,
+        nics=dict(reversed(FULL.nics.items())),
+        originals=dict(reversed(FULL.originals.items())),
+    )
     save_record(tmp_path, shuffled)
     assert (tmp_path / "record.json").stat().st_ino == before.st_ino
 
@@ -126,11 +139,23 @@ def test_a_record_that_cannot_be_read_is_no_empty_record(tmp_path):
 BEFORE = NetworkState(
     {
         key(2): Link(
-            key(2), "physical", "dataplane", "eth2", 2, "up", 1500, 1000, (TEN, SIX), {"net/ipv4/conf/{interface}/x": "1"}
+            key(2),
+            "physical",
+            "dataplane",
+            "eth2",
+            2,
+            "up",
+            1500,
+            1000,
+            (TEN, SIX),
+            {"net/ipv4/conf/{interface}/x": "1"},
         ),
         key(2, 7): Link(key(2, 7), "vlan", "dataplane", "eth2.7", 9, "down", 1500, 1000),
     },
-    (Hop(ip_network("10.20.0.0/16"), key(2), ip_address("10.0.0.9"), 20), Hop(ip_network("fd00:1::/48"), key(2, 7), None, 20)),
+    (
+        Hop(ip_network("10.20.0.0/16"), key(2), ip_address("10.0.0.9"), 20),
+        Hop(ip_network("fd00:1::/48"), key(2, 7), None, 20),
+    ),
 )
 
 
@@ -146,7 +171,11 @@ def test_a_journal_comes_back_in_the_same_boot_alone(tmp_path):
 def test_a_journal_remembers_neither_managers_nor_foreign_routes(tmp_path):
     links = {key(2): replace(BEFORE.links[key(2)], managers={"networkmanager": "managed"})}
     save_journal(
-        tmp_path, NetworkState(links, (*BEFORE.hops, Hop(ip_network("10.9.0.0/16"), key(2), None, 5, ours=False))), "boot"
+        tmp_path,
+        NetworkState(
+            links, (*BEFORE.hops, Hop(ip_network("10.9.0.0/16"), key(2), None, 5, ours=False))
+        ),
+        "boot",
     )
     found = load_journal(tmp_path, "boot")
     assert (found.links[key(2)], found.hops) == (BEFORE.links[key(2)], BEFORE.hops)
@@ -204,6 +233,12 @@ def test_a_stored_document_without_a_field_is_named(tmp_path):
 
 def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
     save_look(tmp_path, {"reason": "no answer", "none_for_us": False, "refused": ""}, "00")
-    assert load_look(tmp_path) == {"version": 1, "reason": "no answer", "none_for_us": False, "refused": "", "sha256": "00"}
+    assert load_look(tmp_path) == {
+        "version": 1,
+        "reason": "no answer",
+        "none_for_us": False,
+        "refused": "",
+        "sha256": "00",
+    }
     (tmp_path / "last-look.json").write_text("{")
     assert load_look(tmp_path) == {}

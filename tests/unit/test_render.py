@@ -58,23 +58,39 @@ def test_the_example_of_show_desired():
     data = render.desired_json(resolved(TEXT, PORT))
     assert data.pop("problems") == []
     later = ("device", "members", "master", "options")
-    assert [[link.pop(key) for key in later] for link in data["links"]] == [[{}, [], None, {}]] * 2  # keys that came later
+    assert [[link.pop(key) for key in later] for link in data["links"]] == [
+        [{}, [], None, {}]
+    ] * 2  # keys that came later
     assert data == json.loads(DESIRED)
 
 
 def test_a_vlan_whose_nic_is_absent_has_no_name_of_its_own():
     nic_shown, vlan_shown = render.desired_json(resolved(TEXT))["links"]
-    assert (vlan_shown["name"], vlan_shown["mtu"], vlan_shown["addresses"]) == (None, 9000, ["10.14.45.1/24", "fd00:1445::1/64"])
-    assert (nic_shown["name"], nic_shown["state"], nic_shown["addresses"]) == (None, "up", ["172.16.0.1/24"])
-    named = render.desired_json(resolved(TEXT.replace(".1445]\n", ".1445]\nname = blue\n")))["links"][1]
+    assert (vlan_shown["name"], vlan_shown["mtu"], vlan_shown["addresses"]) == (
+        None,
+        9000,
+        ["10.14.45.1/24", "fd00:1445::1/64"],
+    )
+    assert (nic_shown["name"], nic_shown["state"], nic_shown["addresses"]) == (
+        None,
+        "up",
+        ["172.16.0.1/24"],
+    )
+    named = render.desired_json(resolved(TEXT.replace(".1445]\n", ".1445]\nname = blue\n")))[
+        "links"
+    ][1]
     assert named["name"] == "blue"
 
 
 def test_every_link_has_every_key_whatever_its_role():
     text = f"[interface {mac(2)}]\n[vlan {mac(1)}.7]\n[interface {mac(9)}]\n"
-    data = render.desired_json(resolved(text, nic(1), nic(2), nic(3), routes=[route("0.0.0.0/0", 1)]))
+    data = render.desired_json(
+        resolved(text, nic(1), nic(2), nic(3), routes=[route("0.0.0.0/0", 1)])
+    )
     keys = {frozenset(link) for link in data["links"]}
-    assert keys == {frozenset(json.loads(DESIRED)["links"][0]) | {"device", "members", "master", "options"}}
+    assert keys == {
+        frozenset(json.loads(DESIRED)["links"][0]) | {"device", "members", "master", "options"}
+    }
     assert {(link["mac"] or link["parent"], link["role"]) for link in data["links"]} == {
         (mac(1), "management"),
         (mac(2), "dataplane"),
@@ -84,7 +100,9 @@ def test_every_link_has_every_key_whatever_its_role():
 
 
 def test_the_three_states_of_a_route():
-    data = render.desired_json(resolved(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n{ROUTES}", nic(2)))
+    data = render.desired_json(
+        resolved(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n{ROUTES}", nic(2))
+    )
     assert data["routes"] == [
         {"to": "10.1.0.0/16", "via": "10.0.0.9", "state": "present"},
         {"to": "10.2.0.0/16", "via": None, "state": "absent"},
@@ -93,8 +111,12 @@ def test_the_three_states_of_a_route():
 
 
 def test_a_refusal_is_told_with_its_link():
-    data = render.desired_json(resolved(f"[interface {mac(2)}]\nmtu = 60000\n[vlan {mac(2)}.7]\n", nic(2, max_mtu=9000)))
-    assert data["problems"] == [{"link": mac(2), "code": "mtu", "text": 'MTU 60000 asked, but "eth2" takes at most 9000'}]
+    data = render.desired_json(
+        resolved(f"[interface {mac(2)}]\nmtu = 60000\n[vlan {mac(2)}.7]\n", nic(2, max_mtu=9000))
+    )
+    assert data["problems"] == [
+        {"link": mac(2), "code": "mtu", "text": 'MTU 60000 asked, but "eth2" takes at most 9000'}
+    ]
 
 
 def test_what_cannot_be_set_for_a_link_is_null_or_empty():
@@ -196,10 +218,15 @@ def test_a_sysctl_is_written_as_sysctl_d_reads_it(path, written):
 
 
 def test_a_plan_for_people():
-    agent = Agent(machine(nic(2, max_mtu=9000)), f"[interface {mac(2)}]\nmtu = 9001\n[routes]\n0.0.0.0/0 = 10.0.0.1\n")
+    agent = Agent(
+        machine(nic(2, max_mtu=9000)),
+        f"[interface {mac(2)}]\nmtu = 9001\n[routes]\n0.0.0.0/0 = 10.0.0.1\n",
+    )
     survey = agent.survey()
     operations = [one for one in survey.plan() if one.kind != "write-file"]
-    assert render.plan(operations, survey.resolution.problems, survey.resolution.names).split("\n") == [
+    assert render.plan(operations, survey.resolution.problems, survey.resolution.names).split(
+        "\n"
+    ) == [
         "bring eth2 up",
         'not done: eth2: MTU 9001 asked, but "eth2" takes at most 9000',
         "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
@@ -211,8 +238,14 @@ STATUS = {
     "version": 1,
     "neuca": "2.0.0",
     "state": "degraded",
-    "document": {"source": "ec2", "sha256": "00", "fetched": "2026-11-20T19:00:00Z", "stale": True, "reason": "no answer",
-                 "platform": None},
+    "document": {
+        "source": "ec2",
+        "sha256": "00",
+        "fetched": "2026-11-20T19:00:00Z",
+        "stale": True,
+        "reason": "no answer",
+        "platform": None,
+    },
     "interfaces": [
         {
             "mac": mac(2),
@@ -236,7 +269,13 @@ STATUS = {
             "ok": True,
             "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
             "problems": [],
-            "notes": [{"setting": "txqueuelen", "effect": "not applicable", "reason": "the qdisc noqueue has no queue"}],
+            "notes": [
+                {
+                    "setting": "txqueuelen",
+                    "effect": "not applicable",
+                    "reason": "the qdisc noqueue has no queue",
+                }
+            ],
             "parent": mac(2),
             "vlan_id": 7,
         },
@@ -275,7 +314,14 @@ def test_status_with_nothing_to_show():
         "problems": [],
         "notes": [],
         "last_pass": None,
-        "document": {"source": None, "sha256": None, "fetched": None, "stale": False, "reason": None, "platform": None},
+        "document": {
+            "source": None,
+            "sha256": None,
+            "fetched": None,
+            "stale": False,
+            "reason": None,
+            "platform": None,
+        },
     }
     assert render.status(data, color=False).split("\n") == [
         "ok: neuca 2.0.0, no document",
@@ -284,12 +330,15 @@ def test_status_with_nothing_to_show():
     ]
 
 
-@pytest.mark.parametrize(("platform", "line"), [
-    ("openstack", "platform: OpenStack, as the firmware (DMI) says"),
-    ("ec2", "platform: EC2, as the firmware (DMI) says"),
-    ("unknown", "platform: the firmware (DMI) names none, so no link-local address is asked"),
-    ("any", "platform: not checked (platform = any)"),
-])
+@pytest.mark.parametrize(
+    ("platform", "line"),
+    [
+        ("openstack", "platform: OpenStack, as the firmware (DMI) says"),
+        ("ec2", "platform: EC2, as the firmware (DMI) says"),
+        ("unknown", "platform: the firmware (DMI) names none, so no link-local address is asked"),
+        ("any", "platform: not checked (platform = any)"),
+    ],
+)
 def test_status_says_what_auto_took_this_host_for(platform, line):
     data = {**STATUS, "document": {**STATUS["document"], "platform": platform}}
     assert render.status(data, color=False).split("\n")[1] == line
@@ -305,7 +354,11 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     survey = agent.survey()
     data = render.explanation(key(2), survey.resolution, survey.have, survey.record)
     rows = {row["setting"]: row for row in data["settings"]}
-    assert (data["link"], data["role"], data["reason"]) == (mac(2), "dataplane", "a document or the configuration names it")
+    assert (data["link"], data["role"], data["reason"]) == (
+        mac(2),
+        "dataplane",
+        "a document or the configuration names it",
+    )
     assert rows["mtu"] == {
         "setting": "mtu",
         "asked": 9000,
@@ -328,7 +381,9 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
 def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
     lines = render.explain(
-        render.explanation(key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)}))
+        render.explanation(
+            key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)})
+        )
     ).split("\n")
     assert lines[0] == f"{mac(2)}: dataplane, since a document or the configuration names it"
     assert lines[1].split() == ["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE", "NEUCA"]

@@ -17,9 +17,15 @@ FULL = Report(
     "2026-11-20T19:00:00Z",
     0.081,
     ("bring eth2 up",),
-    (Problem("failed", "boom", key(2)), Problem("failed", "bang", key(2, 7)), Problem("failed", "disk")),
+    (
+        Problem("failed", "boom", key(2)),
+        Problem("failed", "bang", key(2, 7)),
+        Problem("failed", "disk"),
+    ),
     True,
-    ("systemd-networkd had put the address 10.0.0.1/24 on eth2 before a document named it: removed",),
+    (
+        "systemd-networkd had put the address 10.0.0.1/24 on eth2 before a document named it: removed",
+    ),
 )
 
 

@@ -10,7 +10,16 @@ import pytest
 from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.model import Device, NicRecord, Problem, Record, World
-from neuca_tools.roles import Policy, above, assign, below, best_default_routes, find_nics, identity, is_nic
+from neuca_tools.roles import (
+    Policy,
+    above,
+    assign,
+    below,
+    best_default_routes,
+    find_nics,
+    identity,
+    is_nic,
+)
 
 ANYONE = Policy()
 NOBODY = Record()
@@ -24,7 +33,9 @@ def recorded(**roles):
     """A record: `nic2="dataplane"`, `nic3="released"`."""
     nics = {}
     for name, role in roles.items():
-        nics[mac(int(name[3:]))] = NicRecord(released=True) if role == "released" else NicRecord(role=role)
+        nics[mac(int(name[3:]))] = (
+            NicRecord(released=True) if role == "released" else NicRecord(role=role)
+        )
     return Record(nics=nics)
 
 
@@ -60,11 +71,21 @@ def test_two_devices_with_one_mac_are_both_left_alone_and_named():
     seen = world(nic(2, "eth3"), replace(nic(3, "eth2"), permanent_mac=mac(2)))
     nics, problems = find_nics(seen, {mac(2)})
     assert nics == {}
-    assert problems == [Problem("contested", '2 devices have the MAC "02:00:00:00:00:02" (eth2, eth3): none is touched', key(2))]
+    assert problems == [
+        Problem(
+            "contested",
+            '2 devices have the MAC "02:00:00:00:00:02" (eth2, eth3): none is touched',
+            key(2),
+        )
+    ]
 
 
 def test_a_failover_standby_under_its_master_leaves_no_candidate():
-    seen = world(nic(2), replace(nic(3), permanent_mac=mac(2), master=2), replace(nic(4), permanent_mac=mac(2), master=2))
+    seen = world(
+        nic(2),
+        replace(nic(3), permanent_mac=mac(2), master=2),
+        replace(nic(4), permanent_mac=mac(2), master=2),
+    )
     assert set(find_nics(seen, {mac(2)})[0]) == {mac(2)}
 
 
@@ -82,13 +103,22 @@ def test_a_nic_with_a_master_is_left_to_it(held, text):
 
 
 def test_an_absent_nic_is_a_problem_if_it_is_named():
-    assert find_nics(world(nic(2)), {mac(3)})[1] == [Problem("absent", 'no NIC has the MAC "02:00:00:00:00:03"', key(3))]
+    assert find_nics(world(nic(2)), {mac(3)})[1] == [
+        Problem("absent", 'no NIC has the MAC "02:00:00:00:00:03"', key(3))
+    ]
     assert find_nics(world(nic(2)), set())[1] == []
 
 
 def test_a_vlan_or_a_macvlan_with_the_mac_of_its_nic_is_no_second_candidate():
-    seen = world(nic(2), vlan(3, 2, 7), Device(4, "macv0", "macvlan", mac(2), lower=2), Device(5, "bond0", "bond", mac(2)))
-    assert {one: device.index for one, device in find_nics(seen, {mac(2)})[0].items()} == {mac(2): 2}
+    seen = world(
+        nic(2),
+        vlan(3, 2, 7),
+        Device(4, "macv0", "macvlan", mac(2), lower=2),
+        Device(5, "bond0", "bond", mac(2)),
+    )
+    assert {one: device.index for one, device in find_nics(seen, {mac(2)})[0].items()} == {
+        mac(2): 2
+    }
 
 
 # --- default routes -------------------------------------------------------------------------------------------------
@@ -98,7 +128,11 @@ def test_the_default_routes_in_force_are_those_of_the_lowest_metric_in_each_fami
     best = route("0.0.0.0/0", 1, "192.0.2.1", 100)
     also = route("0.0.0.0/0", 2, "192.0.2.2", 100)
     six = route("::/0", 3, "fe80::1", 1024)
-    worse = (route("0.0.0.0/0", 4, "10.0.0.1", 101), route("::/0", 5, "fe80::2", 2048), route("10.0.0.0/8", 6, None, 0))
+    worse = (
+        route("0.0.0.0/0", 4, "10.0.0.1", 101),
+        route("::/0", 5, "fe80::2", 2048),
+        route("10.0.0.0/8", 6, None, 0),
+    )
     assert best_default_routes((*worse, best, also, six)) == (best, also, six)
 
 
@@ -139,7 +173,12 @@ def test_the_route_to_the_metadata_service_makes_a_nic_management_too():
 )
 def test_a_default_route_on_something_above_a_nic_makes_the_nic_management(stack, top):
     below_it = nic(1, master=9 if stack[0].kind in ("bond", "bridge") else 0)
-    found = assign(world(below_it, nic(2), *stack, routes=[route("0.0.0.0/0", top, "192.0.2.1")]), {mac(1)}, ANYONE, NOBODY)
+    found = assign(
+        world(below_it, nic(2), *stack, routes=[route("0.0.0.0/0", top, "192.0.2.1")]),
+        {mac(1)},
+        ANYONE,
+        NOBODY,
+    )
     assert (found.role(mac(1)), found.reasons) == ("management", {mac(1): DEFAULT})
     assert {1, 9, top} <= found.management
     assert found.role(mac(2)) == "unlisted"
@@ -185,7 +224,9 @@ EVIDENCE = [route("0.0.0.0/0", 2, "10.0.0.254")]
     (recorded(nic2="management"), True, True, Policy(ignored=frozenset({mac(2)})), "ignored"),
     (recorded(), True, False, Policy(frozenset({mac(2)}), frozenset({mac(2)})), "ignored"),
 ])  # fmt: skip
-def test_the_role_of_a_nic_by_its_record_its_document_its_routes_and_the_configuration(record, named, evidence, policy, role):
+def test_the_role_of_a_nic_by_its_record_its_document_its_routes_and_the_configuration(
+    record, named, evidence, policy, role
+):
     seen = world(nic(2), routes=EVIDENCE if evidence else ())
     assert roles(seen, (2,) if named else (), policy, record)[2] == role
 
@@ -203,7 +244,10 @@ def test_why_a_nic_is_management_is_told(record, policy, reason):
 
 
 def test_an_absent_management_nic_keeps_its_role():
-    assert roles(world(nic(3)), named=(2, 3), record=recorded(nic2="management")) == {2: "management", 3: "dataplane"}
+    assert roles(world(nic(3)), named=(2, 3), record=recorded(nic2="management")) == {
+        2: "management",
+        3: "dataplane",
+    }
 
 
 def test_two_nics_that_both_carried_a_default_route_once_both_stay_management():
@@ -218,7 +262,12 @@ def test_two_nics_that_both_carried_a_default_route_once_both_stay_management():
 
 @pytest.mark.parametrize("ignored", [mac(2), mac(9)])
 def test_the_ignore_list_is_held_against_the_permanent_and_the_current_mac(ignored):
-    seen = world(nic(2, mac=mac(9)), vlan(5, 2, 7), vlan(6, 5, 8), Device(7, "macv0", "macvlan", mac(8), lower=2))
+    seen = world(
+        nic(2, mac=mac(9)),
+        vlan(5, 2, 7),
+        vlan(6, 5, 8),
+        Device(7, "macv0", "macvlan", mac(8), lower=2),
+    )
     found = assign(seen, {mac(2)}, Policy(frozenset({ignored})), NOBODY)
     assert found.role(mac(2)) == "ignored"
     assert found.protected == {2, 5, 6, 7}
@@ -226,8 +275,12 @@ def test_the_ignore_list_is_held_against_the_permanent_and_the_current_mac(ignor
 
 
 def test_what_is_tied_to_a_protected_nic_through_a_bond_is_protected_with_it():
-    seen = world(nic(2, master=9), nic(3, master=9), Device(9, "bond0", "bond", mac(2)), vlan(10, 9, 7))
-    assert {2, 9, 10} <= assign(seen, {mac(2), mac(3)}, Policy(frozenset({mac(2)})), NOBODY).protected
+    seen = world(
+        nic(2, master=9), nic(3, master=9), Device(9, "bond0", "bond", mac(2)), vlan(10, 9, 7)
+    )
+    assert {2, 9, 10} <= assign(
+        seen, {mac(2), mac(3)}, Policy(frozenset({mac(2)})), NOBODY
+    ).protected
 
 
 def test_a_released_nic_is_protected_like_an_ignored_one():
@@ -241,14 +294,25 @@ def test_an_ignored_mac_that_nothing_has_is_no_problem():
 
 
 def test_the_current_mac_of_a_management_nic_counts_too():
-    assert roles(world(nic(2, mac=mac(9))), named=(2,), policy=Policy(management=frozenset({mac(9)})))[2] == "management"
+    assert (
+        roles(world(nic(2, mac=mac(9))), named=(2,), policy=Policy(management=frozenset({mac(9)})))[
+            2
+        ]
+        == "management"
+    )
 
 
 # --- stacks ---------------------------------------------------------------------------------------------------------
 
 
 def test_above_and_below_follow_vlans_and_masters_and_survive_a_loop():
-    seen = world(nic(1, master=9), Device(9, "bond0", "bond", mac(1)), vlan(10, 9, 7), nic(2, lower=3), nic(3, lower=2))
+    seen = world(
+        nic(1, master=9),
+        Device(9, "bond0", "bond", mac(1)),
+        vlan(10, 9, 7),
+        nic(2, lower=3),
+        nic(3, lower=2),
+    )
     assert above(seen, [1]) == {1, 9, 10}
     assert below(seen, [10]) == {10, 9, 1}
     assert above(seen, [2]) == {2, 3}
@@ -276,17 +340,29 @@ def leased(*metrics):
 
 
 @pytest.mark.parametrize("metrics", [(1024, 1024, 1024), (102, 100, 101)])
-def test_default_routes_from_dhcp_make_no_management_nic_beside_one_that_is_sure_and_has_its_own(metrics):
+def test_default_routes_from_dhcp_make_no_management_nic_beside_one_that_is_sure_and_has_its_own(
+    metrics,
+):
     assert roles(leased(*metrics)) == {1: "management", 2: "unlisted", 3: "unlisted"}
-    assert roles(leased(*metrics), named=(2, 3)) == {1: "management", 2: "dataplane", 3: "dataplane"}
+    assert roles(leased(*metrics), named=(2, 3)) == {
+        1: "management",
+        2: "dataplane",
+        3: "dataplane",
+    }
     assert roles(leased(*metrics), named=(1, 2)) == {1: "management", 2: "dataplane", 3: "unlisted"}
     nowhere = replace(leased(*metrics), metadata_index=0)
-    assert roles(nowhere, named=(2, 3), policy=Policy(management=frozenset({mac(1)})))[2] == "dataplane"
+    assert (
+        roles(nowhere, named=(2, 3), policy=Policy(management=frozenset({mac(1)})))[2]
+        == "dataplane"
+    )
 
 
 def test_a_default_route_from_dhcp_protects_where_no_other_nic_has_one_or_somebody_set_it():
     assert roles(leased(None, 100), named=(2,)) == {1: "management", 2: "management"}
-    by_hand = replace(leased(102, None), routes=(*leased(102, None).routes, route("0.0.0.0/0", 2, "10.0.2.1", 100)))
+    by_hand = replace(
+        leased(102, None),
+        routes=(*leased(102, None).routes, route("0.0.0.0/0", 2, "10.0.2.1", 100)),
+    )
     assert roles(by_hand, named=(2,)) == {1: "management", 2: "management"}
     nowhere = replace(leased(100, 100), metadata_index=0)
     assert roles(nowhere, named=(2,)) == {1: "management", 2: "management"}
@@ -318,7 +394,12 @@ def test_a_doubt_is_ended_by_a_default_route_of_its_own_family_alone():
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):
         found = assign(seen, {mac(2)}, ANYONE, doubt)
         assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
-    assert roles(replace(anchored4, routes=(*anchored4.routes, better, six)), named=(2,), record=doubt)[2] == "dataplane"
+    assert (
+        roles(
+            replace(anchored4, routes=(*anchored4.routes, better, six)), named=(2,), record=doubt
+        )[2]
+        == "dataplane"
+    )
 
 
 def test_a_doubt_of_both_families_loses_one_after_the_other():
@@ -326,5 +407,15 @@ def test_a_doubt_of_both_families_loses_one_after_the_other():
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4, 6))})
     found = assign(leased(100, None), {mac(2)}, ANYONE, doubt)
     assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
-    assert roles(replace(leased(None, None), routes=(six,)), named=(2,), record=doubt)[2] == "management"
-    assert roles(replace(leased(100, None), routes=(*leased(100, None).routes, six)), named=(2,), record=doubt)[2] == "dataplane"
+    assert (
+        roles(replace(leased(None, None), routes=(six,)), named=(2,), record=doubt)[2]
+        == "management"
+    )
+    assert (
+        roles(
+            replace(leased(100, None), routes=(*leased(100, None).routes, six)),
+            named=(2,),
+            record=doubt,
+        )[2]
+        == "dataplane"
+    )

@@ -18,7 +18,9 @@ THREE = f"[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"
 
 def hops(text, *devices, **more):
     """(prefix, link, next hop) for each, and the problems."""
-    devices = {one.index: one for one in (nic(1, up=True), nic(2, up=True), nic(3, up=True), *devices)}.values()
+    devices = {
+        one.index: one for one in (nic(1, up=True), nic(2, up=True), nic(3, up=True), *devices)
+    }.values()
     addresses = {1: "192.0.2.10/24", **more.pop("addresses", {})}
     seen = world(*devices, addresses=addresses, routes=[route("0.0.0.0/0", 1, "192.0.2.1")], **more)
     found = resolve(document(text), Settings(), seen, Record())
@@ -43,14 +45,21 @@ def test_a_route_goes_through_the_link_in_whose_network_its_next_hop_is(line, li
 
 def test_the_longest_network_wins_and_the_first_key_among_equals():
     wide = f"[interface {mac(3)}]\naddresses = 10.0.3.1/16\n[vlan {mac(3)}.7]\naddresses = 10.0.0.9/24\n"
-    assert hops(f"{TWO}{wide}[routes]\n10.20.0.0/16 = 10.0.0.254\n")[0] == [("10.20.0.0/16", mac(2), "10.0.0.254", 20)]
-    assert hops(f"{wide}[routes]\n10.20.0.0/16 = 10.0.0.254\n")[0] == [("10.20.0.0/16", f"{mac(3)}.7", "10.0.0.254", 20)]
+    assert hops(f"{TWO}{wide}[routes]\n10.20.0.0/16 = 10.0.0.254\n")[0] == [
+        ("10.20.0.0/16", mac(2), "10.0.0.254", 20)
+    ]
+    assert hops(f"{wide}[routes]\n10.20.0.0/16 = 10.0.0.254\n")[0] == [
+        ("10.20.0.0/16", f"{mac(3)}.7", "10.0.0.254", 20)
+    ]
 
 
 def test_a_network_that_the_user_gave_a_nic_serves_where_none_is_asked_for():
     text = f"[interfaces]\n{mac(2)} = up\n{mac(3)} = user\n[routes]\n10.20.0.0/16 = 10.7.0.9\n10.30.0.0/16 = 10.8.0.9\n"
     found, problems = hops(text, addresses={2: "10.7.0.1/24", 3: "10.8.0.1/24"})
-    assert [(to, link) for to, link, *_ in found] == [("10.20.0.0/16", mac(2)), ("10.30.0.0/16", mac(3))]
+    assert [(to, link) for to, link, *_ in found] == [
+        ("10.20.0.0/16", mac(2)),
+        ("10.30.0.0/16", mac(3)),
+    ]
     assert problems == []
 
 
@@ -65,19 +74,34 @@ def test_a_network_that_is_asked_for_goes_before_one_that_is_found():
         ("10.20.0.0/16 = 10.9.9.9", "the next hop 10.9.9.9 is in no network of a dataplane NIC"),
         ("10.20.0.0/16 = 192.0.2.1", "the next hop 192.0.2.1 is in no network of a dataplane NIC"),
         ("10.20.0.0/16 = 10.0.0.1", "the next hop 10.0.0.1 is this host itself"),
-        ("2001:db8:20::/48 = fe80::1", "the next hop fe80::1 is link-local, which does not say through which interface"),
-        ("0.0.0.0/0 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
-        ("128.0.0.0/1 = 10.0.0.254", "a prefix of length 0 or 1 would take the default route's place"),
+        (
+            "2001:db8:20::/48 = fe80::1",
+            "the next hop fe80::1 is link-local, which does not say through which interface",
+        ),
+        (
+            "0.0.0.0/0 = 10.0.0.254",
+            "a prefix of length 0 or 1 would take the default route's place",
+        ),
+        (
+            "128.0.0.0/1 = 10.0.0.254",
+            "a prefix of length 0 or 1 would take the default route's place",
+        ),
         ("192.0.2.0/25 = 10.0.0.254", "it lies inside the management network 192.0.2.0/24"),
         ("192.0.2.0/24 = 10.0.0.254", "it is the management network 192.0.2.0/24"),
-        ("169.254.169.254/32 = 10.0.0.254", "it would take over 169.254.169.254, which is reached through the management NIC"),
+        (
+            "169.254.169.254/32 = 10.0.0.254",
+            "it would take over 169.254.169.254, which is reached through the management NIC",
+        ),
         ("10.0.0.0/24 = down", 'it is the network of an address that is asked for on "eth2"'),
         ("0.0.0.0/0 = down", "a default route is never removed"),
         ("::/0 = down", "a default route is never removed"),
     ],
 )
 def test_a_route_is_refused_for_this_reason(line, reason):
-    assert hops(f"{TWO}[routes]\n{line}\n") == ([], [f"route to {line.partition(' ')[0]}: {reason}"])
+    assert hops(f"{TWO}[routes]\n{line}\n") == (
+        [],
+        [f"route to {line.partition(' ')[0]}: {reason}"],
+    )
 
 
 def test_a_refused_route_costs_only_itself():
@@ -87,7 +111,9 @@ def test_a_refused_route_costs_only_itself():
 
 def test_the_next_hop_on_a_nic_that_is_asked_to_be_down():
     text = f"[interfaces]\n{mac(2)} = down:ipv4:10.0.0.1/24\n[routes]\n10.20.0.0/16 = 10.0.0.254\n"
-    assert hops(text)[1] == ['route to 10.20.0.0/16: the next hop 10.0.0.254 is on "eth2", which is asked to be down']
+    assert hops(text)[1] == [
+        'route to 10.20.0.0/16: the next hop 10.0.0.254 is on "eth2", which is asked to be down'
+    ]
 
 
 @pytest.mark.parametrize("state", ["user", "up"])
@@ -105,12 +131,22 @@ def test_the_next_hop_on_a_vlan_of_a_nic_that_is_asked_to_be_down():
 
 
 def test_the_next_hop_in_a_network_of_a_nic_that_is_not_there():
-    found, problems = hops(f"[interface {mac(9)}]\naddresses = 10.9.0.1/24\n[routes]\n10.20.0.0/16 = 10.9.0.254\n")
-    assert (found, problems[1:]) == ([], [f"route to 10.20.0.0/16: the next hop 10.9.0.254 is on {mac(9)}, which cannot be used"])
+    found, problems = hops(
+        f"[interface {mac(9)}]\naddresses = 10.9.0.1/24\n[routes]\n10.20.0.0/16 = 10.9.0.254\n"
+    )
+    assert (found, problems[1:]) == (
+        [],
+        [f"route to 10.20.0.0/16: the next hop 10.9.0.254 is on {mac(9)}, which cannot be used"],
+    )
 
 
 def test_a_next_hop_in_an_address_of_another_family_does_not_match():
-    assert hops(f"[interface {mac(2)}]\naddresses = ::ffff:10.0.0.1/120\n[routes]\n10.20.0.0/16 = 10.0.0.254\n")[0] == []
+    assert (
+        hops(
+            f"[interface {mac(2)}]\naddresses = ::ffff:10.0.0.1/120\n[routes]\n10.20.0.0/16 = 10.0.0.254\n"
+        )[0]
+        == []
+    )
 
 
 def test_a_route_to_the_network_of_its_own_next_hop_is_no_trap():
@@ -128,7 +164,11 @@ def agent(text, *more):
 
 
 def our_routes(one):
-    return [(str(found.to), found.index, str(found.via)) for found in one.kernel.routes if found.protocol == 110]
+    return [
+        (str(found.to), found.index, str(found.via))
+        for found in one.kernel.routes
+        if found.protocol == 110
+    ]
 
 
 ROUTE = "[routes]\n10.20.0.0/16 = 10.0.0.254\n"
@@ -148,10 +188,16 @@ def test_a_changed_next_hop_is_replaced_in_place():
 def test_a_route_moves_with_its_network_from_one_nic_to_another():
     one = agent(TWO + THREE + ROUTE)
     one.run()
-    one.ask(f"[interface {mac(2)}]\naddresses = 10.0.9.1/24\n[interface {mac(3)}]\naddresses = 10.0.0.1/24\n" + ROUTE)
+    one.ask(
+        f"[interface {mac(2)}]\naddresses = 10.0.9.1/24\n[interface {mac(3)}]\naddresses = 10.0.0.1/24\n"
+        + ROUTE
+    )
     operations, result, _ = one.run(start=False)
     assert result.failures == ()
-    assert "replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.254 on eth3" in texts(operations)
+    assert (
+        "replace the route to 10.20.0.0/16 via 10.0.0.254 on eth2 with via 10.0.0.254 on eth3"
+        in texts(operations)
+    )
     assert our_routes(one) == [("10.20.0.0/16", 3, "10.0.0.254")]
     assert texts(one.plan()) == []
 
@@ -159,9 +205,13 @@ def test_a_route_moves_with_its_network_from_one_nic_to_another():
 def test_a_route_that_is_no_longer_asked_for_goes_and_a_foreign_one_stays():
     one = agent(TWO + ROUTE)
     one.run()
-    one.kernel.replace_route(2, ip_network("10.99.0.0/16"), one.survey().want.hops[0].via, 5, protocol=4)
+    one.kernel.replace_route(
+        2, ip_network("10.99.0.0/16"), one.survey().want.hops[0].via, 5, protocol=4
+    )
     one.ask(TWO)
-    assert texts(one.plan(one.survey().changed())) == ["delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"]
+    assert texts(one.plan(one.survey().changed())) == [
+        "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"
+    ]
     one.run(start=False)
     assert [str(found.to) for found in one.kernel.routes if found.protocol == 4] == ["10.99.0.0/16"]
 
@@ -181,7 +231,9 @@ def test_a_banned_prefix_loses_its_routes_on_dataplane_nics_alone():
     for index in (2, 3):
         one.kernel.routes.append(route("10.20.0.0/16", index, "10.0.0.9", index, 4))
     one.kernel.routes.append(route("10.20.0.0/16", 1, "192.0.2.9", 50, 4))
-    assert [text for text in texts(one.plan()) if "route" in text] == ["delete the route to 10.20.0.0/16 via 10.0.0.9 on eth2"]
+    assert [text for text in texts(one.plan()) if "route" in text] == [
+        "delete the route to 10.20.0.0/16 via 10.0.0.9 on eth2"
+    ]
 
 
 def test_a_banned_prefix_takes_no_connected_network():
@@ -202,7 +254,15 @@ def test_a_route_through_a_vlan_goes_with_the_vlan():
 
 
 def test_a_refused_route_names_no_link():
-    found = resolve(document(f"{TWO}[routes]\n0.0.0.0/0 = 10.0.0.254\n"), Settings(), world(nic(2), vlan(5, 2, 7)), Record())
+    found = resolve(
+        document(f"{TWO}[routes]\n0.0.0.0/0 = 10.0.0.254\n"),
+        Settings(),
+        world(nic(2), vlan(5, 2, 7)),
+        Record(),
+    )
     assert found.problems == (
-        Problem("refused", "route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place"),
+        Problem(
+            "refused",
+            "route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
+        ),
     )

@@ -24,24 +24,39 @@ from neuca_tools.guest import iscsi
 ROOT = Path(__file__).parents[2]
 ID = b"0123456789abcdef0123456789abcdef\n"
 RULE = "neuca-persistent-fe163e006daf.rules"
-OURS = (f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf networkd/05-neuca-nics.network"
-        " networkd/05-neuca-vlans.network sysctl/neuca.conf sysctl/neuca.conf.neuca-new log/neuca-agent.log log/neuca-agent.log.1"
-        " log/neuca-agent.log.2.gz log/neucad.out state/record.json state/journal.json state/document.json"
-        " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
-        f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
-        " run/document.json run/last-look.json run/last-pass.json state/guest-users.json run/guest-due run/guest-ran"
-        " run/guest-begun run/guest-hostname.json log/neuca-guest.out state/guest-storage.json").split()
+OURS = (
+    f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf networkd/05-neuca-nics.network"
+    " networkd/05-neuca-vlans.network sysctl/neuca.conf sysctl/neuca.conf.neuca-new log/neuca-agent.log log/neuca-agent.log.1"
+    " log/neuca-agent.log.2.gz log/neucad.out state/record.json state/journal.json state/document.json"
+    " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
+    f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
+    " run/document.json run/last-look.json run/last-pass.json state/guest-users.json run/guest-due run/guest-ran"
+    " run/guest-begun run/guest-hostname.json log/neuca-guest.out state/guest-storage.json"
+).split()
 # What of these is read, and not only removed.
-CONTENTS = {"state/guest-users.json": b'{"logins": []}', "state/guest-storage.json": b'{"disks": {}}'}
-OTHERS = ("udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
-          " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine").split()
-IDENTITY = ("etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"
-            " var/lib/urandom/random-seed var/lib/NetworkManager/secret_key var/lib/NetworkManager/internal-1-eth0.lease"
-            " var/lib/dhcp/dhclient.eth0.leases var/lib/dhcp/dhclient6.eth0.leases~ var/lib/dhclient/dhclient.leases"
-            " var/lib/dhcpcd/duid var/lib/dhcpcd/secret var/lib/dhcpcd/eth0.lease6").split()
-KEYS = [f"etc/ssh/ssh_host_{kind}_key{end}" for kind in ("ecdsa", "ed25519", "rsa") for end in ("", ".pub", "-cert.pub")]
-NOT_IDENTITY = ("etc/hostname etc/ssh/sshd_config etc/ssh/ssh_host_notes var/lib/dhcp/dhcpd.leases var/lib/systemd/timesync"
-                " var/lib/NetworkManager/NetworkManager.state etc/NetworkManager/system-connections/lan.nmconnection").split()
+CONTENTS = {
+    "state/guest-users.json": b'{"logins": []}',
+    "state/guest-storage.json": b'{"disks": {}}',
+}
+OTHERS = (
+    "udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
+    " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine"
+).split()
+IDENTITY = (
+    "etc/machine-id var/lib/dbus/machine-id var/lib/systemd/random-seed var/lib/systemd/credential.secret"
+    " var/lib/urandom/random-seed var/lib/NetworkManager/secret_key var/lib/NetworkManager/internal-1-eth0.lease"
+    " var/lib/dhcp/dhclient.eth0.leases var/lib/dhcp/dhclient6.eth0.leases~ var/lib/dhclient/dhclient.leases"
+    " var/lib/dhcpcd/duid var/lib/dhcpcd/secret var/lib/dhcpcd/eth0.lease6"
+).split()
+KEYS = [
+    f"etc/ssh/ssh_host_{kind}_key{end}"
+    for kind in ("ecdsa", "ed25519", "rsa")
+    for end in ("", ".pub", "-cert.pub")
+]
+NOT_IDENTITY = (
+    "etc/hostname etc/ssh/sshd_config etc/ssh/ssh_host_notes var/lib/dhcp/dhcpd.leases var/lib/systemd/timesync"
+    " var/lib/NetworkManager/NetworkManager.state etc/NetworkManager/system-connections/lan.nmconnection"
+).split()
 
 
 def fill(folder, names):
@@ -52,8 +67,11 @@ def fill(folder, names):
 
 def files(folder):
     """Every file and link below, but for the locks."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")
-            if (path.is_symlink() or not path.is_dir()) and path.name not in sealing.LOCKS}
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if (path.is_symlink() or not path.is_dir()) and path.name not in sealing.LOCKS
+    }
 
 
 @pytest.fixture
@@ -62,7 +80,9 @@ def host(tmp_path):
     fill(tmp_path / "own", [*OURS, *OTHERS])
     fill(tmp_path / "root", [*IDENTITY, *KEYS, *NOT_IDENTITY])
     (tmp_path / "root/etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
-    (tmp_path / "root/etc/systemd/system/multi-user.target.wants/neuca-host-keys.service").symlink_to("/nowhere")
+    (
+        tmp_path / "root/etc/systemd/system/multi-user.target.wants/neuca-host-keys.service"
+    ).symlink_to("/nowhere")
     return Host(tmp_path)
 
 
@@ -73,8 +93,14 @@ class Host:
         self.own, self.root = folder / "own", folder / "root"
         own = self.own
         self.config = Config(
-            state_directory=own / "state", run_directory=own / "run", log_directory=own / "log", udev_directory=own / "udev",
-            networkmanager_directory=own / "nm", networkd_directory=own / "networkd", sysctl_directory=own / "sysctl")
+            state_directory=own / "state",
+            run_directory=own / "run",
+            log_directory=own / "log",
+            udev_directory=own / "udev",
+            networkmanager_directory=own / "nm",
+            networkd_directory=own / "networkd",
+            sysctl_directory=own / "sysctl",
+        )
 
     def clean(self, with_identity=True, dry_run=False):
         return clean(self.config, self.root, with_identity, dry_run)
@@ -93,18 +119,28 @@ def test_what_is_ours_and_the_identity_go_and_everything_else_stays(host, capsys
     assert (host.root / "etc/machine-id").read_bytes() == b""
     said = capsys.readouterr()
     assert said.err == ""
-    gone = [host.own / name for name in OURS] + [host.root / name for name in (*IDENTITY[1:], *KEYS)]
+    gone = [host.own / name for name in OURS] + [
+        host.root / name for name in (*IDENTITY[1:], *KEYS)
+    ]
     lines = [f'empty "{host.root}/etc/machine-id"', *(f'remove "{path}"' for path in gone)]
     assert sorted(said.out.splitlines()) == sorted(lines)
 
 
 def test_a_second_time_does_nothing(host, capsys):
     host.clean()
-    before = {path: path.lstat().st_mtime_ns for folder in (host.own, host.root) for path in folder.rglob("*")}
+    before = {
+        path: path.lstat().st_mtime_ns
+        for folder in (host.own, host.root)
+        for path in folder.rglob("*")
+    }
     capsys.readouterr()
     assert host.clean() == 0
     assert capsys.readouterr().out == "nothing is left to remove\n"
-    assert {path: path.lstat().st_mtime_ns for folder in (host.own, host.root) for path in folder.rglob("*")} == before
+    assert {
+        path: path.lstat().st_mtime_ns
+        for folder in (host.own, host.root)
+        for path in folder.rglob("*")
+    } == before
 
 
 def test_a_dry_run_prints_the_same_and_changes_nothing(host, capsys):
@@ -124,7 +160,11 @@ def test_the_name_that_a_document_has_given_to_the_initiator_goes_and_no_other(h
     name.write_bytes(iscsi.MARK + b"InitiatorName=iqn.2026-11.org.example:me\n")
     assert (host.clean(with_identity=False), name.exists()) == (0, True)
     capsys.readouterr()
-    assert (host.clean(), name.exists(), capsys.readouterr().out) == (0, False, f'remove "{name}"\n')
+    assert (host.clean(), name.exists(), capsys.readouterr().out) == (
+        0,
+        False,
+        f'remove "{name}"\n',
+    )
 
 
 def test_the_identity_is_kept_if_it_is_to_be(host, capsys):
@@ -138,7 +178,9 @@ def test_a_host_where_nothing_ever_was_has_nothing_to_remove(tmp_path, capsys):
     assert capsys.readouterr().out == "nothing is left to remove\n"
 
 
-@pytest.mark.parametrize("steps", [0, 1, 5, len(OURS), len(OURS) + 3, len(OURS) + len(IDENTITY) + 1])
+@pytest.mark.parametrize(
+    "steps", [0, 1, 5, len(OURS), len(OURS) + 3, len(OURS) + len(IDENTITY) + 1]
+)
 def test_after_an_interruption_the_next_time_does_the_rest(host, steps):
     """Each file goes by itself: what was done before it died is not there to be done again."""
     for trace in sealing.find(host.config, host.root, True).traces[:steps]:
@@ -157,7 +199,8 @@ def test_host_keys_stay_where_nothing_would_make_new_ones(host, capsys):
     said = capsys.readouterr()
     assert said.err == (
         f'neuca: keep the SSH host keys in "{host.root}/etc/ssh": nothing would make new ones at the next boot, and sshd starts'
-        " with none\n       enable neuca-host-keys.service; if something else makes them, remove them by hand\n")
+        " with none\n       enable neuca-host-keys.service; if something else makes them, remove them by hand\n"
+    )
     assert "ssh_host" not in said.out
 
 
@@ -214,12 +257,20 @@ def test_the_link_that_dbus_has_in_place_of_an_id_stays(host):
 def test_a_link_goes_and_what_it_leads_to_stays(host, tmp_path):
     precious = tmp_path / "precious"
     precious.write_bytes(b"precious")
-    links = [host.own / OURS[0], host.own / "state/record.json", host.root / KEYS[0], host.root / IDENTITY[2]]
+    links = [
+        host.own / OURS[0],
+        host.own / "state/record.json",
+        host.root / KEYS[0],
+        host.root / IDENTITY[2],
+    ]
     for link in links:
         link.unlink()
         link.symlink_to(precious)
     assert host.clean() == 0
-    assert (precious.read_bytes(), [link for link in links if link.is_symlink()]) == (b"precious", [])
+    assert (precious.read_bytes(), [link for link in links if link.is_symlink()]) == (
+        b"precious",
+        [],
+    )
 
 
 def test_a_machine_id_behind_a_link_is_not_touched_and_is_a_failure(host, tmp_path, capsys):
@@ -229,7 +280,10 @@ def test_a_machine_id_behind_a_link_is_not_touched_and_is_a_failure(host, tmp_pa
     (host.root / "etc/machine-id").symlink_to(elsewhere)
     assert host.clean() == 1
     assert elsewhere.read_bytes() == ID
-    assert capsys.readouterr().err == f'neuca: empty "{host.root}/etc/machine-id": it is a link, and none is followed\n'
+    assert (
+        capsys.readouterr().err
+        == f'neuca: empty "{host.root}/etc/machine-id": it is a link, and none is followed\n'
+    )
     assert host.left[0] == set(OTHERS)
 
 
@@ -304,8 +358,15 @@ def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
     with sealing.undisturbed(host.config) as process:
         assert process == daemon.pid
         assert daemon.wait(10) == -signal.SIGTERM
-        another = [sys.executable, "-c", HOLD.replace(", 5)", ", 0.1)"), host.config.run_directory / "neucad.lock"]
-        refused = subprocess.run(another, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+        another = [
+            sys.executable,
+            "-c",
+            HOLD.replace(", 5)", ", 0.1)"),
+            host.config.run_directory / "neucad.lock",
+        ]
+        refused = subprocess.run(
+            another, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        )
     assert "another pass has held it for 0.1 s" in refused.stderr
 
 
@@ -336,7 +397,10 @@ def test_a_pass_under_way_is_waited_for(host, holder):
     before = host.left
     with pytest.raises(ApplyError) as caught:
         host.clean()
-    assert caught.value.text == f'lock "{host.config.run_directory}/lock": another pass has held it for 0.1 s'
+    assert (
+        caught.value.text
+        == f'lock "{host.config.run_directory}/lock": another pass has held it for 0.1 s'
+    )
     assert host.left == before
 
 

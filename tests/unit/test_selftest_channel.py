@@ -36,7 +36,9 @@ def pair():
 
 
 def ends(pair):
-    return tuple(Channel(one.fileno(), one.fileno(), role) for one, role in zip(pair, (CLIENT, SERVER)))
+    return tuple(
+        Channel(one.fileno(), one.fileno(), role) for one, role in zip(pair, (CLIENT, SERVER))
+    )
 
 
 def handshake(pair, secret=SECRET, busy=False):
@@ -92,16 +94,22 @@ def test_something_else_that_listens_there_is_no_helper(pair):
     pair[1].send(b'{"SSH": 2}\n')
     with pytest.raises(ChannelError) as raised:
         greet(client, SECRET, 1)
-    assert raised.value.text == "ask the other end: it is no neuca-selftest --serve that this one understands"
+    assert (
+        raised.value.text
+        == "ask the other end: it is no neuca-selftest --serve that this one understands"
+    )
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    (lambda line: line.replace(b"one", b"two"), "a message is not signed as it should be"),
-    (lambda line: line[1:], "a message is not signed as it should be"),
-    (lambda line: line + line, "a message is not signed as it should be"),
-    (lambda line: b"x" * 70 + b"\n", "a message is not signed as it should be"),  # noqa: ARG005
-    (lambda line: b"\n", "a message is not signed as it should be"),  # noqa: ARG005
-])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda line: line.replace(b"one", b"two"), "a message is not signed as it should be"),
+        (lambda line: line[1:], "a message is not signed as it should be"),
+        (lambda line: line + line, "a message is not signed as it should be"),
+        (lambda line: b"x" * 70 + b"\n", "a message is not signed as it should be"),  # noqa: ARG005
+        (lambda line: b"\n", "a message is not signed as it should be"),  # noqa: ARG005
+    ],
+)
 def test_what_was_changed_or_repeated_on_the_way_is_not_heard(pair, change, reason):
     client, server = handshake(pair)
     line = client._signature(CLIENT, client._sent, b'{"ask":"one"}') + b'{"ask":"one"}\n'

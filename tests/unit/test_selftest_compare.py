@@ -16,7 +16,14 @@ from neuca_tools.selftest.compare import Change, compare
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Step
 from neuca_tools.selftest.report.text import comparison
 
-ETH1 = Link("eth1", "physical", mac="02:00:00:00:00:01", mtu=9000, addresses=("172.16.0.1/24",), offloads={"tso": True})
+ETH1 = Link(
+    "eth1",
+    "physical",
+    mac="02:00:00:00:00:01",
+    mtu=9000,
+    addresses=("172.16.0.1/24",),
+    offloads={"tso": True},
+)
 ETH2 = Link("eth2", "physical", mac="02:00:00:00:00:02", mtu=1500)
 HOST = Host("a", kernel="6.1.0-56", sysctls={"net.core.rmem_max": "16777216"}, links=(ETH1, ETH2))
 
@@ -33,15 +40,18 @@ def changes(after: Evidence) -> list[Change]:
     return list(compare([Evidence(local=HOST)], after).changes)
 
 
-@pytest.mark.parametrize(("before", "after", "worse"), [
-    ((940e6,), 930e6, False),
-    ((940e6,), 740e6, True),
-    ((940e6, 945e6), 840e6, False),  # nobody knows yet how much they vary
-    ((940e6, 935e6, 945e6), 840e6, True),
-    ((940e6, 700e6, 990e6), 840e6, False),  # they vary by more than that
-    ((940e6, 100e6, 945e6), 840e6, True),  # one bad day is not the rule
-    ((940e6,), 5e9, False),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "worse"),
+    [
+        ((940e6,), 930e6, False),
+        ((940e6,), 740e6, True),
+        ((940e6, 945e6), 840e6, False),  # nobody knows yet how much they vary
+        ((940e6, 935e6, 945e6), 840e6, True),
+        ((940e6, 700e6, 990e6), 840e6, False),  # they vary by more than that
+        ((940e6, 100e6, 945e6), 840e6, True),  # one bad day is not the rule
+        ((940e6,), 5e9, False),
+    ],
+)
 def test_a_rate_is_worse_that_fell_by_more_than_it_varies(before, after, worse):
     found = compare([measured(rate) for rate in before], measured(after))
     assert [one.worse for one in found.rates] == [worse]
@@ -50,76 +60,143 @@ def test_a_rate_is_worse_that_fell_by_more_than_it_varies(before, after, worse):
 
 def test_the_steps_of_a_ladder_are_compared_each_with_its_own():
     def steps(*rates):
-        return Evidence(phases=tuple(replace(measured(rate).phases[0], name="udp") for rate in rates))
+        return Evidence(
+            phases=tuple(replace(measured(rate).phases[0], name="udp") for rate in rates)
+        )
 
-    assert [one.worse for one in compare([steps(10e6, 100e6)], steps(10e6, 50e6)).rates] == [False, True]
+    assert [one.worse for one in compare([steps(10e6, 100e6)], steps(10e6, 50e6)).rates] == [
+        False,
+        True,
+    ]
 
 
 def test_the_tries_of_a_search_and_other_rates_are_not_compared():
     """Where a search goes depends on what it finds; and less arrives of what was sent more slowly."""
+
     def ladder(*steps):
-        phases = [replace(udp_phase(asked, asked, got), search=search) for asked, got, search in steps]
+        phases = [
+            replace(udp_phase(asked, asked, got), search=search) for asked, got, search in steps
+        ]
         return Evidence(phases=tuple(phases))
 
-    before = ladder((10e6, 10e6, False), (100e6, 60e6, False), (30e6, 30e6, True), (55e6, 55e6, True))
+    before = ladder(
+        (10e6, 10e6, False), (100e6, 60e6, False), (30e6, 30e6, True), (55e6, 55e6, True)
+    )
     after = ladder((10e6, 9e6, False), (50e6, 30e6, False), (22e6, 22e6, True), (15e6, 15e6, True))
-    assert [(round(one.before / 1e6), round(one.after / 1e6)) for one in compare([before], after).rates] == [(10, 9)]
+    assert [
+        (round(one.before / 1e6), round(one.after / 1e6)) for one in compare([before], after).rates
+    ] == [(10, 9)]
 
 
 def test_nothing_changed_is_a_pass():
     assert (changes(on()), compare([on()], on()).exit_code) == ([], ExitCode.PASS)
 
 
-@pytest.mark.parametrize(("after", "change"), [
-    (on(links=(replace(ETH1, name="eth5"), ETH2)), Change("local", "eth1 name", "eth1", "eth5", True)),
-    (on(links=(replace(ETH1, mac="02:00:00:00:00:09"), ETH2)), Change("local", "eth1 mac", ETH1.mac, "02:00:00:00:00:09", True)),
-    (on(links=(replace(ETH1, mtu=1500), ETH2)), Change("local", "eth1 mtu", "9000", "1500", True)),
-    (on(links=(replace(ETH1, addresses=("172.16.0.9/24",)), ETH2)),
-     Change("local", "eth1 addresses", "172.16.0.1/24", "172.16.0.9/24", True)),
-    (on(links=(ETH1,)), Change("local", "eth2", "present", None, True)),
-    (on(links=(ETH1, ETH2, Link("eth3"))), Change("local", "eth3", None, "present", True)),
-    (on(links=(replace(ETH1, offloads={"tso": False}), ETH2)), Change("local", "eth1 tso", "on", "off")),
-    (on(kernel="6.12.0"), Change("local", "kernel", "6.1.0-56", "6.12.0")),
-    (on(sysctls={"net.core.rmem_max": "212992"}), Change("local", "net.core.rmem_max", "16777216", "212992")),
-])
+@pytest.mark.parametrize(
+    ("after", "change"),
+    [
+        (
+            on(links=(replace(ETH1, name="eth5"), ETH2)),
+            Change("local", "eth1 name", "eth1", "eth5", True),
+        ),
+        (
+            on(links=(replace(ETH1, mac="02:00:00:00:00:09"), ETH2)),
+            Change("local", "eth1 mac", ETH1.mac, "02:00:00:00:00:09", True),
+        ),
+        (
+            on(links=(replace(ETH1, mtu=1500), ETH2)),
+            Change("local", "eth1 mtu", "9000", "1500", True),
+        ),
+        (
+            on(links=(replace(ETH1, addresses=("172.16.0.9/24",)), ETH2)),
+            Change("local", "eth1 addresses", "172.16.0.1/24", "172.16.0.9/24", True),
+        ),
+        (on(links=(ETH1,)), Change("local", "eth2", "present", None, True)),
+        (on(links=(ETH1, ETH2, Link("eth3"))), Change("local", "eth3", None, "present", True)),
+        (
+            on(links=(replace(ETH1, offloads={"tso": False}), ETH2)),
+            Change("local", "eth1 tso", "on", "off"),
+        ),
+        (on(kernel="6.12.0"), Change("local", "kernel", "6.1.0-56", "6.12.0")),
+        (
+            on(sysctls={"net.core.rmem_max": "212992"}),
+            Change("local", "net.core.rmem_max", "16777216", "212992"),
+        ),
+    ],
+)
 def test_what_changed_is_named_with_both_values(after, change):
     assert changes(after) == [change]
-    assert compare([on()], after).exit_code is (ExitCode.NOT_AS_PLANNED if change.identity else ExitCode.PASS)
+    assert compare([on()], after).exit_code is (
+        ExitCode.NOT_AS_PLANNED if change.identity else ExitCode.PASS
+    )
 
 
 def test_what_was_asked_for_is_told_and_no_failure():
     """A document that asks for another MTU, or a DHCP server of the management NIC: the agent finds all as planned."""
-    after = on(links=(replace(ETH1, name="eth5", mtu=1500, addresses=("172.16.0.9/24",)), Link("eth1.9", "vlan")))
+    after = on(
+        links=(
+            replace(ETH1, name="eth5", mtu=1500, addresses=("172.16.0.9/24",)),
+            Link("eth1.9", "vlan"),
+        )
+    )
     found = compare([on()], replace(after, steps=(Step("as-planned", "pass"),)))
     assert [(one.field, one.identity) for one in found.changes] == [
-        ("eth1 name", True), ("eth1 mtu", False), ("eth1 addresses", False), ("eth2", False), ("eth1.9", False)]
-    assert {one.identity for one in changes(replace(after, steps=(Step("as-planned", "fail"),)))} == {True}
-    other = [Evidence(peer=host) for host in (HOST, replace(HOST, links=(replace(ETH1, mtu=1500), ETH2)))]
-    assert compare(other[:1], replace(other[1], steps=(Step("as-planned", "pass"),))).changes[0].identity
+        ("eth1 name", True),
+        ("eth1 mtu", False),
+        ("eth1 addresses", False),
+        ("eth2", False),
+        ("eth1.9", False),
+    ]
+    assert {
+        one.identity for one in changes(replace(after, steps=(Step("as-planned", "fail"),)))
+    } == {True}
+    other = [
+        Evidence(peer=host) for host in (HOST, replace(HOST, links=(replace(ETH1, mtu=1500), ETH2)))
+    ]
+    assert (
+        compare(other[:1], replace(other[1], steps=(Step("as-planned", "pass"),)))
+        .changes[0]
+        .identity
+    )
 
 
 def test_names_that_were_swapped_are_two_changes_of_names():
     swapped = on(links=(replace(ETH1, name="eth2"), replace(ETH2, name="eth1")))
-    assert [(one.field, one.after) for one in changes(swapped)] == [("eth1 name", "eth2"), ("eth2 name", "eth1")]
+    assert [(one.field, one.after) for one in changes(swapped)] == [
+        ("eth1 name", "eth2"),
+        ("eth2 name", "eth1"),
+    ]
 
 
 def test_what_one_of_them_does_not_know_is_no_change():
-    assert changes(Evidence()) == changes(on(links=(Link("eth1"), Link("eth2")), sysctls={}, kernel=None)) == []
+    assert (
+        changes(Evidence())
+        == changes(on(links=(Link("eth1"), Link("eth2")), sysctls={}, kernel=None))
+        == []
+    )
 
 
 def test_white_space_in_a_sysctl_is_no_change():
-    one, other = (Evidence(local=Host(sysctls={"net.ipv4.tcp_rmem": value})) for value in ("4096\t131072\t9", "4096 131072 9"))
+    one, other = (
+        Evidence(local=Host(sysctls={"net.ipv4.tcp_rmem": value}))
+        for value in ("4096\t131072\t9", "4096 131072 9")
+    )
     assert compare([one], other).changes == ()
 
 
 def test_the_text_has_a_line_for_each_rate_and_each_change():
     before = [replace(measured(rate), local=HOST) for rate in (940e6, 935e6, 945e6)]
-    after = replace(measured(400e6), local=replace(HOST, kernel="6.12.0", links=(replace(ETH1, mtu=1500), ETH2)))
-    assert comparison(compare(before, after)) == """\
+    after = replace(
+        measured(400e6), local=replace(HOST, kernel="6.12.0", links=(replace(ETH1, mtu=1500), ETH2))
+    )
+    assert (
+        comparison(compare(before, after))
+        == """\
 tcp         400 Mbit/s, before 940 Mbit/s ± 5.00 Mbit/s of 3  WORSE
 changed     local kernel: 6.1.0-56 → 6.12.0
 CHANGED     local eth1 mtu: 9000 → 1500
 VERDICT     worse than before"""
+    )
 
 
 def test_the_command_compares_files(tmp_path, capsys):
@@ -127,7 +204,14 @@ def test_the_command_compares_files(tmp_path, capsys):
         (tmp_path / name).write_bytes(PUBLISHED[name])
     words = [str(tmp_path / name) for name in ("vm-tuned-tcp", "vm-untuned-tcp")]
     assert main(["compare", *words], "neuca-selftest") == 7
-    assert capsys.readouterr().out == "tcp         1.54 Gbit/s, before 4.11 Gbit/s  WORSE\nVERDICT     worse than before\n"
+    assert (
+        capsys.readouterr().out
+        == "tcp         1.54 Gbit/s, before 4.11 Gbit/s  WORSE\nVERDICT     worse than before\n"
+    )
     assert main(["compare", "--json", *words[::-1]], "neuca-selftest") == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["version"], document["verdict"], document["rates"][0]["worse"]) == (1, "pass", False)
+    assert (document["version"], document["verdict"], document["rates"][0]["worse"]) == (
+        1,
+        "pass",
+        False,
+    )

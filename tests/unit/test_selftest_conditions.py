@@ -29,16 +29,24 @@ from neuca_tools.selftest.run import Flow, Interval, Run, Total
 
 RTT = {"rtt": 100_000, "min_rtt": 100_000}
 QUIET = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
-VXLAN = (Link("eth1", "physical", mtu=9000), Link("vx0", "vxlan", "eth1", 1450, offloads={"tx-udp_tnl-segmentation": False}))
+VXLAN = (
+    Link("eth1", "physical", mtu=9000),
+    Link("vx0", "vxlan", "eth1", 1450, offloads={"tx-udp_tnl-segmentation": False}),
+)
 ETH1 = (Link("eth0", "physical", mtu=1500), Link("eth1", "physical", mtu=9000, speed=25e9))
 
 
 def counted(rate=900e6, at="receiver", retrans=0.0, **grown):
     """A TCP phase at which some counters grew; underscores stand for dots."""
-    counters = {name.replace("__", "."): value if isinstance(value, tuple) else (0, value) for name, value in grown.items()}
+    counters = {
+        name.replace("__", "."): value if isinstance(value, tuple) else (0, value)
+        for name, value in grown.items()
+    }
     own = counters if at == "sender" else {}
-    return tcp(flow_of(rate, retrans=retrans, counters={"Tcp.RetransSegs": (0, 100), **own}, **QUIET),
-               receiver(counters if at == "receiver" else None))
+    return tcp(
+        flow_of(rate, retrans=retrans, counters={"Tcp.RetransSegs": (0, 100), **own}, **QUIET),
+        receiver(counters if at == "receiver" else None),
+    )
 
 
 def reached(**facts) -> Evidence:
@@ -55,59 +63,137 @@ def both(one: Evidence, *more: Evidence) -> Evidence:
 
 WINDOW_LIMITED = flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, **RTT)
 HEALTHY = flow_of(935e6, **QUIET)
-OVER, UNDER = (tcp(flow_of(rate, **QUIET), path=name) for rate, name in ((970e6, "overlay"), (6e9, "underlay")))
-BIDIR = Run("iperf3", protocol="tcp", flows=tuple(Flow(way, received=Total(10.0, rate=480e6)) for way in ("forward", "reverse")))
-JUMPING = Flow("forward", tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=9e8) for at in range(12)))
+OVER, UNDER = (
+    tcp(flow_of(rate, **QUIET), path=name) for rate, name in ((970e6, "overlay"), (6e9, "underlay"))
+)
+BIDIR = Run(
+    "iperf3",
+    protocol="tcp",
+    flows=tuple(Flow(way, received=Total(10.0, rate=480e6)) for way in ("forward", "reverse")),
+)
+JUMPING = Flow(
+    "forward", tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=9e8) for at in range(12))
+)
 
 CASES = {
     "D01": tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)),
-    "D02": tcp(flow_of(50e6, rwnd=0.997, snd_wnd=200_000, snd_cwnd=400, unacked=130, rtt=5000, min_rtt=40),
-               receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)),
-    "D03": tcp(flow_of(301e6, sndbuf_limited=0.29, sndbuf=4_194_304, snd_cwnd=9000, unacked=2600, snd_wnd=30_000_000, **RTT)),
+    "D02": tcp(
+        flow_of(50e6, rwnd=0.997, snd_wnd=200_000, snd_cwnd=400, unacked=130, rtt=5000, min_rtt=40),
+        receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000),
+    ),
+    "D03": tcp(
+        flow_of(
+            301e6,
+            sndbuf_limited=0.29,
+            sndbuf=4_194_304,
+            snd_cwnd=9000,
+            unacked=2600,
+            snd_wnd=30_000_000,
+            **RTT,
+        )
+    ),
     "D04": tcp(flow_of(40e6, idle=0.9, **QUIET)),
-    "D05": tcp(flow_of(45e6, retrans=0.001, rtt=70_000, min_rtt=50_000, snd_cwnd=100, unacked=90, snd_wnd=3_000_000)),
-    "D06": tcp(flow_of(3.3e9, cpus=(0.99, 0.2), **QUIET), local=Host(links=VXLAN, path=("vx0", "eth1"))),
+    "D05": tcp(
+        flow_of(
+            45e6,
+            retrans=0.001,
+            rtt=70_000,
+            min_rtt=50_000,
+            snd_cwnd=100,
+            unacked=90,
+            snd_wnd=3_000_000,
+        )
+    ),
+    "D06": tcp(
+        flow_of(3.3e9, cpus=(0.99, 0.2), **QUIET), local=Host(links=VXLAN, path=("vx0", "eth1"))
+    ),
     "D07": Evidence(phases=(udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (5, 63000)}),)),
     "D08": Evidence(phases=(udp_phase(100e6, 100e6, 50e6, {"Udp.MemErrors": (0, 43000)}),)),
     "D09": tcp(flow_of(2e9, cpus=(0.1, 0.99), **QUIET)),
-    "D10": tcp(tuple(Sample(float(at), cpus=(Cpu(user=0.5 * at, idle=0.3 * at, steal=0.2 * at),)) for at in range(11))),
+    "D10": tcp(
+        tuple(
+            Sample(float(at), cpus=(Cpu(user=0.5 * at, idle=0.3 * at, steal=0.2 * at),))
+            for at in range(11)
+        )
+    ),
     "D11": counted(retrans=0.01, eth1__rx_missed_errors=90),
-    "D12": tcp(flow_of(2e9, **QUIET), receiver({"softnet.time_squeeze": (0, 9000), "softnet.processed": (0, 90_000)}, (0.9,))),
+    "D12": tcp(
+        flow_of(2e9, **QUIET),
+        receiver({"softnet.time_squeeze": (0, 9000), "softnet.processed": (0, 90_000)}, (0.9,)),
+    ),
     "D13": counted(retrans=0.01, softnet__dropped=90),
     "D14": counted(at="sender", retrans=0.01, eth1__qdisc__drops=90),
-    "D15": Evidence(phases=(udp_phase(100e6, 100e6, 50e6, {"Ip.ReasmFails": (0, 40000)}, datagram=8192),)),
+    "D15": Evidence(
+        phases=(udp_phase(100e6, 100e6, 50e6, {"Ip.ReasmFails": (0, 40000)}, datagram=8192),)
+    ),
     "D16": counted(arp_cache__table_fulls=577),
     "D17": Evidence(phases=(udp_phase(50e6, 50e6, 50e6), udp_phase(200e6, 200e6, 96.7e6))),
-    "D18": tcp(flow_of(95.4e6, rtt=18_500, min_rtt=9_000, snd_cwnd=160, unacked=150, snd_wnd=3_000_000)),
-    "D19": Evidence(phases=(udp_phase(10e6, 10e6, 9.9e6), udp_phase(100e6, 100e6, 99e6)), expect=100e6),
+    "D18": tcp(
+        flow_of(95.4e6, rtt=18_500, min_rtt=9_000, snd_cwnd=160, unacked=150, snd_wnd=3_000_000)
+    ),
+    "D19": Evidence(
+        phases=(udp_phase(10e6, 10e6, 9.9e6), udp_phase(100e6, 100e6, 99e6)), expect=100e6
+    ),
     "D20": Evidence(phases=(udp_phase(4e9, 809e6, 809e6),)),
-    "D21": tcp(flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1), local=Host(links=ETH1[1:]),
-               path_mtu=PathMtu(1500, 9000, False)),
+    "D21": tcp(
+        flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1),
+        local=Host(links=ETH1[1:]),
+        path_mtu=PathMtu(1500, 9000, False),
+    ),
     "D22": tcp(HEALTHY, local=Host(links=ETH1, path=("eth1",), route_mtu=1500)),
-    "D23": tcp(HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))),
+    "D23": tcp(
+        HEALTHY, peer=Host(links=(Link("eth1", mtu=1500), Link("vx0", "vxlan", "eth1", 8950)))
+    ),
     "D24": replace(both(OVER, UNDER), local=Host(links=(VXLAN[0], replace(VXLAN[1], mtu=8950)))),
     "D25": tcp(HEALTHY, local=Host(links=(Link("tun0", "tun", mtu=1420, owner_cpu=0.9),))),
     "D26": both(tcp(flow_of(224e6, **QUIET)), tcp(flow_of(880e6, **QUIET), name="tcp-parallel")),
     "D27": both(tcp(flow_of(940e6, **QUIET)), tcp(flow_of(48e6, **QUIET), direction="reverse")),
     "D28": both(tcp(flow_of(940e6, **QUIET)), Evidence(phases=(Phase("tcp-bidir", BIDIR),))),
-    "D29": tcp(flow_of(47.8e6, counters={"eth0.tx_bytes": (0, 60_000_000), "eth1.tx_bytes": (0, 900)}, **QUIET),
-               local=Host(links=ETH1, planned="eth1")),
-    "D30": Evidence(phases=(Phase("tcp", receiver=receiver({"TcpExt.IPReversePathFilter": (3, 9)})),),
-                    reach=Reach(tcp="timeout")),
+    "D29": tcp(
+        flow_of(
+            47.8e6, counters={"eth0.tx_bytes": (0, 60_000_000), "eth1.tx_bytes": (0, 900)}, **QUIET
+        ),
+        local=Host(links=ETH1, planned="eth1"),
+    ),
+    "D30": Evidence(
+        phases=(Phase("tcp", receiver=receiver({"TcpExt.IPReversePathFilter": (3, 9)})),),
+        reach=Reach(tcp="timeout"),
+    ),
     "D31": reached(neighbour="failed", tcp="no-route"),
     "D32": reached(tcp="unreachable"),
     "D33": reached(neighbour="reachable", ping=True, tcp="timeout"),
     "D34": failed("the server is busy running a test. try again later"),
-    "D35": failed("unable to receive cookie at server - make sure other side is iperf3 and not iperf"),
-    "D36": Evidence(phases=(Phase("tcp", Run("iperf3", protocol="tcp", buffer=4.0 * MIB, sndbuf=425984.0)),)),
-    "D37": tcp(HEALTHY, peer=Host(sysctls={"net.core.rmem_max": "212992"}, wanted={"net.core.rmem_max": "16777216"})),
-    "D38": tcp(HEALTHY, local=Host(sysctls={"net.ipv4.tcp_available_congestion_control": "reno cubic",
-                                            "net.ipv4.tcp_congestion_control": "cubic"},
-                                   wanted={"net.ipv4.tcp_congestion_control": "htcp"})),
+    "D35": failed(
+        "unable to receive cookie at server - make sure other side is iperf3 and not iperf"
+    ),
+    "D36": Evidence(
+        phases=(Phase("tcp", Run("iperf3", protocol="tcp", buffer=4.0 * MIB, sndbuf=425984.0)),)
+    ),
+    "D37": tcp(
+        HEALTHY,
+        peer=Host(
+            sysctls={"net.core.rmem_max": "212992"}, wanted={"net.core.rmem_max": "16777216"}
+        ),
+    ),
+    "D38": tcp(
+        HEALTHY,
+        local=Host(
+            sysctls={
+                "net.ipv4.tcp_available_congestion_control": "reno cubic",
+                "net.ipv4.tcp_congestion_control": "cubic",
+            },
+            wanted={"net.ipv4.tcp_congestion_control": "htcp"},
+        ),
+    ),
     "D39": counted(at="sender", retrans=0.01, Tcp__OutSegs=100_000, TcpExt__TCPSACKReorder=900),
-    "D40": tcp(HEALTHY, local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),))),
+    "D40": tcp(
+        HEALTHY,
+        local=Host(links=(Link("eth1", mtu=1500, speed=100e6, max_speed=1e9, duplex="half"),)),
+    ),
     "D41": tcp(HEALTHY, local=Host(links=(Link("eth1", speed=100e9, numa_node=1),), numa_node=0)),
-    "D42": Evidence(phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)),
+    "D42": Evidence(
+        phases=(Phase("connections", receiver=receiver({"TcpExt.ListenOverflows": (0, 40)})),)
+    ),
     "D43": reached(macs=("02:00:00:00:00:01", "02:00:00:00:00:02"), tcp="connected"),
     "D44": Evidence(phases=(Phase("tcp", Run("iperf3", protocol="tcp", flows=(JUMPING,))),)),
     "D46": tcp(HEALTHY, local=Host(drift=("set the MTU of eth1 from 1500 to 9000",))),
@@ -131,7 +217,9 @@ def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
 @pytest.mark.parametrize("name", CASES)
 def test_a_cause_ranks_first(name):
     diagnosis = diagnose(CASES[name])
-    assert diagnosis.findings[0].id == name, [(one.id, one.severity, one.share) for one in diagnosis.findings]
+    assert diagnosis.findings[0].id == name, [
+        (one.id, one.severity, one.share) for one in diagnosis.findings
+    ]
     assert (diagnosis.findings[0].severity == "info") is (name in INFORMATION)
 
 
@@ -147,32 +235,81 @@ def test_a_finding_is_whole(name):
 
 
 GOOD = {
-    "a gigabit path at its line rate": (tcp(flow_of(941.5e6, rtt=2000, min_rtt=400, snd_cwnd=300, unacked=250, snd_wnd=3_000_000),
-                                            expect=1e9)),
-    "ten gigabits, 10 ms":
-        tcp(flow_of(9.4e9, rtt=10_000, min_rtt=9_900, snd_cwnd=9000, unacked=8500, snd_wnd=60_000_000), expect=10e9),
+    "a gigabit path at its line rate": (
+        tcp(
+            flow_of(941.5e6, rtt=2000, min_rtt=400, snd_cwnd=300, unacked=250, snd_wnd=3_000_000),
+            expect=1e9,
+        )
+    ),
+    "ten gigabits, 10 ms": tcp(
+        flow_of(9.4e9, rtt=10_000, min_rtt=9_900, snd_cwnd=9000, unacked=8500, snd_wnd=60_000_000),
+        expect=10e9,
+    ),
     "a window that is nearly full, at the rate that was ordered": tcp(
-        flow_of(4.9e9, rwnd=0.6, rtt=13_000, min_rtt=12_900, snd_cwnd=6000, unacked=5490, snd_wnd=8_000_000), expect=5e9),
-    "a CPU that is nearly full, at the rate that was ordered": tcp(flow_of(950e6, cpus=(0.99,), **QUIET), expect=1e9),
+        flow_of(
+            4.9e9,
+            rwnd=0.6,
+            rtt=13_000,
+            min_rtt=12_900,
+            snd_cwnd=6000,
+            unacked=5490,
+            snd_wnd=8_000_000,
+        ),
+        expect=5e9,
+    ),
+    "a CPU that is nearly full, at the rate that was ordered": tcp(
+        flow_of(950e6, cpus=(0.99,), **QUIET), expect=1e9
+    ),
     "a trace of loss": tcp(flow_of(930e6, retrans=5e-6, **QUIET), expect=1e9),
-    "datagrams as asked": Evidence(phases=(udp_phase(10e6, 10e6, 10e6), udp_phase(100e6, 100e6, 99.999e6)), expect=1e9),
+    "datagrams as asked": Evidence(
+        phases=(udp_phase(10e6, 10e6, 10e6), udp_phase(100e6, 100e6, 99.999e6)), expect=1e9
+    ),
     "slow by order": tcp(flow_of(50e6, idle=0.95, **QUIET), expect=50e6),
-    "jumbo frames on 25 Gbit/s":
-        tcp(flow_of(24.5e9, **QUIET), expect=25e9, local=Host(links=ETH1, path=("eth1",), planned="eth1")),
-    "both directions alike": both(tcp(flow_of(930e6, **QUIET), expect=1e9), tcp(flow_of(920e6, **QUIET), direction="reverse")),
+    "jumbo frames on 25 Gbit/s": tcp(
+        flow_of(24.5e9, **QUIET),
+        expect=25e9,
+        local=Host(links=ETH1, path=("eth1",), planned="eth1"),
+    ),
+    "both directions alike": both(
+        tcp(flow_of(930e6, **QUIET), expect=1e9), tcp(flow_of(920e6, **QUIET), direction="reverse")
+    ),
     "a full path that drops now and then": tcp(
-        flow_of(930e6, retrans=0.0004, counters={"Tcp.RetransSegs": (0, 400), "eth1.qdisc.drops": (0, 9)}, **QUIET), expect=1e9),
+        flow_of(
+            930e6,
+            retrans=0.0004,
+            counters={"Tcp.RetransSegs": (0, 400), "eth1.qdisc.drops": (0, 9)},
+            **QUIET,
+        ),
+        expect=1e9,
+    ),
     "a drop on a path of which nobody knows what it should carry": replace(
-        counted(941e6, retrans=5e-6, softnet__dropped=1), expect=None),
-    "two milliseconds of queue": tcp(HEALTHY, expect=1e9, idle=Latency(200, 0, 0.0003), loaded=Latency(200, 0, 0.0023)),
-    "a VLAN on its parent, the same MTU": tcp(HEALTHY, expect=1e9, local=Host(
-        links=(*ETH1, Link("eth1.7", "vlan", "eth1", 9000)), path=("eth1.7", "eth1"), planned="eth1.7")),
-    "one bad moment of a ladder, at an end that did not count":
-        replace(Evidence(phases=(udp_phase(10e6, 10e6, 9.5e6, seen=False), udp_phase(100e6, 100e6, 100e6))), expect=1e9),
-    "a moment at which the receiver was busy":
-        Evidence(phases=(udp_phase(100e6, 100e6, 99.5e6, {"Udp.RcvbufErrors": (0, 420)}),), expect=100e6),
-    "RDMA that works":
-        tcp(HEALTHY, expect=1e9, rdma=Rdma("rxe0", "PORT_ACTIVE", "fe80::1", 9e9), connections=Connections(2567.0)),
+        counted(941e6, retrans=5e-6, softnet__dropped=1), expect=None
+    ),
+    "two milliseconds of queue": tcp(
+        HEALTHY, expect=1e9, idle=Latency(200, 0, 0.0003), loaded=Latency(200, 0, 0.0023)
+    ),
+    "a VLAN on its parent, the same MTU": tcp(
+        HEALTHY,
+        expect=1e9,
+        local=Host(
+            links=(*ETH1, Link("eth1.7", "vlan", "eth1", 9000)),
+            path=("eth1.7", "eth1"),
+            planned="eth1.7",
+        ),
+    ),
+    "one bad moment of a ladder, at an end that did not count": replace(
+        Evidence(phases=(udp_phase(10e6, 10e6, 9.5e6, seen=False), udp_phase(100e6, 100e6, 100e6))),
+        expect=1e9,
+    ),
+    "a moment at which the receiver was busy": Evidence(
+        phases=(udp_phase(100e6, 100e6, 99.5e6, {"Udp.RcvbufErrors": (0, 420)}),), expect=100e6
+    ),
+    "RDMA that works": tcp(
+        HEALTHY,
+        expect=1e9,
+        rdma=Rdma("rxe0", "PORT_ACTIVE", "fe80::1", 9e9),
+        connections=Connections(2567.0),
+    ),
 }
 
 
@@ -185,37 +322,123 @@ def test_nothing_is_said_above_information_of_a_healthy_path(name):
 
 # What was measured in guests of Debian 12, with virtual time (the facts, appendix B); small receive buffers: between namespaces.
 SIGNATURES = {
-    "a policer of 100 Mbit/s, 20 ms": (tcp(flow_of(51e6, retrans=0.003, rtt=20_200, min_rtt=20_200, snd_cwnd=126, unacked=120,
-                                                   snd_wnd=3_000_000), rtt=None), "D17"),
-    "a shaper of 100 Mbit/s": (tcp(flow_of(95.4e6, rtt=18_500, min_rtt=50, snd_cwnd=160, unacked=155, snd_wnd=3_000_000)), "D18"),
-    "a FIFO of 2000 packets":
-        (tcp(flow_of(95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000)), "D14"),
-    "a slow reader": (tcp(flow_of(20e6, rwnd=0.997, rtt=5000, min_rtt=40, snd_cwnd=500, unacked=2, snd_wnd=4000),
-                          receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000)), "D02"),
+    "a policer of 100 Mbit/s, 20 ms": (
+        tcp(
+            flow_of(
+                51e6,
+                retrans=0.003,
+                rtt=20_200,
+                min_rtt=20_200,
+                snd_cwnd=126,
+                unacked=120,
+                snd_wnd=3_000_000,
+            ),
+            rtt=None,
+        ),
+        "D17",
+    ),
+    "a shaper of 100 Mbit/s": (
+        tcp(flow_of(95.4e6, rtt=18_500, min_rtt=50, snd_cwnd=160, unacked=155, snd_wnd=3_000_000)),
+        "D18",
+    ),
+    "a FIFO of 2000 packets": (
+        tcp(
+            flow_of(
+                95.4e6, rtt=200_000, min_rtt=500, snd_cwnd=1700, unacked=1680, snd_wnd=6_000_000
+            )
+        ),
+        "D14",
+    ),
+    "a slow reader": (
+        tcp(
+            flow_of(20e6, rwnd=0.997, rtt=5000, min_rtt=40, snd_cwnd=500, unacked=2, snd_wnd=4000),
+            receiver({"TcpExt.TCPToZeroWindowAdv": (0, 176)}, recv_q=3_400_000, rcvbuf=3_790_000),
+        ),
+        "D02",
+    ),
     "a receive buffer of 16 KiB, and a reader that keeps up": (
-        tcp(flow_of(782e6, rwnd=0.73, rtt=42, min_rtt=5, snd_cwnd=100, unacked=6, snd_wnd=8576),
-            receiver({"TcpExt.TCPToZeroWindowAdv": (0, 1)}, recv_q=8576, rcvbuf=16_384), expect=10e9), "D01"),
-    "of 64 KiB": (tcp(flow_of(2.64e9, rwnd=0.84, rtt=68, min_rtt=5, snd_cwnd=100, unacked=34, snd_wnd=49_664),
-                      receiver({"TcpExt.TCPToZeroWindowAdv": (1, 2)}, recv_q=47_416, rcvbuf=65_536), expect=10e9), "D01"),
-    "of 256 KiB": (tcp(flow_of(7.1e9, rwnd=0.64, rtt=62, min_rtt=5, snd_cwnd=200, unacked=41, snd_wnd=58_880),
-                       receiver({"TcpExt.TCPToZeroWindowAdv": (2, 6331)}, recv_q=195_480, rcvbuf=262_144), expect=10e9), "D01"),
+        tcp(
+            flow_of(782e6, rwnd=0.73, rtt=42, min_rtt=5, snd_cwnd=100, unacked=6, snd_wnd=8576),
+            receiver({"TcpExt.TCPToZeroWindowAdv": (0, 1)}, recv_q=8576, rcvbuf=16_384),
+            expect=10e9,
+        ),
+        "D01",
+    ),
+    "of 64 KiB": (
+        tcp(
+            flow_of(2.64e9, rwnd=0.84, rtt=68, min_rtt=5, snd_cwnd=100, unacked=34, snd_wnd=49_664),
+            receiver({"TcpExt.TCPToZeroWindowAdv": (1, 2)}, recv_q=47_416, rcvbuf=65_536),
+            expect=10e9,
+        ),
+        "D01",
+    ),
+    "of 256 KiB": (
+        tcp(
+            flow_of(7.1e9, rwnd=0.64, rtt=62, min_rtt=5, snd_cwnd=200, unacked=41, snd_wnd=58_880),
+            receiver({"TcpExt.TCPToZeroWindowAdv": (2, 6331)}, recv_q=195_480, rcvbuf=262_144),
+            expect=10e9,
+        ),
+        "D01",
+    ),
     "defaults at 100 ms": (tcp(WINDOW_LIMITED, receiver(recv_q=0, rcvbuf=6_291_456)), "D01"),
-    "only the receiver tuned, 100 ms": (tcp(flow_of(272e6, sndbuf_limited=0.26, sndbuf=4_194_304, snd_cwnd=9000, unacked=2500,
-                                                    snd_wnd=30_000_000, **RTT)), "D03"),
-    "one CPU, no delay": (tcp(flow_of(1.09e9, cpus=(1.0,), rtt=900, min_rtt=300, snd_cwnd=400, unacked=300, snd_wnd=3_000_000),
-                              receiver(cpus=(1.0,))), "D09"),
-    "an MTU black hole": (tcp(flow_of(300e3, rtt=400, min_rtt=300, snd_cwnd=1, unacked=7, backoff=5), expect=1e9), "D21"),
+    "only the receiver tuned, 100 ms": (
+        tcp(
+            flow_of(
+                272e6,
+                sndbuf_limited=0.26,
+                sndbuf=4_194_304,
+                snd_cwnd=9000,
+                unacked=2500,
+                snd_wnd=30_000_000,
+                **RTT,
+            )
+        ),
+        "D03",
+    ),
+    "one CPU, no delay": (
+        tcp(
+            flow_of(
+                1.09e9,
+                cpus=(1.0,),
+                rtt=900,
+                min_rtt=300,
+                snd_cwnd=400,
+                unacked=300,
+                snd_wnd=3_000_000,
+            ),
+            receiver(cpus=(1.0,)),
+        ),
+        "D09",
+    ),
+    "an MTU black hole": (
+        tcp(flow_of(300e3, rtt=400, min_rtt=300, snd_cwnd=1, unacked=7, backoff=5), expect=1e9),
+        "D21",
+    ),
 }
 
 
 def test_a_reader_that_has_no_cpu_left_is_a_limit_and_no_fault():
     """As between two namespaces of a busy machine, at 3.4 Gbit/s."""
+
     def found(*cpus):
-        sender = flow_of(3.36e9, rwnd=0.93, rtt=1500, min_rtt=20, snd_cwnd=900, unacked=90, snd_wnd=200_000, cpus=cpus)
+        sender = flow_of(
+            3.36e9,
+            rwnd=0.93,
+            rtt=1500,
+            min_rtt=20,
+            snd_cwnd=900,
+            unacked=90,
+            snd_wnd=200_000,
+            cpus=cpus,
+        )
         counters = {"TcpExt.TCPToZeroWindowAdv": (1438, 2647)}
         told = diagnose(tcp(sender, receiver(counters, cpus, recv_q=6_000_000, rcvbuf=6_291_456)))
-        return told.findings[0].id, told.findings[0].severity, told.findings[0].text.endswith(", and its CPU 0 is full"), \
-            int(told.exit_code)
+        return (
+            told.findings[0].id,
+            told.findings[0].severity,
+            told.findings[0].text.endswith(", and its CPU 0 is full"),
+            int(told.exit_code),
+        )
 
     assert found(1.0) == ("D02", "limit", True, 0)
     assert found(0.2) == ("D02", "fault", False, 4)

@@ -24,46 +24,79 @@ IpExt: 0 18446744073709551615
 
 def test_pairs_of_lines():
     assert counters.pairs(NETSTAT) == {
-        "TcpExt.SyncookiesSent": 0, "TcpExt.ListenDrops": 4, "TcpExt.TCPTimeouts": 17, "IpExt.InNoRoutes": 0,
-        "IpExt.InOctets": 2**64 - 1}
+        "TcpExt.SyncookiesSent": 0,
+        "TcpExt.ListenDrops": 4,
+        "TcpExt.TCPTimeouts": 17,
+        "IpExt.InNoRoutes": 0,
+        "IpExt.InOctets": 2**64 - 1,
+    }
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "TcpExt:", "TcpExt: A B\nIpExt: 1 2\n", "A: x\nA: y\n", "A: one two\nA:\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "TcpExt:", "TcpExt: A B\nIpExt: 1 2\n", "A: x\nA: y\n", "A: one two\nA:\n"]
+)
 def test_damaged_pairs_are_nothing(text):
     assert counters.pairs(text) == {}
 
 
 def test_udp_of_ipv6_counts_with_that_of_ipv4():
     text = "Ip6ReasmFails   3\nUdp6RcvbufErrors\t7\nUdp6NoPorts 1\nIcmp6InMsgs 2\nodd\n"
-    assert counters.six(text) == {"Ip6.Ip6ReasmFails": 3, "Udp.RcvbufErrors": 7, "Udp6.Udp6NoPorts": 1, "Icmp6.Icmp6InMsgs": 2}
+    assert counters.six(text) == {
+        "Ip6.Ip6ReasmFails": 3,
+        "Udp.RcvbufErrors": 7,
+        "Udp6.Udp6NoPorts": 1,
+        "Icmp6.Icmp6InMsgs": 2,
+    }
 
 
 def test_softnet_of_all_cpus_and_of_each():
     row = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0 0 {:08x}\n"
     assert counters.softnet(row.format(10, 1, 2, 0) + row.format(32, 3, 4, 5)) == {
-        "softnet.processed": 42, "softnet.dropped": 4, "softnet.time_squeeze": 6, "softnet.0.processed": 10,
-        "softnet.0.dropped": 1, "softnet.0.time_squeeze": 2, "softnet.5.processed": 32, "softnet.5.dropped": 3,
-        "softnet.5.time_squeeze": 4}
+        "softnet.processed": 42,
+        "softnet.dropped": 4,
+        "softnet.time_squeeze": 6,
+        "softnet.0.processed": 10,
+        "softnet.0.dropped": 1,
+        "softnet.0.time_squeeze": 2,
+        "softnet.5.processed": 32,
+        "softnet.5.dropped": 3,
+        "softnet.5.time_squeeze": 4,
+    }
     assert counters.softnet("") == {}
 
 
 def test_entries_of_a_table_are_said_once_for_each_cpu_and_counts_are_summed():
     text = "entries  allocs  table_fulls\n00000400 00000010 00000001\n00000400 00000001 00000002\n"
     assert counters.table("arp_cache", text) == {
-        "arp_cache.entries": 1024, "arp_cache.allocs": 17, "arp_cache.table_fulls": 3}
-    assert counters.table("nf_conntrack", "entries drop\n0000000a 00000002\n") == {"conntrack.entries": 10, "conntrack.drop": 2}
+        "arp_cache.entries": 1024,
+        "arp_cache.allocs": 17,
+        "arp_cache.table_fulls": 3,
+    }
+    assert counters.table("nf_conntrack", "entries drop\n0000000a 00000002\n") == {
+        "conntrack.entries": 10,
+        "conntrack.drop": 2,
+    }
 
 
 def test_cpus_in_seconds():
     tick = os.sysconf("SC_CLK_TCK")
     line = " ".join(str(value * tick) for value in (1, 2, 3, 40, 5, 6, 7, 8))
     assert counters.cpus(f"cpu  9 9 9\ncpu0 {line} 0 0\ncpu1 {tick}\nintr 3\n") == (
-        Cpu(user=3, system=9, softirq=7, idle=45, steal=8), Cpu(user=1))
+        Cpu(user=3, system=9, softirq=7, idle=45, steal=8),
+        Cpu(user=1),
+    )
 
 
 def test_what_did_not_change_is_left_out_but_in_the_first_look():
-    looks = [Sample(0.0, counters=values) for values in ({"a": 1, "b": 5}, {"a": 1, "b": 6}, {"a": 2, "b": 6})]
-    assert [one.counters for one in counters.thinned(looks)] == [{"a": 1, "b": 5}, {"b": 6}, {"a": 2, "b": 6}]
+    looks = [
+        Sample(0.0, counters=values)
+        for values in ({"a": 1, "b": 5}, {"a": 1, "b": 6}, {"a": 2, "b": 6})
+    ]
+    assert [one.counters for one in counters.thinned(looks)] == [
+        {"a": 1, "b": 5},
+        {"b": 6},
+        {"a": 2, "b": 6},
+    ]
     assert counters.thinned([]) == ()
 
 
@@ -74,7 +107,9 @@ def message(info: bytes) -> bytes:
     head = struct.pack("=BBBB", 2, 1, 0, 0) + struct.pack(">HH", 45678, 5000).ljust(48, b"\0")
     head += struct.pack("=IIIII", 0, 1234, 0, 0, 0)
     memory = struct.pack("=9I", 0, 6291456, 0, 4194304, 0, 77, 0, 0, 0)
-    return head + wire.attribute(2, info) + wire.attribute(4, b"cubic\0") + wire.attribute(7, memory)
+    return (
+        head + wire.attribute(2, info) + wire.attribute(4, b"cubic\0") + wire.attribute(7, memory)
+    )
 
 
 def test_tcp_info_of_a_new_kernel():
@@ -86,16 +121,42 @@ def test_tcp_info_of_a_new_kernel():
     struct.pack_into("=QQQ", info, 168, 1_000_000, 800_000, 20_000)
     struct.pack_into("=I", info, 228, 3_144_960)
     found = tcpinfo._socket(message(bytes(info)))
-    assert (found.local_port, found.remote_port, found.recv_q, found.congestion) == (45678, 5000, 1234, "cubic")
-    assert (found.mss, found.rtt, found.bytes_acked, found.bytes_received) == (1448, 20_000, 10**12, 7)
-    assert (found.busy_time, found.rwnd_limited, found.sndbuf_limited, found.snd_wnd) == (1_000_000, 800_000, 20_000, 3_144_960)
-    assert (found.backoff, found.app_limited, found.rcvbuf, found.sndbuf, found.wmem_queued) == (3, True, 6291456, 4194304, 77)
+    assert (found.local_port, found.remote_port, found.recv_q, found.congestion) == (
+        45678,
+        5000,
+        1234,
+        "cubic",
+    )
+    assert (found.mss, found.rtt, found.bytes_acked, found.bytes_received) == (
+        1448,
+        20_000,
+        10**12,
+        7,
+    )
+    assert (found.busy_time, found.rwnd_limited, found.sndbuf_limited, found.snd_wnd) == (
+        1_000_000,
+        800_000,
+        20_000,
+        3_144_960,
+    )
+    assert (found.backoff, found.app_limited, found.rcvbuf, found.sndbuf, found.wmem_queued) == (
+        3,
+        True,
+        6291456,
+        4194304,
+        77,
+    )
 
 
 def test_tcp_info_of_an_old_kernel_has_less():
     found = tcpinfo._socket(message(bytes(104)))
     assert (found.mss, found.snd_cwnd) == (0, 0)
-    assert (found.bytes_acked, found.busy_time, found.snd_wnd, found.min_rtt) == (None, None, None, None)
+    assert (found.bytes_acked, found.busy_time, found.snd_wnd, found.min_rtt) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 # --- Devices and round trips ----------------------------------------------------------------------------------------------
@@ -106,17 +167,38 @@ def device(index: int, name: str, kind: str = "", parent: int = 0, master: int =
 
 
 def test_the_path_goes_down_to_what_carries_it():
-    devices = {one.index: one for one in (
-        device(2, "eth1", master=4), device(3, "eth2", master=4), device(4, "bond0", "bond"), device(5, "bond0.7", "vlan", 4),
-        device(6, "vx0", "vxlan", 5), device(7, "br0", "bridge"), device(8, "eth3", master=7))}
-    assert [one.name for one in facts.path(devices, 6)] == ["vx0", "bond0.7", "bond0", "eth1", "eth2"]
+    devices = {
+        one.index: one
+        for one in (
+            device(2, "eth1", master=4),
+            device(3, "eth2", master=4),
+            device(4, "bond0", "bond"),
+            device(5, "bond0.7", "vlan", 4),
+            device(6, "vx0", "vxlan", 5),
+            device(7, "br0", "bridge"),
+            device(8, "eth3", master=7),
+        )
+    }
+    assert [one.name for one in facts.path(devices, 6)] == [
+        "vx0",
+        "bond0.7",
+        "bond0",
+        "eth1",
+        "eth2",
+    ]
     assert [one.name for one in facts.path(devices, 7)] == ["br0"]
     assert facts.path(devices, 99) == []
 
 
 def test_latency_by_the_nearest_rank():
     found = latency([value / 1000 for value in range(1, 101)], 4)
-    assert (found.count, found.lost, found.p50, found.p99, found.maximum) == (104, 4, 0.051, 0.1, 0.1)
+    assert (found.count, found.lost, found.p50, found.p99, found.maximum) == (
+        104,
+        4,
+        0.051,
+        0.1,
+        0.1,
+    )
     assert (latency([], 3).count, latency([], 3).lost, latency([], 3).p50) == (3, 3, None)
     assert latency([], 0).count is None
 

@@ -15,9 +15,21 @@ import pytest
 from neuca_tools.selftest.evidence import Rdma
 from neuca_tools.selftest.running import program, rdma
 from neuca_tools.selftest.running.channel import ChannelError
-from neuca_tools.selftest.running.rdma import PINGPONG, WRITE, Choice, choose, command, measure, ports, rate, round_trip
+from neuca_tools.selftest.running.rdma import (
+    PINGPONG,
+    WRITE,
+    Choice,
+    choose,
+    command,
+    measure,
+    ports,
+    rate,
+    round_trip,
+)
 
-NEAR, NEAR6, OVER_VLAN, PEER = map(ip_address, ("172.16.0.1", "fd00:16::1", "10.14.45.1", "172.16.0.2"))
+NEAR, NEAR6, OVER_VLAN, PEER = map(
+    ip_address, ("172.16.0.1", "fd00:16::1", "10.14.45.1", "172.16.0.2")
+)
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 
@@ -45,23 +57,53 @@ def make(root, device, gids, netdevs=(), state="4: ACTIVE", layer="Ethernet"):
 @pytest.fixture
 def sysfs(tmp_path):
     local = [IPv6Address(f"fe80::{number}") for number in (1, 2)]
-    make(tmp_path, "mlx5_0", [(local[0], "eth0", V1), (local[0], "eth0", V2), (ip_address("192.0.2.10"), "eth0", V2)], ["eth0"])
-    make(tmp_path, "mlx5_1", [(local[1], "eth1", V1), (local[1], "eth1", V2), (NEAR, "eth1", V1), (NEAR, "eth1", V2),
-                              (OVER_VLAN, "eth1.1445", V1), (OVER_VLAN, "eth1.1445", V2), (NEAR6, "eth1", V1)], ["eth1"])
-    make(tmp_path, "ibp1s0", [(IPv6Address("fe80::ba59:9f03:f:1"), "", "")], ["ib0"], layer="InfiniBand")
+    make(
+        tmp_path,
+        "mlx5_0",
+        [(local[0], "eth0", V1), (local[0], "eth0", V2), (ip_address("192.0.2.10"), "eth0", V2)],
+        ["eth0"],
+    )
+    make(
+        tmp_path,
+        "mlx5_1",
+        [
+            (local[1], "eth1", V1),
+            (local[1], "eth1", V2),
+            (NEAR, "eth1", V1),
+            (NEAR, "eth1", V2),
+            (OVER_VLAN, "eth1.1445", V1),
+            (OVER_VLAN, "eth1.1445", V2),
+            (NEAR6, "eth1", V1),
+        ],
+        ["eth1"],
+    )
+    make(
+        tmp_path,
+        "ibp1s0",
+        [(IPv6Address("fe80::ba59:9f03:f:1"), "", "")],
+        ["ib0"],
+        layer="InfiniBand",
+    )
     make(tmp_path, "mlx5_3", [(NEAR, "eth3", V2)], ["eth3"], state="1: DOWN")
     return tmp_path
 
 
-@pytest.mark.parametrize(("path", "source", "expected"), [
-    (["eth1"], NEAR, Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")),  # v2 before v1
-    (["eth1"], NEAR6, Choice("mlx5_1", 1, "ACTIVE", 6, "fd00:16::1")),  # v1 where there is no other
-    (["eth1.1445", "eth1"], OVER_VLAN, Choice("mlx5_1", 1, "ACTIVE", 5, "::ffff:10.14.45.1")),
-    (["eth1"], ip_address("172.16.0.9"), Choice("mlx5_1", 1, "ACTIVE", None, "")),
-    (["ib0"], NEAR, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::ba59:9f03:f:1")),
-    (["eth3"], NEAR, Choice("mlx5_3", 1, "DOWN", 0, "::ffff:172.16.0.1")),
-    (["eth9"], NEAR, "no RDMA device of this host belongs to eth9"),
-])
+@pytest.mark.parametrize(
+    ("path", "source", "expected"),
+    [
+        (["eth1"], NEAR, Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")),  # v2 before v1
+        (
+            ["eth1"],
+            NEAR6,
+            Choice("mlx5_1", 1, "ACTIVE", 6, "fd00:16::1"),
+        ),  # v1 where there is no other
+        (["eth1.1445", "eth1"], OVER_VLAN, Choice("mlx5_1", 1, "ACTIVE", 5, "::ffff:10.14.45.1")),
+        (["eth1"], ip_address("172.16.0.9"), Choice("mlx5_1", 1, "ACTIVE", None, "")),
+        (["ib0"], NEAR, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::ba59:9f03:f:1")),
+        (["eth3"], NEAR, Choice("mlx5_3", 1, "DOWN", 0, "::ffff:172.16.0.1")),
+        (["eth9"], NEAR, "no RDMA device of this host belongs to eth9"),
+    ],
+)
 def test_the_device_and_the_gid_of_the_way_to_the_peer(sysfs, path, source, expected):
     assert choose(ports(sysfs), path, source) == expected
 
@@ -80,9 +122,14 @@ def test_a_table_with_rubbish_in_it_is_passed_over(sysfs):
 
 def test_the_command_lines():
     chosen = Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")
-    assert " ".join(command(PINGPONG, chosen, 45678, PEER)) == \
-        "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 200 -g 3 172.16.0.2"
-    assert " ".join(command(WRITE, chosen, 45678)) == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -t 16 -F -x 3"
+    assert (
+        " ".join(command(PINGPONG, chosen, 45678, PEER))
+        == "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 200 -g 3 172.16.0.2"
+    )
+    assert (
+        " ".join(command(WRITE, chosen, 45678))
+        == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -t 16 -F -x 3"
+    )
     assert "-g" not in command(PINGPONG, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::1"), 45678)
 
 
@@ -100,14 +147,20 @@ WRITE_SAYS = """ TX depth        : 128
 
 
 def test_what_the_programs_say():
-    assert (rate(PINGPONG, PINGPONG_SAYS.encode()), round_trip(PINGPONG_SAYS.encode())) == (370.97e6, 176.65e-6)
-    assert rate(WRITE, WRITE_SAYS.encode()) == 40.53 * 8 * 2**20  # 648 messages a second are 339.7 Mbit/s
+    assert (rate(PINGPONG, PINGPONG_SAYS.encode()), round_trip(PINGPONG_SAYS.encode())) == (
+        370.97e6,
+        176.65e-6,
+    )
+    assert (
+        rate(WRITE, WRITE_SAYS.encode()) == 40.53 * 8 * 2**20
+    )  # 648 messages a second are 339.7 Mbit/s
     assert [rate(PINGPONG, b"x"), rate(WRITE, b"65536 1 2"), round_trip(b"")] == [None] * 3
 
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Scripts in the place of the two programs, which need a device."""
+
     def write(name, text, code=0):
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\n{text}\nexit {code}\n")
@@ -126,10 +179,15 @@ CHOICE = Choice("rxe0", 1, "ACTIVE", 1, "::ffff:172.16.0.1")
 @pytest.mark.usefixtures("programs")
 def test_both_programs_are_run_each_with_a_server_of_its_own():
     asked: list[str] = []
-    found = measure(CHOICE, 45678, PEER, lambda name: asked.append(name) or "", lambda: asked.append("finish"))
+    found = measure(
+        CHOICE, 45678, PEER, lambda name: asked.append(name) or "", lambda: asked.append("finish")
+    )
     assert found == Rdma("rxe0", "ACTIVE", "::ffff:172.16.0.1", 40.53 * 8 * 2**20, 176.65e-6)
     assert asked == [PINGPONG, "finish", WRITE, "finish"]
-    assert (rdma.hindrance(PEER), rdma.hindrance(NEAR6)) == ("", "ibv_rc_pingpong and ib_write_bw meet over IPv4 alone")
+    assert (rdma.hindrance(PEER), rdma.hindrance(NEAR6)) == (
+        "",
+        "ibv_rc_pingpong and ib_write_bw meet over IPv4 alone",
+    )
 
 
 def test_what_goes_wrong_is_its_error(programs, monkeypatch):
@@ -137,12 +195,21 @@ def test_what_goes_wrong_is_its_error(programs, monkeypatch):
     found = measure(CHOICE, 45678, PEER, lambda _: "", lambda: None)
     assert (found.rate, found.error) == (370.97e6, "ib_write_bw: Failed to modify QP to RTR")
     programs(WRITE, "echo ' 65536      0             0.00               0.00\t\t   0.000000'")
-    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ib_write_bw: nothing arrived in its time"
+    assert (
+        measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error
+        == "ib_write_bw: nothing arrived in its time"
+    )
     programs(PINGPONG, "", 7)
-    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ibv_rc_pingpong: it ended with 7"
+    assert (
+        measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error
+        == "ibv_rc_pingpong: it ended with 7"
+    )
     monkeypatch.setattr(rdma, "GRACE", -rdma.SECONDS + 0.2)
     programs(PINGPONG, "exec sleep 30")
-    assert measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error == "ibv_rc_pingpong: it did not end in time"
+    assert (
+        measure(CHOICE, 45678, PEER, lambda _: "", lambda: None).error
+        == "ibv_rc_pingpong: it did not end in time"
+    )
 
     def refuses(name):
         raise ChannelError(f"the other end: rdma: {name} does not listen there")
@@ -152,7 +219,10 @@ def test_what_goes_wrong_is_its_error(programs, monkeypatch):
 
 
 def test_an_other_end_without_rdma_is_no_error():
-    assert measure(CHOICE, 45678, PEER, lambda _: "this host has no RDMA device", lambda: None) == "this host has no RDMA device"
+    assert (
+        measure(CHOICE, 45678, PEER, lambda _: "this host has no RDMA device", lambda: None)
+        == "this host has no RDMA device"
+    )
 
 
 @pytest.mark.usefixtures("programs")

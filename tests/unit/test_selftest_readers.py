@@ -36,19 +36,37 @@ def raw(name: str) -> dict:
 def test_a_tcp_run_has_its_rates_windows_and_ends(version):
     run, document = sample(f"{version}-tcp.json"), raw(f"{version}-tcp.json")
     flow = run.flow("forward")
-    assert (run.error, run.notes, run.version, run.protocol, run.streams, run.duration) == (None, (), version, "tcp", 1, 2.0)
-    assert [one.rate for one in flow.intervals] == [one["sum"]["bits_per_second"] for one in document["intervals"]]
-    assert [one.cwnd for one in flow.intervals] == [one["streams"][0]["snd_cwnd"] for one in document["intervals"]]
-    assert [one.rtt for one in flow.intervals] == pytest.approx([one["streams"][0]["rtt"] / 1e6 for one in document["intervals"]])
+    assert (run.error, run.notes, run.version, run.protocol, run.streams, run.duration) == (
+        None,
+        (),
+        version,
+        "tcp",
+        1,
+        2.0,
+    )
+    assert [one.rate for one in flow.intervals] == [
+        one["sum"]["bits_per_second"] for one in document["intervals"]
+    ]
+    assert [one.cwnd for one in flow.intervals] == [
+        one["streams"][0]["snd_cwnd"] for one in document["intervals"]
+    ]
+    assert [one.rtt for one in flow.intervals] == pytest.approx(
+        [one["streams"][0]["rtt"] / 1e6 for one in document["intervals"]]
+    )
     assert flow.received.bytes == document["end"]["sum_received"]["bytes"]
     assert flow.sent.retransmits == document["end"]["sum_sent"]["retransmits"]
     assert run.congestion == "bbr"
     assert (run.connections[0].local, run.connections[0].remote_port) == ("127.0.0.1", 5301)
 
 
-@pytest.mark.parametrize(("version", "known"), [("3.7", False), ("3.9", False), ("3.12", True), ("3.21", True)])
+@pytest.mark.parametrize(
+    ("version", "known"), [("3.7", False), ("3.9", False), ("3.12", True), ("3.21", True)]
+)
 def test_the_receivers_window_is_not_known_before_iperf3_3_10(version, known):
-    assert all((one.snd_wnd is not None) is known for one in sample(f"{version}-tcp.json").flow("forward").intervals)
+    assert all(
+        (one.snd_wnd is not None) is known
+        for one in sample(f"{version}-tcp.json").flow("forward").intervals
+    )
 
 
 @each_version
@@ -64,37 +82,56 @@ def test_both_directions_are_there_also_where_a_version_gives_them_one_name(vers
 
 def test_a_usual_reader_of_json_loses_one_direction_of_3_7():
     run, lossy = sample("3.7-bidir.json"), raw("3.7-bidir.json")
-    assert lossy["end"]["sum_sent"]["bits_per_second"] == run.flow("reverse").sent.rate != run.flow("forward").sent.rate
+    assert (
+        lossy["end"]["sum_sent"]["bits_per_second"]
+        == run.flow("reverse").sent.rate
+        != run.flow("forward").sent.rate
+    )
 
 
 @each_version
 def test_losses_of_udp_are_the_receivers(version):
     run, document = sample(f"{version}-udp.json"), raw(f"{version}-udp.json")
     flow = run.flow("forward")
-    assert (run.protocol, run.datagram, flow.received.lost) == ("udp", 32768, document["end"]["sum"]["lost_packets"])
+    assert (run.protocol, run.datagram, flow.received.lost) == (
+        "udp",
+        32768,
+        document["end"]["sum"]["lost_packets"],
+    )
     assert (flow.sent.lost, flow.received.out_of_order) == (None, 0)
     assert flow.received.bytes <= flow.sent.bytes
     assert run.target == (None if version in ("3.7", "3.9") else 200e6)
 
 
-@pytest.mark.parametrize(("version", "error"), [
-    ("3.7", "unable to connect to server: Connection refused"),
-    ("3.9", "iperf3 ended without a result, and without saying why"),
-    ("3.12", "unable to connect to server: Connection refused"),
-    ("3.16", ("unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: "
-              "Connection refused")),
-])
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("3.7", "unable to connect to server: Connection refused"),
+        ("3.9", "iperf3 ended without a result, and without saying why"),
+        ("3.12", "unable to connect to server: Connection refused"),
+        (
+            "3.16",
+            (
+                "unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: "
+                "Connection refused"
+            ),
+        ),
+    ],
+)
 def test_a_refused_connection_is_an_error_whatever_the_exit_code_was(version, error):
     run = sample(f"{version}-refused.json")
     assert (run.error, run.flows) == (error, ())
 
 
-@pytest.mark.parametrize(("version", "error"), [
-    ("3.7", "unable to write to stream socket: Connection reset by peer"),
-    ("3.9", "iperf3 ended without a result, and without saying why"),
-    ("3.12", "unable to write to stream socket: Connection reset by peer"),
-    ("3.21", "control socket has closed unexpectedly"),
-])
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("3.7", "unable to write to stream socket: Connection reset by peer"),
+        ("3.9", "iperf3 ended without a result, and without saying why"),
+        ("3.12", "unable to write to stream socket: Connection reset by peer"),
+        ("3.21", "control socket has closed unexpectedly"),
+    ],
+)
 def test_a_server_that_was_killed_leaves_an_error_and_what_went_over_before(version, error):
     run = sample(f"{version}-reset.json")
     assert run.error == error
@@ -107,7 +144,10 @@ def test_a_busy_server_is_an_error():
 
 
 def test_in_reverse_the_windows_come_from_the_servers_own_output():
-    with_output, without = sample("3.12-reverse.json").flow("reverse"), sample("3.21-reverse.json").flow("reverse")
+    with_output, without = (
+        sample("3.12-reverse.json").flow("reverse"),
+        sample("3.21-reverse.json").flow("reverse"),
+    )
     assert [one.cwnd for one in with_output.intervals] == pytest.approx([767 * 1024, 3.12 * 2**20])
     assert [one.retransmits for one in with_output.intervals] == [0, 1]
     assert without.received.rate > 0
@@ -126,7 +166,10 @@ def test_an_object_that_is_printed_twice_counts_once():
 
 
 def test_warnings_before_the_object_are_passed_over():
-    text = b"Warning: Permanently added 'b' to the list of known hosts.\n" + (DATA / "3.12-tcp.json").read_bytes()
+    text = (
+        b"Warning: Permanently added 'b' to the list of known hosts.\n"
+        + (DATA / "3.12-tcp.json").read_bytes()
+    )
     assert read(text).flows == sample("3.12-tcp.json").flows
 
 
@@ -138,22 +181,31 @@ def test_a_truncated_object_says_where_it_ends(cut):
     assert re.match(rf"the JSON .* line {text.count(chr(10)) + 1}[:,]", run.error)
 
 
-@pytest.mark.parametrize(("text", "error"), [
-    ('{"start": {}, "intervals": [', "the JSON ends in the middle, at line 1: it was truncated"),
-    ('{"start" {}}', "the JSON is broken at line 1, column 10: Expecting ':' delimiter"),
-    ('{"start":' + "[" * 100_000, "the JSON cannot be read: it is nested too deeply"),
-    ('{"start": ' + "9" * 5000 + "}", "iperf3 ended without a result, and without saying why"),
-    ("{}", "iperf3 ended without a result, and without saying why"),
-    ("[]", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
-    ("", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
-])
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            '{"start": {}, "intervals": [',
+            "the JSON ends in the middle, at line 1: it was truncated",
+        ),
+        ('{"start" {}}', "the JSON is broken at line 1, column 10: Expecting ':' delimiter"),
+        ('{"start":' + "[" * 100_000, "the JSON cannot be read: it is nested too deeply"),
+        ('{"start": ' + "9" * 5000 + "}", "iperf3 ended without a result, and without saying why"),
+        ("{}", "iperf3 ended without a result, and without saying why"),
+        ("[]", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
+        ("", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
+    ],
+)
 def test_what_is_no_result_says_why(text, error):
     assert read(text.encode()).error == error
 
 
 def test_numbers_that_cannot_be_are_not_known():
-    document = {"start": {}, "end": {"sum_sent": {"seconds": -1, "bytes": float("inf"), "bits_per_second": True}},
-                "intervals": [{"sum": {"start": 0, "end": 1, "bytes": "many"}}, 7, {"sum": {"start": "x"}}]}
+    document = {
+        "start": {},
+        "end": {"sum_sent": {"seconds": -1, "bytes": float("inf"), "bits_per_second": True}},
+        "intervals": [{"sum": {"start": 0, "end": 1, "bytes": "many"}}, 7, {"sum": {"start": "x"}}],
+    }
     flow = read(json.dumps(document).encode()).flows[0]
     assert (flow.sent, flow.intervals) == (Total(), (Interval(0.0, 1.0),))
 
@@ -163,7 +215,11 @@ def test_numbers_that_cannot_be_are_not_known():
 
 def test_parallel_streams_of_a_text_are_summed_and_the_omitted_interval_is_marked():
     flow = sample("3.21-tcp3.txt").flow("forward")
-    assert [(round(one.start), one.end, one.omitted) for one in flow.intervals] == [(0, 1, True), (0, 1, False), (1, 2, False)]
+    assert [(round(one.start), one.end, one.omitted) for one in flow.intervals] == [
+        (0, 1, True),
+        (0, 1, False),
+        (1, 2, False),
+    ]
     assert flow.intervals[-1].rate == 16.5e9
     assert flow.sent.retransmits == 21
     assert flow.intervals[-1].cwnd == pytest.approx(8.49 * 2**20, rel=0.01)
@@ -171,7 +227,10 @@ def test_parallel_streams_of_a_text_are_summed_and_the_omitted_interval_is_marke
 
 def test_both_directions_of_a_text_are_told_apart():
     run = sample("3.7-bidir.txt")
-    assert [(flow.direction, flow.sent.retransmits) for flow in run.flows] == [("forward", 8), ("reverse", 3)]
+    assert [(flow.direction, flow.sent.retransmits) for flow in run.flows] == [
+        ("forward", 8),
+        ("reverse", 3),
+    ]
     assert (run.streams, len(run.connections)) == (1, 2)
 
 
@@ -181,8 +240,16 @@ def test_a_reverse_text_is_reverse():
 
 def test_a_verbose_udp_text_says_version_target_and_cpu():
     run = sample("3.12-udp.txt")
-    assert (run.version, run.protocol, run.target, run.cpu_local, run.cpu_remote) == ("3.12", "udp", 200e6, 2.8, 0.9)
-    assert run.flow("forward").received == Total(2.1, 41.6 * 2**20, 166e6, None, 1524, 194, None, pytest.approx(18e-6))
+    assert (run.version, run.protocol, run.target, run.cpu_local, run.cpu_remote) == (
+        "3.12",
+        "udp",
+        200e6,
+        2.8,
+        0.9,
+    )
+    assert run.flow("forward").received == Total(
+        2.1, 41.6 * 2**20, 166e6, None, 1524, 194, None, pytest.approx(18e-6)
+    )
 
 
 def test_an_error_in_a_text_is_the_error():
@@ -192,7 +259,10 @@ def test_an_error_in_a_text_is_the_error():
 def test_a_text_without_a_summary_was_cut_off():
     text = (DATA / "3.12-reverse.txt").read_text()
     run = read(text.partition("- - -")[0].encode())
-    assert (run.error, len(run.flows[0].intervals)) == ("the text ends before the summary of the run", 2)
+    assert (run.error, len(run.flows[0].intervals)) == (
+        "the text ends before the summary of the run",
+        2,
+    )
 
 
 # --- iperf 2 --------------------------------------------------------------------------------------------------------
@@ -200,17 +270,28 @@ def test_a_text_without_a_summary_was_cut_off():
 
 def test_the_totals_of_iperf_2_are_told_from_its_intervals():
     flow = sample("2.1-tcp.txt").flow("forward")
-    assert ([(one.start, one.end) for one in flow.intervals], flow.sent.seconds) == ([(0, 1), (1, 2)], pytest.approx(2, abs=0.1))
+    assert ([(one.start, one.end) for one in flow.intervals], flow.sent.seconds) == (
+        [(0, 1), (1, 2)],
+        pytest.approx(2, abs=0.1),
+    )
 
 
 def test_the_enhanced_report_of_iperf_2_has_windows_and_rtt():
     interval = sample("2.1-tcp-e.txt").flow("forward").intervals[1]
-    assert (interval.retransmits, interval.cwnd, interval.rtt) == (1, 4476 * 1024, pytest.approx(106e-6))
+    assert (interval.retransmits, interval.cwnd, interval.rtt) == (
+        1,
+        4476 * 1024,
+        pytest.approx(106e-6),
+    )
 
 
 def test_parallel_streams_of_iperf_2_are_summed():
     run = sample("2.1-tcp2.txt")
-    assert (run.streams, [one.rate for one in run.flows[0].intervals], run.flows[0].sent.rate) == (2, [37.4e9, 41.5e9], 38.4e9)
+    assert (run.streams, [one.rate for one in run.flows[0].intervals], run.flows[0].sent.rate) == (
+        2,
+        [37.4e9, 41.5e9],
+        38.4e9,
+    )
 
 
 def test_the_servers_report_of_iperf_2_is_what_was_received():
@@ -229,36 +310,83 @@ def test_a_dual_test_of_iperf_2_has_two_directions():
 [  5]  0.0-120.0 sec  89.0 GBytes  6.37 Gbits/sec
 [  4]  0.0-120.0 sec  79.5 GBytes  5.69 Gbits/sec
 """
-    assert [(flow.direction, flow.sent.rate) for flow in read(text.encode()).flows] == [("forward", 6.37e9), ("reverse", 5.69e9)]
+    assert [(flow.direction, flow.sent.rate) for flow in read(text.encode()).flows] == [
+        ("forward", 6.37e9),
+        ("reverse", 5.69e9),
+    ]
 
 
 # --- Words ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "bits"), [
-    ("5G", 5e9), ("100M", 100e6), ("2.5gbit", 2.5e9), ("100 Mbit/s", 100e6), ("40Gbps", 40e9), ("1000", 1000.0), ("fast", None),
-    ("1.2.3G", None), ("-5G", None),
-])
+@pytest.mark.parametrize(
+    ("word", "bits"),
+    [
+        ("5G", 5e9),
+        ("100M", 100e6),
+        ("2.5gbit", 2.5e9),
+        ("100 Mbit/s", 100e6),
+        ("40Gbps", 40e9),
+        ("1000", 1000.0),
+        ("fast", None),
+        ("1.2.3G", None),
+        ("-5G", None),
+    ],
+)
 def test_rates_are_read_as_iperf_reads_them(word, bits):
     assert lines.parse_rate(word) == bits
 
 
 def test_a_pasted_command_line_says_what_was_asked_for():
-    run = read(b"$ iperf3 -c 10.0.0.1 -u -b 10M -P 2 -t 30 -l 8K -w 4M\n[ 4] 0.00-1.00 sec 1 MBytes 8 Mbits/sec 100\n")
+    run = read(
+        b"$ iperf3 -c 10.0.0.1 -u -b 10M -P 2 -t 30 -l 8K -w 4M\n[ 4] 0.00-1.00 sec 1 MBytes 8 Mbits/sec 100\n"
+    )
     assert (run.protocol, run.target, run.duration, run.streams) == ("udp", 20e6, 30.0, 2)
     assert (run.datagram, run.buffer) == (8192, 4 * 2**20)
 
 
 def test_a_connection_is_read_from_a_text():
-    assert sample("3.12-udp.txt").connections == (Connection("127.0.0.1", 51046, "127.0.0.1", 5301),)
+    assert sample("3.12-udp.txt").connections == (
+        Connection("127.0.0.1", 51046, "127.0.0.1", 5301),
+    )
 
 
 # --- Laws -----------------------------------------------------------------------------------------------------------
 
 TEXTS = {path.name: path.read_text() for path in sorted(DATA.iterdir())}
-PIECES = ["{", "}", "[", "]", '"', ":", ",", "-", "e9", "9" * 400, "NaN", "null", "\n", "[SUM]", "[ 4]", " sec ", "GBytes", "/",
-          "%", "0.0.0", "sender", "receiver", "(omitted)", "[TX-C]", "iperf3 -b ", "\0", "\ufeff", "ü", "1e999", "connected with",
-          "port "]
+PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    ":",
+    ",",
+    "-",
+    "e9",
+    "9" * 400,
+    "NaN",
+    "null",
+    "\n",
+    "[SUM]",
+    "[ 4]",
+    " sec ",
+    "GBytes",
+    "/",
+    "%",
+    "0.0.0",
+    "sender",
+    "receiver",
+    "(omitted)",
+    "[TX-C]",
+    "iperf3 -b ",
+    "\0",
+    "\ufeff",
+    "ü",
+    "1e999",
+    "connected with",
+    "port ",
+]
 
 
 @st.composite
@@ -268,16 +396,45 @@ def mutated(draw):
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(text)))
         end = draw(st.integers(start, min(len(text), start + 60)))
-        text = text[:start] + draw(st.one_of(st.sampled_from(PIECES), st.just(""), st.text(max_size=4))) + text[end:]
+        text = (
+            text[:start]
+            + draw(st.one_of(st.sampled_from(PIECES), st.just(""), st.text(max_size=4)))
+            + text[end:]
+        )
     return text
 
 
-KEYS = ("start", "intervals", "end", "sum", "sum_sent", "sum_received", "streams", "udp", "connected", "test_start", "error",
-        "event", "data", "bidir", "reverse", "server_output_json", "server_output_text", "cpu_utilization_percent", "seconds",
-        "bytes", "rtt")
+KEYS = (
+    "start",
+    "intervals",
+    "end",
+    "sum",
+    "sum_sent",
+    "sum_received",
+    "streams",
+    "udp",
+    "connected",
+    "test_start",
+    "error",
+    "event",
+    "data",
+    "bidir",
+    "reverse",
+    "server_output_json",
+    "server_output_text",
+    "cpu_utilization_percent",
+    "seconds",
+    "bytes",
+    "rtt",
+)
 simple = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
-shaped = st.recursive(simple, lambda inner: st.one_of(
-    st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)), max_leaves=25)
+shaped = st.recursive(
+    simple,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
+    max_leaves=25,
+)
 
 
 def numbers(value) -> list[float]:

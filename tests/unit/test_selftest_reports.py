@@ -28,16 +28,40 @@ from neuca_tools.selftest.report.text import text
 from neuca_tools.selftest.running import program
 
 DATA = Path(__file__).parent / "data" / "iperf"
-SMALL = tcp(flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000, min_rtt=100_000),
-            receiver(recv_q=0, rcvbuf=6_291_456), expect=1e9,
-            local=Host(sysctls={"net.ipv4.tcp_wmem": "4096 16384 8388608"}, links=(Link("eth1", speed=1e9, mtu=1500),)))
-LADDER = (udp_phase(10e6, 10e6, 10e6), udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (0, 63016)}))
-FULL = replace(SMALL, phases=(*SMALL.phases, *LADDER), label="A to B",
-               idle=Latency(200, 0, 0.0001, 0.0002, 0.001), loaded=Latency(200, 1, 0.003, 0.02, 0.04))
+SMALL = tcp(
+    flow_of(
+        250e6,
+        rwnd=0.8,
+        snd_wnd=3_144_960,
+        snd_cwnd=4000,
+        unacked=2172,
+        rtt=100_000,
+        min_rtt=100_000,
+    ),
+    receiver(recv_q=0, rcvbuf=6_291_456),
+    expect=1e9,
+    local=Host(
+        sysctls={"net.ipv4.tcp_wmem": "4096 16384 8388608"},
+        links=(Link("eth1", speed=1e9, mtu=1500),),
+    ),
+)
+LADDER = (
+    udp_phase(10e6, 10e6, 10e6),
+    udp_phase(100e6, 100e6, 27e6, {"Udp.RcvbufErrors": (0, 63016)}),
+)
+FULL = replace(
+    SMALL,
+    phases=(*SMALL.phases, *LADDER),
+    label="A to B",
+    idle=Latency(200, 0, 0.0001, 0.0002, 0.001),
+    loaded=Latency(200, 1, 0.003, 0.02, 0.04),
+)
 
 
 def test_the_text_says_limit_fix_and_next_limit():
-    assert text(diagnose(SMALL)) == """\
+    assert (
+        text(diagnose(SMALL))
+        == """\
 tcp         250 Mbit/s  FAIL
 LIMIT       receive window too small: the receiver's window of 3.00 MiB lets through 252 Mbit/s at a round trip of 100
             ms (D01, explains 80%)
@@ -49,33 +73,61 @@ LIMIT       receive window too small: the receiver's window of 3.00 MiB lets thr
 FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824" ⇒ 604 Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
+    )
 
 
 def test_the_text_says_why_it_does_not_know():
-    assert text(diagnose(Evidence())) == "UNKNOWN     nothing was measured\nVERDICT     inconclusive"
+    assert (
+        text(diagnose(Evidence())) == "UNKNOWN     nothing was measured\nVERDICT     inconclusive"
+    )
 
 
 def test_json_has_the_verdict_the_findings_and_the_evidence():
     document = json.loads(record(SMALL, diagnose(SMALL)))
-    assert (document["version"], document["verdict"], document["exit_code"], document["expect"]) == (1, "below threshold", 4, 1e9)
+    assert (
+        document["version"],
+        document["verdict"],
+        document["exit_code"],
+        document["expect"],
+    ) == (1, "below threshold", 4, 1e9)
     assert document["findings"][0]["id"] == "D01"
-    assert document["phases"][0] == {"name": "tcp", "direction": "forward", "protocol": "tcp", "rate": 250e6, "loss": 0.0,
-                                     "retransmits": None, "passed": False, "steady": 250e6}
+    assert document["phases"][0] == {
+        "name": "tcp",
+        "direction": "forward",
+        "protocol": "tcp",
+        "rate": 250e6,
+        "loss": 0.0,
+        "retransmits": None,
+        "passed": False,
+        "steady": 250e6,
+    }
     assert evidence_of(json.dumps(document).encode()) == SMALL
 
 
 def test_json_has_what_iperf_wrote_as_it_was():
     content = (DATA / "3.12-tcp.json").read_bytes()
     evidence = evidence_of(content)
-    assert json.loads(record(evidence, diagnose(evidence)))["evidence"]["phases"][0]["raw"] == content.decode()
+    assert (
+        json.loads(record(evidence, diagnose(evidence)))["evidence"]["phases"][0]["raw"]
+        == content.decode()
+    )
 
 
 def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
     lines = prometheus(diagnose(SMALL)).split("\n")
-    assert lines[:3] == ["# HELP neuca_selftest_verdict The exit code of the self-test: 0 is a pass.",
-                         "# TYPE neuca_selftest_verdict gauge", "neuca_selftest_verdict 4"]
-    assert 'neuca_selftest_rate_bits_per_second{phase="tcp",direction="forward",number="0"} 250000000' in lines
-    assert 'neuca_selftest_finding_share{id="D01",title="receive window too small",severity="limit",end="receiver"} 0.8' in lines
+    assert lines[:3] == [
+        "# HELP neuca_selftest_verdict The exit code of the self-test: 0 is a pass.",
+        "# TYPE neuca_selftest_verdict gauge",
+        "neuca_selftest_verdict 4",
+    ]
+    assert (
+        'neuca_selftest_rate_bits_per_second{phase="tcp",direction="forward",number="0"} 250000000'
+        in lines
+    )
+    assert (
+        'neuca_selftest_finding_share{id="D01",title="receive window too small",severity="limit",end="receiver"} 0.8'
+        in lines
+    )
     assert lines[-1] == ""
 
 
@@ -89,8 +141,10 @@ def test_labels_of_prometheus_are_escaped():
 
 
 def test_the_line_for_nagios_has_state_words_and_performance_data():
-    assert nagios(diagnose(SMALL)) == ("DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
-                                       "'0-tcp-forward'=250000000")
+    assert nagios(diagnose(SMALL)) == (
+        "DATAPLANE CRITICAL - tcp 250 Mbit/s, D01 receive window too small | "
+        "'0-tcp-forward'=250000000"
+    )
     assert nagios(diagnose(Evidence())) == "DATAPLANE UNKNOWN - inconclusive, nothing was measured"
 
 
@@ -137,31 +191,60 @@ def test_the_page_has_every_chart_that_there_is_something_for():
     content = page(FULL, diagnose(FULL), diagnose(SMALL))
     Page(content)
     assert titles(content) == [
-        "Before and after", "Latency, idle and under load", "UDP: datagrams lost, against the rate offered",
-        "tcp", "Rate", "Window", "Round-trip time", "Where the time went", "CPUs of both ends",
-        "udp, 10.0 Mbit/s", "Rate", "CPUs of both ends", "udp, 100 Mbit/s", "Rate", "CPUs of both ends"]
+        "Before and after",
+        "Latency, idle and under load",
+        "UDP: datagrams lost, against the rate offered",
+        "tcp",
+        "Rate",
+        "Window",
+        "Round-trip time",
+        "Where the time went",
+        "CPUs of both ends",
+        "udp, 10.0 Mbit/s",
+        "Rate",
+        "CPUs of both ends",
+        "udp, 100 Mbit/s",
+        "Rate",
+        "CPUs of both ends",
+    ]
 
 
 def test_a_closed_window_is_a_point_of_the_chart():
     """What is zero is not what is not known: the line goes down to it."""
+
     def points(window):
-        samples = tuple(replace(sample, sockets=(Socket(snd_wnd=window if place == 5 else 3000, mss=1448),))
-                        for place, sample in enumerate(SMALL.phases[0].sender))
+        samples = tuple(
+            replace(sample, sockets=(Socket(snd_wnd=window if place == 5 else 3000, mss=1448),))
+            for place, sample in enumerate(SMALL.phases[0].sender)
+        )
         evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=samples),))
-        return page(evidence, diagnose(evidence)).partition("<figcaption>Window")[2].partition("</svg>")[0].count(",")
+        return (
+            page(evidence, diagnose(evidence))
+            .partition("<figcaption>Window")[2]
+            .partition("</svg>")[0]
+            .count(",")
+        )
 
     assert points(0) == points(2000) > points(None)
 
 
 def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
-    steps = (Step("reach", "pass", "ping answered"), Step("udp", "skipped", NOT_ASKED), Step("connections", "fail", "<b>"))
+    steps = (
+        Step("reach", "pass", "ping answered"),
+        Step("udp", "skipped", NOT_ASKED),
+        Step("connections", "fail", "<b>"),
+    )
     hosts = {"local": Host("a", "6.1"), "peer": Host("b", iperf3="3.12"), "address": "172.16.0.2"}
     evidence = replace(FULL, steps=steps, taken="now", **hosts)
     found = Page(page(evidence, diagnose(evidence)))
     assert "now; a, 6.1 → b, 172.16.0.2, iperf3 3.12" in found.words
-    cells = [word for word in found.words[found.words.index("Tests") + 1:] if word.strip()]
+    cells = [word for word in found.words[found.words.index("Tests") + 1 :] if word.strip()]
     assert cells[:6] == ["reach", "pass", "ping answered", "connections", "fail", "<b>"]
-    assert [attributes["class"] for tag, attributes in found.tags if tag == "td" and "class" in attributes] == ["good", "bad"]
+    assert [
+        attributes["class"]
+        for tag, attributes in found.tags
+        if tag == "td" and "class" in attributes
+    ] == ["good", "bad"]
 
 
 def test_the_page_of_a_text_has_its_rate_and_window():
@@ -171,8 +254,21 @@ def test_the_page_of_a_text_has_its_rate_and_window():
 
 def test_the_page_fetches_nothing_and_runs_nothing():
     found = Page(page(FULL, diagnose(FULL)))
-    assert {tag for tag, _ in found.tags} & {"script", "link", "img", "iframe", "object", "base", "form"} == set()
-    assert [name for _, attributes in found.tags for name in attributes if name in ("src", "href") or name.startswith("on")] == []
+    assert {tag for tag, _ in found.tags} & {
+        "script",
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "base",
+        "form",
+    } == set()
+    assert [
+        name
+        for _, attributes in found.tags
+        for name in attributes
+        if name in ("src", "href") or name.startswith("on")
+    ] == []
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     assert [word for word in ("url(", "@import", "//", "expression") if word in STYLE] == []
     assert ("meta", {"http-equiv": "Content-Security-Policy", "content": policy}) in found.tags
@@ -180,8 +276,13 @@ def test_the_page_fetches_nothing_and_runs_nothing():
 
 def test_what_is_in_the_evidence_cannot_become_a_tag():
     bad = "<script>alert(1)</script>"
-    evidence = replace(FULL, label=bad, taken=bad, phases=(replace(FULL.phases[0], name=bad), *FULL.phases[1:]),
-                       local=Host(log=(f"neighbour table overflow {bad}",), links=(Link(bad, "tun", mtu=1420),)))
+    evidence = replace(
+        FULL,
+        label=bad,
+        taken=bad,
+        phases=(replace(FULL.phases[0], name=bad), *FULL.phases[1:]),
+        local=Host(log=(f"neighbour table overflow {bad}",), links=(Link(bad, "tun", mtu=1420),)),
+    )
     found = Page(page(evidence, diagnose(evidence), diagnose(evidence)))
     assert "script" not in {tag for tag, _ in found.tags}
     assert any(bad in words for words in found.words)
@@ -192,10 +293,16 @@ def test_a_page_of_nothing_is_a_page():
     assert "nothing was measured" in page(Evidence(), diagnose(Evidence()))
 
 
-@pytest.mark.parametrize(("top", "found"), [
-    (941e6, [0, 250e6, 500e6, 750e6, 1e9]), (1.0, [0, 0.25, 0.5, 0.75, 1.0]), (0, [0, 1]), (float("inf"), [0, 1]),
-    (7, [0, 2, 4, 6, 8]),
-])
+@pytest.mark.parametrize(
+    ("top", "found"),
+    [
+        (941e6, [0, 250e6, 500e6, 750e6, 1e9]),
+        (1.0, [0, 0.25, 0.5, 0.75, 1.0]),
+        (0, [0, 1]),
+        (float("inf"), [0, 1]),
+        (7, [0, 2, 4, 6, 8]),
+    ],
+)
 def test_the_ticks_of_an_axis_are_round_numbers(top, found):
     assert svg.ticks(top) == pytest.approx(found)
 
@@ -210,14 +317,18 @@ def run(*words) -> int:
 def test_explain_prints_the_report_and_exits_with_its_code(tmp_path, capsys):
     (tmp_path / "run.txt").write_bytes(PUBLISHED["vm-untuned-udp-100M"])
     assert run("explain", tmp_path / "run.txt") == 4
-    assert capsys.readouterr().out.endswith("\nVERDICT     below threshold: D07, UDP receive buffer overflow\n")
+    assert capsys.readouterr().out.endswith(
+        "\nVERDICT     below threshold: D07, UDP receive buffer overflow\n"
+    )
 
 
 def test_explain_writes_the_files_that_are_asked_for(tmp_path, capsys):
     content = DATA / "3.12-tcp.json"
     files = ("--html", tmp_path / "a.html", "--prometheus", tmp_path / "a.prom")
     assert run("explain", content, "--expect", "5G", "--nagios", "--before", content, *files) == 0
-    assert re.fullmatch(r"DATAPLANE OK - tcp [\d.]+ Gbit/s \| '0-tcp-forward'=\d+\n", capsys.readouterr().out)
+    assert re.fullmatch(
+        r"DATAPLANE OK - tcp [\d.]+ Gbit/s \| '0-tcp-forward'=\d+\n", capsys.readouterr().out
+    )
     assert (tmp_path / "a.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "a.prom").read_text().startswith("# HELP neuca_selftest_verdict ")
 
@@ -232,22 +343,36 @@ def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
     assert capsys.readouterr().err == f'neuca: read "{tmp_path}/none": No such file or directory\n'
 
 
-@pytest.mark.parametrize("words", [
-    ["explain"], ["explain", "x", "--expect", "fast"], ["explain", "x", "--rtt", "0"], ["--plan", "huge"],
-    ["--only", "sleep"], ["--time", "0"], ["--port", "80"], ["--parallel", "1,200"], ["--for", "1e9"], ["--address", "x"],
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explain"],
+        ["explain", "x", "--expect", "fast"],
+        ["explain", "x", "--rtt", "0"],
+        ["--plan", "huge"],
+        ["--only", "sleep"],
+        ["--time", "0"],
+        ["--port", "80"],
+        ["--parallel", "1,200"],
+        ["--for", "1e9"],
+        ["--address", "x"],
+    ],
+)
 def test_a_wrong_word_is_a_wrong_usage(words):
     with pytest.raises(SystemExit) as raised:
         run(*words)
     assert raised.value.code == 2
 
 
-def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(tmp_path, capsys, monkeypatch):
+def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(program, "PATH", str(tmp_path))
     (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
     assert run("--config", tmp_path / "config") == 1
     assert capsys.readouterr().err == (
-        "neuca: run iperf3: it is not installed\n       install the package iperf3, here and at the other end\n")
+        "neuca: run iperf3: it is not installed\n       install the package iperf3, here and at the other end\n"
+    )
     assert run("--config", tmp_path / "config", "--at-boot") == 77
     assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
 
@@ -256,4 +381,5 @@ def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     (tmp_path / "config").write_text("")
     assert run("--config", tmp_path / "config") == 77
     assert capsys.readouterr().err == (
-        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n")
+        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
+    )

@@ -28,18 +28,26 @@ from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
 PEER = ip_address("172.16.0.2")
 ASKED = Asked(PEER, 45678, 10)
-WHOLE = (b'{"start": {"test_start": {"protocol": "TCP", "num_streams": 1, "duration": 10}}, "intervals": [],'
-         b' "end": {"sum_sent": {"bytes": 9, "seconds": 10, "bits_per_second": 7},'
-         b' "sum_received": {"bytes": 9, "seconds": 10, "bits_per_second": 7}}}')
+WHOLE = (
+    b'{"start": {"test_start": {"protocol": "TCP", "num_streams": 1, "duration": 10}}, "intervals": [],'
+    b' "end": {"sum_sent": {"bytes": 9, "seconds": 10, "bits_per_second": 7},'
+    b' "sum_received": {"bytes": 9, "seconds": 10, "bits_per_second": 7}}}'
+)
 
 
 def test_the_clients_command_line():
     start = "iperf3 -c 172.16.0.2 -p 45678 -t 10 -i 1 -J --connect-timeout 3000 --get-server-output"
     assert " ".join(iperf.client(ASKED)) == start
-    assert " ".join(iperf.client(ASKED._replace(streams=8, direction="reverse", source=ip_address("172.16.0.1"), rate=8e6))) == (
-        f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
+    assert " ".join(
+        iperf.client(
+            ASKED._replace(
+                streams=8, direction="reverse", source=ip_address("172.16.0.1"), rate=8e6
+            )
+        )
+    ) == (f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
     assert " ".join(iperf.client(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
-        f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000")
+        f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
+    )
     assert iperf.client(ASKED._replace(direction="both"))[-1] == "--bidir"
     assert " ".join(iperf.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
 
@@ -47,24 +55,46 @@ def test_the_clients_command_line():
 ENDS = {
     "all went well": (Ended(0, WHOLE, b""), None),
     "3.12: refused, and exit code 0": (
-        Ended(0, b'{"start": {}, "intervals": [], "end": {}, "error": "unable to connect to server: Connection refused"}', b""),
-        "unable to connect to server: Connection refused"),
+        Ended(
+            0,
+            b'{"start": {}, "intervals": [], "end": {}, "error": "unable to connect to server: Connection refused"}',
+            b"",
+        ),
+        "unable to connect to server: Connection refused",
+    ),
     "3.9: no word in the JSON": (
-        Ended(1, b'{"start": {}, "intervals": [], "end": {}}',
-              b"iperf3: error - unable to connect to server: Bad file descriptor\n"),
-        "unable to connect to server: Bad file descriptor"),
-    "no JSON at all": (Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"), "iperf3: unrecognized option '--bidir'"),
+        Ended(
+            1,
+            b'{"start": {}, "intervals": [], "end": {}}',
+            b"iperf3: error - unable to connect to server: Bad file descriptor\n",
+        ),
+        "unable to connect to server: Bad file descriptor",
+    ),
+    "no JSON at all": (
+        Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
+        "iperf3: unrecognized option '--bidir'",
+    ),
     "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result, and without saying why"),
-    "truncated": (Ended(0, WHOLE[:80], b""), "the JSON ends in the middle, at line 1: it was truncated"),
-    "rubbish": (Ended(0, b"\xff\xfe\x00", b""), "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
+    "truncated": (
+        Ended(0, WHOLE[:80], b""),
+        "the JSON ends in the middle, at line 1: it was truncated",
+    ),
+    "rubbish": (
+        Ended(0, b"\xff\xfe\x00", b""),
+        "this is neither iperf3's JSON, nor its text, nor iperf 2's text",
+    ),
     "killed": (Ended(-9, WHOLE, b""), "iperf3 was ended by SIGKILL"),
     "killed by a signal without a name": (Ended(-63, b"", b""), "iperf3 was ended by signal 63"),
     "hung": (Ended(-9, b"", b"", late=True), iperf.LATE),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
-        "iperf3 says that all went well, and nothing arrived"),
+        "iperf3 says that all went well, and nothing arrived",
+    ),
     "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
-    "a result, and another exit code without a word": (Ended(3, WHOLE, b""), "iperf3 ended with 3, and without saying why"),
+    "a result, and another exit code without a word": (
+        Ended(3, WHOLE, b""),
+        "iperf3 ended with 3, and without saying why",
+    ),
 }
 
 
@@ -132,8 +162,10 @@ def device(index: int, name: str) -> Device:
     return Device(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
 
 
-OUTLOOK = Outlook({2: "the management NIC", 9: "an ignored NIC"},
-                  (("eth1", (ip_interface("172.16.0.1/24"),)), ("eth2", (ip_interface("172.16.0.129/25"),))))
+OUTLOOK = Outlook(
+    {2: "the management NIC", 9: "an ignored NIC"},
+    (("eth1", (ip_interface("172.16.0.1/24"),)), ("eth2", (ip_interface("172.16.0.129/25"),))),
+)
 SOURCE = ip_address("172.16.0.1")
 
 
@@ -150,10 +182,26 @@ def test_the_device_that_is_meant():
 
 
 REFUSED = {
-    "the management NIC": (PEER, way(2), "test 172.16.0.2: the way there leaves through eth0, the management NIC"),
-    "an ignored NIC": (PEER, way(9), "test 172.16.0.2: the way there leaves through eth0, an ignored NIC"),
-    "ourselves": (SOURCE, way(1, local=True), "test 172.16.0.1: it is an address of this host's own"),
-    "a broadcast": (ip_address("172.16.0.255"), way(3, unicast=False), "test 172.16.0.255: it is no address of a single host"),
+    "the management NIC": (
+        PEER,
+        way(2),
+        "test 172.16.0.2: the way there leaves through eth0, the management NIC",
+    ),
+    "an ignored NIC": (
+        PEER,
+        way(9),
+        "test 172.16.0.2: the way there leaves through eth0, an ignored NIC",
+    ),
+    "ourselves": (
+        SOURCE,
+        way(1, local=True),
+        "test 172.16.0.1: it is an address of this host's own",
+    ),
+    "a broadcast": (
+        ip_address("172.16.0.255"),
+        way(3, unicast=False),
+        "test 172.16.0.255: it is no address of a single host",
+    ),
     "a group": (ip_address("ff02::1"), way(3), "test ff02::1: it is no address of a single host"),
     "nobody": (ip_address("0.0.0.0"), way(3), "test 0.0.0.0: it is no address of a single host"),
 }
@@ -171,32 +219,60 @@ def test_what_is_never_tested(name):
 
 
 def asked(*words, **selftest):
-    return options(run_parser().parse_args(words), Config(selftest={name.replace("_", "-"): value for name, value in
-                                                                    selftest.items()}))
+    return options(
+        run_parser().parse_args(words),
+        Config(selftest={name.replace("_", "-"): value for name, value in selftest.items()}),
+    )
 
 
 def test_the_plans():
     quick, standard, full = (asked("--plan", plan) for plan in ("quick", "standard", "full"))
     assert quick.steps < standard.steps == full.steps
-    assert (quick.seconds, standard.seconds, full.seconds, full.parallel) == (4.0, 10.0, 30.0, (1, 8, 128))
+    assert (quick.seconds, standard.seconds, full.seconds, full.parallel) == (
+        4.0,
+        10.0,
+        30.0,
+        (1, 8, 128),
+    )
     assert asked().steps == standard.steps
     assert asked("--plan", "quick", "--bidir", "--udp", "--parallel", "4").steps - quick.steps == {
-        "tcp-bidir", "udp", "tcp-parallel"}
+        "tcp-bidir",
+        "udp",
+        "tcp-parallel",
+    }
     assert asked("--only", "tcp,udp", "--skip", "udp").steps == {"reach", "tcp"}
 
 
 def test_the_command_line_wins_over_the_configuration():
-    known = {"plan": "quick", "port": "5201", "expect": "5G", "time": "7", "rate": "1G", "interface": "eth1"}
+    known = {
+        "plan": "quick",
+        "port": "5201",
+        "expect": "5G",
+        "time": "7",
+        "rate": "1G",
+        "interface": "eth1",
+    }
     found = asked(**known)
-    assert (found.port, found.expect, found.seconds, found.rate, found.interface) == (5201, 5e9, 7.0, 1e9, "eth1")
+    assert (found.port, found.expect, found.seconds, found.rate, found.interface) == (
+        5201,
+        5e9,
+        7.0,
+        1e9,
+        "eth1",
+    )
     assert "udp" not in found.steps
     assert asked("--port", "6000", "--expect", "1G", **known).port == 6000
 
 
-@pytest.mark.parametrize(("name", "value", "reason"), [
-    ("port", "80", '"80" is no port from 1024 to 65533'), ("expect", "fast", '"fast" is no rate, such as 5G or 100M'),
-    ("plan", "huge", '"huge" is no plan: quick, standard or full'), ("time", "0", '"0" is no time from 1 to 3600 seconds'),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("port", "80", '"80" is no port from 1024 to 65533'),
+        ("expect", "fast", '"fast" is no rate, such as 5G or 100M'),
+        ("plan", "huge", '"huge" is no plan: quick, standard or full'),
+        ("time", "0", '"0" is no time from 1 to 3600 seconds'),
+    ],
+)
 def test_a_configuration_that_cannot_be_used(name, value, reason):
     with pytest.raises(UsageError) as raised:
         asked(**{name: value})
@@ -207,7 +283,11 @@ def test_a_secret_is_a_file_of_its_owner(tmp_path):
     path = tmp_path / "secret"
     path.write_text("0123456789abcdef\n")
     path.chmod(0o600)
-    assert asked("--secret-file", str(path)).secret == b"0123456789abcdef" == asked(secret_file=str(path)).secret
+    assert (
+        asked("--secret-file", str(path)).secret
+        == b"0123456789abcdef"
+        == asked(secret_file=str(path)).secret
+    )
     path.write_text("short")
     with pytest.raises(UsageError, match="it is shorter than 16 bytes"):
         asked("--secret-file", str(path))
@@ -230,7 +310,9 @@ def test_thirty_reports_are_kept_and_those_of_the_peer_are_found(tmp_path):
     assert store.keep(tmp_path, evidence, report).name == "selftest-20261121T100032Z-1.json"
     (tmp_path / "selftest-20261121T090000Z.json").write_text("{damaged")
     (tmp_path / "another.json").write_text("{}")
-    assert [one.label for one in store.earlier(tmp_path, "172.16.0.2")] == [str(number) for number in range(13, 33, 2)]
+    assert [one.label for one in store.earlier(tmp_path, "172.16.0.2")] == [
+        str(number) for number in range(13, 33, 2)
+    ]
     assert store.earlier(tmp_path / "none", "172.16.0.2") == []
 
 
@@ -241,38 +323,67 @@ def test_a_test_at_boot_is_quick_and_can_be_off():
     known = {"peers": "a@172.16.0.2, 172.16.0.3"}
     assert peers(row, Config(selftest=known)) == ["a@172.16.0.2", "172.16.0.3"]
     assert peers(row, Config(selftest={**known, "run-at-boot": "no"})) == []
-    assert peers(run_parser().parse_args([]), Config(selftest={**known, "run-at-boot": "no"})) == ["a@172.16.0.2", "172.16.0.3"]
-    assert [literal(text) and str(literal(text)) for text in ("a@172.16.0.2", "fd00::1", "host", "a@b")] == [
-        "172.16.0.2", "fd00::1", None, None]
+    assert peers(run_parser().parse_args([]), Config(selftest={**known, "run-at-boot": "no"})) == [
+        "a@172.16.0.2",
+        "172.16.0.3",
+    ]
+    assert [
+        literal(text) and str(literal(text)) for text in ("a@172.16.0.2", "fd00::1", "host", "a@b")
+    ] == ["172.16.0.2", "fd00::1", None, None]
 
 
 # --- What an advice may set -----------------------------------------------------------------------------------------------
 
 
 def finding(advice: str, end: str = "receiver") -> Finding:
-    return Finding("D01", "receive window too small", "limit", 0.8, "high", "tcp", end, "", (), advice)
+    return Finding(
+        "D01", "receive window too small", "limit", 0.8, "high", "tcp", end, "", (), advice
+    )
 
 
-@pytest.mark.parametrize(("advice", "sysctls"), [
-    ('sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"', {"net.ipv4.tcp_rmem": "4096 131072 33554432"}),
-    ('sysctl -w net.ipv4.tcp_rmem="4096 131072 1" net.ipv4.tcp_wmem="4096 16384 2"',
-     {"net.ipv4.tcp_rmem": "4096 131072 1", "net.ipv4.tcp_wmem": "4096 16384 2"}),
-    ("sysctl -w net.core.rmem_default=4194304 net.core.rmem_max=16777216, or iperf3 -w 4M",
-     {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}),
-    ("sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU", {"net.ipv4.tcp_mtu_probing": "1"}),
-    ("sysctl -w kernel.core_pattern=|/bin/sh", {}), ('sysctl -w net.core.rmem_max="1 && reboot"', {}),
-    ("ip link set eth1 up", {}),
-    ("sysctl -w net.core.rmem_max=1 net.ipv4.ip_forward=1", {}), ('sysctl -w net.core.rmem_max="1', {}), ("", {}),
-])
+@pytest.mark.parametrize(
+    ("advice", "sysctls"),
+    [
+        (
+            'sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"',
+            {"net.ipv4.tcp_rmem": "4096 131072 33554432"},
+        ),
+        (
+            'sysctl -w net.ipv4.tcp_rmem="4096 131072 1" net.ipv4.tcp_wmem="4096 16384 2"',
+            {"net.ipv4.tcp_rmem": "4096 131072 1", "net.ipv4.tcp_wmem": "4096 16384 2"},
+        ),
+        (
+            "sysctl -w net.core.rmem_default=4194304 net.core.rmem_max=16777216, or iperf3 -w 4M",
+            {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"},
+        ),
+        (
+            "sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU",
+            {"net.ipv4.tcp_mtu_probing": "1"},
+        ),
+        ("sysctl -w kernel.core_pattern=|/bin/sh", {}),
+        ('sysctl -w net.core.rmem_max="1 && reboot"', {}),
+        ("ip link set eth1 up", {}),
+        ("sysctl -w net.core.rmem_max=1 net.ipv4.ip_forward=1", {}),
+        ('sysctl -w net.core.rmem_max="1', {}),
+        ("", {}),
+    ],
+)
 def test_an_advice_that_can_be_tried(advice, sysctls):
     assert advised(finding(advice)) == sysctls
 
 
-@pytest.mark.parametrize(("end", "direction", "expected"), [
-    ("receiver", "forward", (False, True)), ("receiver", "reverse", (True, False)), ("sender", "forward", (True, False)),
-    ("both", "forward", (True, True)), ("path", "reverse", (True, True)), ("peer", "forward", (False, True)),
-    ("tool", "forward", (False, False)),
-])
+@pytest.mark.parametrize(
+    ("end", "direction", "expected"),
+    [
+        ("receiver", "forward", (False, True)),
+        ("receiver", "reverse", (True, False)),
+        ("sender", "forward", (True, False)),
+        ("both", "forward", (True, True)),
+        ("path", "reverse", (True, True)),
+        ("peer", "forward", (False, True)),
+        ("tool", "forward", (False, False)),
+    ],
+)
 def test_whom_an_advice_is_for(end, direction, expected):
     assert ends(finding("", end), direction) == expected
 
@@ -283,9 +394,18 @@ def test_nothing_else_is_tried_for_anybody():
     assert raised.value.text == "set net.ipv4.ip_forward: it is nothing that a self-test tries"
 
 
-@pytest.mark.parametrize(("effect", "more"), [("unsupported", {"net.ipv4.tcp_congestion_control": "htcp"}), ("overridden", {})])
+@pytest.mark.parametrize(
+    ("effect", "more"),
+    [("unsupported", {"net.ipv4.tcp_congestion_control": "htcp"}), ("overridden", {})],
+)
 def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(effect, more):
-    values = (Value(name, asked, "profile own", effect=effect) for name, asked in ((CONGESTION, "htcp"), ("net/core/x", "1")))
+    values = (
+        Value(name, asked, "profile own", effect=effect)
+        for name, asked in ((CONGESTION, "htcp"), ("net/core/x", "1"))
+    )
     tuning = Layer(values=tuple(values))
     want = NetworkState(sysctls={"net/ipv4/conf/eth1.7/rp_filter": "2"})
-    assert wanted(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {"net.ipv4.conf.eth1/7.rp_filter": "2", **more}
+    assert wanted(Resolution(want, Owned(), Roles(), {}, {}, tuning=tuning)) == {
+        "net.ipv4.conf.eth1/7.rp_filter": "2",
+        **more,
+    }

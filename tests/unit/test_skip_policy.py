@@ -44,7 +44,9 @@ def test_a_skip_fails_under_ci(outcome, how):
 
 @pytest.mark.parametrize("how", SKIPS)
 def test_a_listed_reason_is_a_skip_under_ci_too(outcome, how):
-    assert outcome(SKIPS[how].replace("REASON", "this kernel has no 8021q"), ci="true") == {"skipped": 1}
+    assert outcome(SKIPS[how].replace("REASON", "this kernel has no 8021q"), ci="true") == {
+        "skipped": 1
+    }
 
 
 @pytest.mark.parametrize("how", SKIPS)

@@ -13,15 +13,25 @@ from sources_volumes import SEED, fill
 
 from neuca_tools.errors import SourceError
 from neuca_tools.intake import fetch
-from neuca_tools.sources import Session, SourceSpec, Surroundings, look, nocloud, parse_source, platform
+from neuca_tools.sources import (
+    Session,
+    SourceSpec,
+    Surroundings,
+    look,
+    nocloud,
+    parse_source,
+    platform,
+)
 from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.service import ways_out
 
 LONG = 30
 NOVA = {"product_name": "OpenStack Nova"}
-UNKNOWN = ('auto: the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "platform = any" in '
-           "[metadata] asks all the same")
+UNKNOWN = (
+    'auto: the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "platform = any" in '
+    "[metadata] asks all the same"
+)
 
 
 @pytest.fixture
@@ -31,7 +41,10 @@ def around(tmp_path, monkeypatch):
 
     def make(dmi=(), check=True, **proc):
         fill(tmp_path / "dmi", {name: f"{text}\n".encode() for name, text in dict(dmi).items()})
-        fill(tmp_path / "proc", {name.replace("__", "/"): text.encode() for name, text in proc.items()})
+        fill(
+            tmp_path / "proc",
+            {name.replace("__", "/"): text.encode() for name, text in proc.items()},
+        )
         return Surroundings(tmp_path / "run", check, tmp_path / "dmi", tmp_path / "proc")
 
     return make
@@ -49,40 +62,52 @@ def reason(text, surroundings, budget=LONG):
 
 def asked(text, surroundings):
     """The sources that would ask the network; without any time none does."""
-    return [part.split(":")[0] for part in reason(text, surroundings, budget=0).split("; ") if " GET " in part]
+    return [
+        part.split(":")[0]
+        for part in reason(text, surroundings, budget=0).split("; ")
+        if " GET " in part
+    ]
 
 
 # --- the platform ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dmi", "cloud"), [
-    ({}, "unknown"),
-    ({"sys_vendor": "QEMU", "product_name": "Standard PC (Q35 + ICH9, 2009)"}, "unknown"),
-    ({"product_name": "OpenStack Novaish"}, "unknown"),
-    ({"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova"}, "openstack"),
-    ({"sys_vendor": "Red Hat", "product_name": "OpenStack Compute"}, "openstack"),
-    ({"product_name": "KVM", "chassis_asset_tag": "OpenTelekomCloud"}, "openstack"),
-    ({"chassis_asset_tag": "HUAWEICLOUD"}, "openstack"),
-    ({"sys_vendor": "Amazon EC2", "product_name": "m5.large"}, "ec2"),
-    ({"chassis_asset_tag": "Amazon EC2"}, "ec2"),
-    ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, "ec2"),
-    ({"sys_vendor": "Xen", "bios_version": "4.11"}, "unknown"),
-    ({"product_name": "\udcff"}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("dmi", "cloud"),
+    [
+        ({}, "unknown"),
+        ({"sys_vendor": "QEMU", "product_name": "Standard PC (Q35 + ICH9, 2009)"}, "unknown"),
+        ({"product_name": "OpenStack Novaish"}, "unknown"),
+        ({"sys_vendor": "OpenStack Foundation", "product_name": "OpenStack Nova"}, "openstack"),
+        ({"sys_vendor": "Red Hat", "product_name": "OpenStack Compute"}, "openstack"),
+        ({"product_name": "KVM", "chassis_asset_tag": "OpenTelekomCloud"}, "openstack"),
+        ({"chassis_asset_tag": "HUAWEICLOUD"}, "openstack"),
+        ({"sys_vendor": "Amazon EC2", "product_name": "m5.large"}, "ec2"),
+        ({"chassis_asset_tag": "Amazon EC2"}, "ec2"),
+        ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, "ec2"),
+        ({"sys_vendor": "Xen", "bios_version": "4.11"}, "unknown"),
+        ({"product_name": "\udcff"}, "unknown"),
+    ],
+)
 def test_the_firmware_says_which_cloud_this_is(around, dmi, cloud):
     dmi = {name: text.encode("utf-8", "replace").decode() for name, text in dmi.items()}
     assert platform([SourceSpec("auto")], around(dmi)) == cloud
 
 
 def test_auto_asks_nobody_where_the_firmware_names_no_cloud(around):
-    assert reason("auto", around()) == f"configdrive: there is none; nocloud: there is none; {UNKNOWN}"
+    assert (
+        reason("auto", around()) == f"configdrive: there is none; nocloud: there is none; {UNKNOWN}"
+    )
 
 
-@pytest.mark.parametrize(("dmi", "check", "kinds"), [
-    ({}, False, ["openstack", "ec2", "ec2"]),
-    (NOVA, True, ["openstack", "ec2", "ec2"]),
-    ({"sys_vendor": "Amazon EC2"}, True, ["ec2", "ec2"]),
-])
+@pytest.mark.parametrize(
+    ("dmi", "check", "kinds"),
+    [
+        ({}, False, ["openstack", "ec2", "ec2"]),
+        (NOVA, True, ["openstack", "ec2", "ec2"]),
+        ({"sys_vendor": "Amazon EC2"}, True, ["ec2", "ec2"]),
+    ],
+)
 def test_auto_asks_the_services_of_the_platform_at_both_families(around, dmi, check, kinds):
     assert asked("auto", around(dmi, check)) == kinds
 
@@ -97,8 +122,15 @@ def test_a_local_source_answers_whatever_the_firmware_says(around, tmp_path):
     assert ask("auto", around()).source == "nocloud"
 
 
-@pytest.mark.parametrize(("text", "check", "cloud"), [
-    ("auto", True, "openstack"), ("auto", False, "any"), ("ec2", True, ""), ("file:/x,auto", True, "openstack")])
+@pytest.mark.parametrize(
+    ("text", "check", "cloud"),
+    [
+        ("auto", True, "openstack"),
+        ("auto", False, "any"),
+        ("ec2", True, ""),
+        ("file:/x,auto", True, "openstack"),
+    ],
+)
 def test_an_intake_says_what_auto_took_this_host_for(around, tmp_path, text, check, cloud):
     fill(tmp_path / "run/drives/cidata", SEED)
     specs = [parse_source(one) for one in text.split(",")]
@@ -135,21 +167,33 @@ def test_a_kernel_without_a_table_leads_nowhere(around):
 def test_each_service_is_at_an_address_of_either_family(around):
     here = around(net__route=ROUTES, net__ipv6_route=ROUTES6)
     assert [str(way.url) for way in OpenStack("", here).ways()] == [
-        "http://169.254.169.254", "http://[fe80::a9fe:a9fe%mgmt0]", "http://[fe80::a9fe:a9fe%mgmt6]"]
-    assert [str(way.url) for way in Ec2("", here).ways()] == ["http://169.254.169.254", "http://[fd00:ec2::254]"]
-    assert [str(way.url) for way in Ec2("http://192.0.2.1:8", here).ways()] == ["http://192.0.2.1:8"]
+        "http://169.254.169.254",
+        "http://[fe80::a9fe:a9fe%mgmt0]",
+        "http://[fe80::a9fe:a9fe%mgmt6]",
+    ]
+    assert [str(way.url) for way in Ec2("", here).ways()] == [
+        "http://169.254.169.254",
+        "http://[fd00:ec2::254]",
+    ]
+    assert [str(way.url) for way in Ec2("http://192.0.2.1:8", here).ways()] == [
+        "http://192.0.2.1:8"
+    ]
     assert {way.name for way in OpenStack("", here).ways()} == {"openstack"}
 
 
 # --- NoCloud --------------------------------------------------------------------------------------------------------
 
-AWAY = {"/x/user-data": b"[global]\nhost_name = away\n", "/x/meta-data": b"instance-id: away\nlocal-hostname: away\n",
-        "/x/network-config": b"version: 2\n"}
+AWAY = {
+    "/x/user-data": b"[global]\nhost_name = away\n",
+    "/x/meta-data": b"instance-id: away\nlocal-hostname: away\n",
+    "/x/network-config": b"version: 2\n",
+}
 
 
 @pytest.fixture
 def serve():
     with contextlib.ExitStack() as stack:
+
         def start(paths):
             def play(request):
                 found = paths.get(request.path, 404)
@@ -164,7 +208,10 @@ def about(answer):
     return json.loads(answer.parts["meta-data"])
 
 
-@pytest.mark.parametrize("line", ["ro ds=nocloud;s={}/x/ quiet", "ds=nocloud-net;seedfrom={}/x", '"ds=nocloud;i=i;s={}/x/"'])
+@pytest.mark.parametrize(
+    "line",
+    ["ro ds=nocloud;s={}/x/ quiet", "ds=nocloud-net;seedfrom={}/x", '"ds=nocloud;i=i;s={}/x/"'],
+)
 def test_the_command_line_points_to_a_seed(around, serve, line):
     server = serve(AWAY)
     answer = ask("auto", around(cmdline=line.format(server.url)))
@@ -176,60 +223,105 @@ def test_the_command_line_points_to_a_seed(around, serve, line):
 
 def test_the_serial_number_of_the_firmware_goes_before_the_command_line(around, serve):
     server = serve(AWAY)
-    here = around({"product_serial": f"ds=nocloud;s={server.url}/x/;h=here;i=7"}, cmdline="ds=nocloud;s=http://127.0.0.1:1/")
+    here = around(
+        {"product_serial": f"ds=nocloud;s={server.url}/x/;h=here;i=7"},
+        cmdline="ds=nocloud;s=http://127.0.0.1:1/",
+    )
     assert about(ask("nocloud", here)) == {"local-hostname": "here", "instance-id": "7"}
 
 
 def test_what_the_firmware_says_can_be_part_of_the_address(around, serve):
     server = serve({path.replace("/x/", "/ab-1/"): data for path, data in AWAY.items()})
-    here = around({"chassis_serial": "ab-1"}, cmdline=f"ds=nocloud;s={server.url}/__dmi.chassis-serial-number__/")
+    here = around(
+        {"chassis_serial": "ab-1"},
+        cmdline=f"ds=nocloud;s={server.url}/__dmi.chassis-serial-number__/",
+    )
     assert ask("nocloud", here).data == AWAY["/x/user-data"]
 
 
 def test_a_seed_points_on_and_its_own_items_go_first(around, serve, tmp_path):
     server = serve(AWAY)
-    place = fill(tmp_path / "own", {**SEED, "meta-data": f"instance-id: own\nseedfrom: {server.url}/x/\n".encode()})
+    place = fill(
+        tmp_path / "own",
+        {**SEED, "meta-data": f"instance-id: own\nseedfrom: {server.url}/x/\n".encode()},
+    )
     answer = ask(f"nocloud={place}", around())
     assert answer.data == AWAY["/x/user-data"]
-    assert {**about(answer), "seedfrom": ""} == {"instance-id": "own", "local-hostname": "away", "seedfrom": ""}
+    assert {**about(answer), "seedfrom": ""} == {
+        "instance-id": "own",
+        "local-hostname": "away",
+        "seedfrom": "",
+    }
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_seed_may_be_at_a_path(around, tmp_path, scheme):
     fill(tmp_path / "elsewhere", SEED)
-    assert ask("nocloud", around(cmdline=f"ds=nocloud;s={scheme}{tmp_path}/elsewhere/")).data == SEED["user-data"]
+    assert (
+        ask("nocloud", around(cmdline=f"ds=nocloud;s={scheme}{tmp_path}/elsewhere/")).data
+        == SEED["user-data"]
+    )
 
 
 def test_a_name_alone_is_a_word_of_the_boot(around):
     answer = ask("auto", around(cmdline="ds=nocloud;h=node7"))
-    assert (answer.source, answer.data, about(answer)) == ("nocloud", None, {"local-hostname": "node7"})
+    assert (answer.source, answer.data, about(answer)) == (
+        "nocloud",
+        None,
+        {"local-hostname": "node7"},
+    )
 
 
-@pytest.mark.parametrize("line", ["ds=nocloud", "ds=nocloud;", "ds=nocloud;x=y", "ds=nocloudy;h=x", "ads=nocloud;h=x",
-                                  "ds=none;h=x", "", "\0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ds=nocloud",
+        "ds=nocloud;",
+        "ds=nocloud;x=y",
+        "ds=nocloudy;h=x",
+        "ads=nocloud;h=x",
+        "ds=none;h=x",
+        "",
+        "\0",
+    ],
+)
 def test_a_boot_that_says_nothing_of_a_seed_leaves_the_word_to_others(around, line):
     assert ask("nocloud", around(cmdline=line)).empty
 
 
-@pytest.mark.parametrize(("where", "why"), [
-    ("https://192.0.2.1/", 'the seed is at "https://192.0.2.1", which is neither http://ADDRESS/ nor a path'),
-    ("seed/", 'the seed is at "seed", which is neither http://ADDRESS/ nor a path'),
-    ("http://seed.example/", 'the seed: "seed.example" is not a literal address'),
-    ("/nowhere", 'the seed at "/nowhere" has no user-data or no meta-data'),
-    ("__dmi.no-such-thing__/", 'the seed is at "", which is neither http://ADDRESS/ nor a path'),
-])
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (
+            "https://192.0.2.1/",
+            'the seed is at "https://192.0.2.1", which is neither http://ADDRESS/ nor a path',
+        ),
+        ("seed/", 'the seed is at "seed", which is neither http://ADDRESS/ nor a path'),
+        ("http://seed.example/", 'the seed: "seed.example" is not a literal address'),
+        ("/nowhere", 'the seed at "/nowhere" has no user-data or no meta-data'),
+        (
+            "__dmi.no-such-thing__/",
+            'the seed is at "", which is neither http://ADDRESS/ nor a path',
+        ),
+    ],
+)
 def test_a_pointer_that_leads_nowhere_is_an_error_and_not_none(around, where, why):
     assert reason("nocloud", around(cmdline=f"ds=nocloud;s={where}")) == f"nocloud: {why}"
 
 
-@pytest.mark.parametrize(("paths", "why"), [
-    ({}, 'the seed at "URL/x" has no user-data or no meta-data'),
-    ({**AWAY, "/x/user-data": 404}, 'the seed at "URL/x" has no user-data or no meta-data'),
-    ({**AWAY, "/x/meta-data": 503}, "GET URL/x/meta-data: HTTP 503"),
-    ({**AWAY, "/x/network-config": 403}, "GET URL/x/network-config: HTTP 403"),
-    ({**AWAY, "/x/meta-data": b"{"}, "cannot read meta-data: it is no YAML: "),
-])
+@pytest.mark.parametrize(
+    ("paths", "why"),
+    [
+        ({}, 'the seed at "URL/x" has no user-data or no meta-data'),
+        ({**AWAY, "/x/user-data": 404}, 'the seed at "URL/x" has no user-data or no meta-data'),
+        ({**AWAY, "/x/meta-data": 503}, "GET URL/x/meta-data: HTTP 503"),
+        ({**AWAY, "/x/network-config": 403}, "GET URL/x/network-config: HTTP 403"),
+        ({**AWAY, "/x/meta-data": b"{"}, "cannot read meta-data: it is no YAML: "),
+    ],
+)
 def test_a_seed_away_that_fails_is_an_error_and_not_none(around, serve, paths, why):
     server = serve(paths)
-    said = reason("nocloud", around(cmdline=f"ds=nocloud;s={server.url}/x/")).replace(server.url, "URL")
+    said = reason("nocloud", around(cmdline=f"ds=nocloud;s={server.url}/x/")).replace(
+        server.url, "URL"
+    )
     assert said.startswith(f"nocloud: {why}")

@@ -68,7 +68,7 @@ def reason(server, session=None, budget=LONG):
         ask(server, session, budget)
     begin = f"no user-data from any source: ec2={server.url}: "
     assert str(caught.value).startswith(begin)
-    return str(caught.value)[len(begin):].replace(server.url, "")
+    return str(caught.value)[len(begin) :].replace(server.url, "")
 
 
 def test_version_2_gets_a_token_first_and_sends_it(serve):
@@ -123,7 +123,9 @@ def test_a_token_past_its_time_is_not_sent(serve):
 
 def test_a_service_that_begins_to_want_tokens_gets_one(serve):
     server = serve(Imds(http(200, b"new"), wants="new"))
-    assert ask(server, Session({server.url: Token("", time.monotonic() + 1000)})).data == b"document"
+    assert (
+        ask(server, Session({server.url: Token("", time.monotonic() + 1000)})).data == b"document"
+    )
     assert asked(server) == [GET, PUT, GET]
 
 
@@ -141,7 +143,10 @@ def test_a_new_token_that_is_refused_is_an_error(serve):
 
 def test_a_service_that_wants_a_token_and_gives_none_is_an_error(serve):
     server = serve(Imds(http(404), wants="secret"))
-    assert reason(server) == "GET /latest/user-data: HTTP 401 without a token, and no token was given for the asking"
+    assert (
+        reason(server)
+        == "GET /latest/user-data: HTTP 401 without a token, and no token was given for the asking"
+    )
 
 
 def test_a_put_that_is_never_answered_leaves_time_for_version_1(serve):
@@ -158,7 +163,10 @@ def test_a_put_that_is_never_answered_leaves_time_for_version_1(serve):
 
 def test_a_service_that_is_switched_off_is_an_error(serve):
     server = serve(Imds(http(403)))
-    assert reason(server) == "PUT /latest/api/token: HTTP 403: the metadata service is switched off for this guest"
+    assert (
+        reason(server)
+        == "PUT /latest/api/token: HTTP 403: the metadata service is switched off for this guest"
+    )
     assert asked(server) == [PUT]
 
 
@@ -186,13 +194,18 @@ def test_empty_user_data_is_not_none(serve):
 
 
 def test_a_broken_answer_is_an_error(serve):
-    server = serve(lambda request: http(404) if request.method == "PUT" else http(200, b"x" * 10)[:-3])
+    server = serve(
+        lambda request: http(404) if request.method == "PUT" else http(200, b"x" * 10)[:-3]
+    )
     assert reason(server) == "GET /latest/user-data: the body ends after 7 of 10 bytes"
 
 
 def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
-    assert reason(serve(lambda _: None), budget=0.6) == "GET /latest/user-data: no whole answer within 0.6 s"
+    assert (
+        reason(serve(lambda _: None), budget=0.6)
+        == "GET /latest/user-data: no whole answer within 0.6 s"
+    )
     assert 0.5 <= time.monotonic() - began < 10
 
 
@@ -224,7 +237,10 @@ def test_an_item_that_cannot_be_had_is_an_error(serve):
     server = serve(Imds(http(404), status=500))
     with pytest.raises(SourceError) as caught:
         fetch_path(spec(server), IP, LONG, Session())
-    assert str(caught.value) == f"no {IP} from any source: ec2={server.url}: GET {server.url}{IP}: HTTP 500"
+    assert (
+        str(caught.value)
+        == f"no {IP} from any source: ec2={server.url}: GET {server.url}{IP}: HTTP 500"
+    )
 
 
 def test_an_item_that_is_not_text_is_an_error(serve):
@@ -238,7 +254,9 @@ def test_an_item_that_is_not_text_is_an_error(serve):
 def test_a_path_that_would_break_the_request_is_refused(path):
     with pytest.raises(UsageError) as caught:
         fetch_path(parse_source("ec2=http://127.0.0.1:1"), path, LONG, Session())
-    assert str(caught.value) == f'bad metadata path "{path}": it must be printable ASCII from a "/" on'
+    assert (
+        str(caught.value) == f'bad metadata path "{path}": it must be printable ASCII from a "/" on'
+    )
 
 
 # --- which instance this is -----------------------------------------------------------------------------------------
@@ -254,15 +272,26 @@ def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in
     server = serve(with_id(http(200, b"i-0abc\n")))
     first = ask(server)
     again = ask(server, Session.from_json(json.loads(json.dumps(first.session.to_json()))))
-    assert (first.instance, again.instance, server.asked.count(ID)) == ("ec2:i-0abc", "ec2:i-0abc", 1)
+    assert (first.instance, again.instance, server.asked.count(ID)) == (
+        "ec2:i-0abc",
+        "ec2:i-0abc",
+        1,
+    )
     assert ask(server, again.session.doubting()).instance == "ec2:i-0abc"
     assert server.asked.count(ID) == 2
 
 
 @pytest.mark.parametrize("answer", [http(404), http(500), http(200, b""), http(200, b"<html>\nno"), http(200, b"\xff" * 9),
                                     http(200, b"x" * 200), b"rubbish"])  # fmt: skip
-def test_a_service_without_an_id_says_nothing_of_the_instance_and_is_not_asked_each_time(serve, answer):
+def test_a_service_without_an_id_says_nothing_of_the_instance_and_is_not_asked_each_time(
+    serve, answer
+):
     server = serve(with_id(answer))
     first = ask(server)
     again = ask(server, first.session)
-    assert (first.data, first.instance, again.instance, server.asked.count(ID)) == (b"document", "", "", 1)
+    assert (first.data, first.instance, again.instance, server.asked.count(ID)) == (
+        b"document",
+        "",
+        "",
+        1,
+    )

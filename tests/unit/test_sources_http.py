@@ -116,7 +116,10 @@ def test_a_redirect_is_not_followed(serve):
 
 
 def test_a_redirect_to_nowhere_is_named_too(serve):
-    assert reason(serve(lambda _: http(304))) == "HTTP 304 leads to 'nowhere', and redirects are not followed"
+    assert (
+        reason(serve(lambda _: http(304)))
+        == "HTTP 304 leads to 'nowhere', and redirects are not followed"
+    )
 
 
 # --- Time -----------------------------------------------------------------------------------------------------------
@@ -189,7 +192,10 @@ def chunked(*pieces):
 
 
 def test_chunks_are_put_together(serve):
-    assert get(serve(lambda _: chunked(b"3\r\nabc\r\n", b"2;x=y\r\nde\r\n", b"0\r\n\r\n"))).body == b"abcde"
+    assert (
+        get(serve(lambda _: chunked(b"3\r\nabc\r\n", b"2;x=y\r\nde\r\n", b"0\r\n\r\n"))).body
+        == b"abcde"
+    )
 
 
 def test_a_body_without_a_length_ends_with_the_connection(serve):
@@ -202,8 +208,12 @@ def test_a_body_of_the_limit_is_taken(serve):
 
 OVERSIZED = {
     "with its length": lambda _: http(200, b"x" * (BODY_LIMIT + 1)),
-    "without end": lambda _: itertools.chain([b"HTTP/1.0 200 OK\r\n\r\n"], itertools.repeat(b"x" * 4096)),
-    "chunks without end": lambda _: chunked(*itertools.repeat(b"1000\r\n" + b"x" * 4096 + b"\r\n", 600)),
+    "without end": lambda _: itertools.chain(
+        [b"HTTP/1.0 200 OK\r\n\r\n"], itertools.repeat(b"x" * 4096)
+    ),
+    "chunks without end": lambda _: chunked(
+        *itertools.repeat(b"1000\r\n" + b"x" * 4096 + b"\r\n", 600)
+    ),
     "one endless chunk": lambda _: chunked(b"7fffffff\r\n", *itertools.repeat(b"x" * 4096, 600)),
 }
 
@@ -222,10 +232,13 @@ ENDLESS = {
 
 @pytest.mark.parametrize("what", ENDLESS)
 def test_what_is_endless_round_the_body_is_refused(serve, what):
-    assert reason(serve(ENDLESS[what])) in {
-        "the answer is larger than 2097152 bytes",
-        "the answer is not whole and proper HTTP",  # later versions of http.client count some of these themselves
-    }
+    assert (
+        reason(serve(ENDLESS[what]))
+        in {
+            "the answer is larger than 2097152 bytes",
+            "the answer is not whole and proper HTTP",  # later versions of http.client count some of these themselves
+        }
+    )
 
 
 def test_a_body_that_ends_early_is_refused(serve):
@@ -234,8 +247,13 @@ def test_a_body_that_ends_early_is_refused(serve):
 
 
 def test_chunks_that_end_early_are_refused(serve):
-    assert reason(serve(lambda _: chunked(b"5\r\nabc"))) == "the answer is not whole and proper HTTP"
-    assert reason(serve(lambda _: chunked(b"3\r\nabc\r\n"))) == "the answer is not whole and proper HTTP"
+    assert (
+        reason(serve(lambda _: chunked(b"5\r\nabc"))) == "the answer is not whole and proper HTTP"
+    )
+    assert (
+        reason(serve(lambda _: chunked(b"3\r\nabc\r\n")))
+        == "the answer is not whole and proper HTTP"
+    )
 
 
 @pytest.mark.parametrize("size", [b"-1", b"-5", b"zz", b""])
@@ -250,8 +268,16 @@ def test_a_length_that_is_no_number_is_refused(serve, length):
     assert reason(server) == f"Content-Length is '{length}'"
 
 
-@pytest.mark.parametrize("rubbish", [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\x01\x02", b"HTTP/1.1 abc OK\r\n\r\n",
-                                     b"x" * 70_000, b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"])
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x00\x01\x02",
+        b"HTTP/1.1 abc OK\r\n\r\n",
+        b"x" * 70_000,
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    ],
+)
 def test_what_is_not_http_is_refused(serve, rubbish):
     assert reason(serve(lambda _: rubbish)) == "the answer is not whole and proper HTTP"
 
@@ -302,9 +328,15 @@ def test_gzip_that_is_the_content_itself_is_left_alone(serve):
 
 
 GZIP_FAULTS = {
-    "bomb": (gzip.compress(b"\0" * (4 << 20) + b"\0"), "the body is larger than 4194304 bytes after gzip"),
+    "bomb": (
+        gzip.compress(b"\0" * (4 << 20) + b"\0"),
+        "the body is larger than 4194304 bytes after gzip",
+    ),
     "cut": (gzip.compress(b"text" * 100)[:-4], "its gzip is damaged (it stops early)"),
-    "none": (b"plain text", "its gzip is damaged (Error -3 while decompressing data: incorrect header check)"),
+    "none": (
+        b"plain text",
+        "its gzip is damaged (Error -3 while decompressing data: incorrect header check)",
+    ),
 }
 
 
@@ -315,13 +347,21 @@ def test_a_gzip_encoding_that_is_damaged_or_a_bomb_is_refused(serve, fault):
 
 
 def test_another_encoding_is_refused(serve):
-    assert reason(serve(lambda _: http(200, b"x", "Content-Encoding: br"))) == "Content-Encoding is 'br'"
+    assert (
+        reason(serve(lambda _: http(200, b"x", "Content-Encoding: br")))
+        == "Content-Encoding is 'br'"
+    )
 
 
 # --- Anything -------------------------------------------------------------------------------------------------------
 
-HEADS = (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: ")
+HEADS = (
+    b"",
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: ",
+)
 
 
 @settings(max_examples=150, deadline=None)

@@ -32,59 +32,71 @@ def reason(*texts, budget=LONG):
         ask(*texts, budget=budget)
     begin = "no user-data from any source: "
     assert str(caught.value).startswith(begin)
-    return str(caught.value)[len(begin):]
+    return str(caught.value)[len(begin) :]
 
 
 # --- SOURCE ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "spec"), [
-    ("auto", SourceSpec("auto")),
-    ("ec2", SourceSpec("ec2")),
-    ("ec2=http://127.0.0.1:8080", SourceSpec("ec2", "http://127.0.0.1:8080")),
-    ("ec2=http://[fd00:ec2::254]", SourceSpec("ec2", "http://[fd00:ec2::254]")),
-    ("ec2=http://[fe80::a9fe:a9fe%eth0]:80/x", SourceSpec("ec2", "http://[fe80::a9fe:a9fe%eth0]:80/x")),
-    ("none", SourceSpec("none")),
-    ("nocloud", SourceSpec("nocloud")),
-    ("configdrive=/mnt/x", SourceSpec("configdrive", "/mnt/x")),
-    ("openstack=http://[::1]:80", SourceSpec("openstack", "http://[::1]:80")),
-    ("file:/a=b:c", SourceSpec("file", "/a=b:c")),
-    ("file:relative/é", SourceSpec("file", "relative/é")),
-])
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("auto", SourceSpec("auto")),
+        ("ec2", SourceSpec("ec2")),
+        ("ec2=http://127.0.0.1:8080", SourceSpec("ec2", "http://127.0.0.1:8080")),
+        ("ec2=http://[fd00:ec2::254]", SourceSpec("ec2", "http://[fd00:ec2::254]")),
+        (
+            "ec2=http://[fe80::a9fe:a9fe%eth0]:80/x",
+            SourceSpec("ec2", "http://[fe80::a9fe:a9fe%eth0]:80/x"),
+        ),
+        ("none", SourceSpec("none")),
+        ("nocloud", SourceSpec("nocloud")),
+        ("configdrive=/mnt/x", SourceSpec("configdrive", "/mnt/x")),
+        ("openstack=http://[::1]:80", SourceSpec("openstack", "http://[::1]:80")),
+        ("file:/a=b:c", SourceSpec("file", "/a=b:c")),
+        ("file:relative/é", SourceSpec("file", "relative/é")),
+    ],
+)
 def test_a_source_is_read_and_written_alike(text, spec):
     assert parse_source(text) == spec
     assert str(spec) == text
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("", KNOWN),
-    ("pigeon", KNOWN),
-    ("EC2", KNOWN),
-    ("auto=x", KNOWN),
-    ("ec2:http://127.0.0.1", KNOWN),
-    ("file=/x", KNOWN),
-    ("ec2=", 'nothing follows the "="'),
-    ("none=x", '"none" takes no argument'),
-    ("configdrive=", 'nothing follows the "="'),
-    ("nocloud=a\0b", 'a path of printable characters must follow "nocloud="'),
-    ("openstack=http://metadata", '"metadata" is not a literal address'),
-    ("file:", 'nothing follows the ":"'),
-    ("file", 'a path of printable characters must follow "file:"'),
-    ("file:a\0b", 'a path of printable characters must follow "file:"'),
-    ("ec2=127.0.0.1", '"127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=https://127.0.0.1", '"https://127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://user@127.0.0.1", '"http://user@127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://127.0.0.1/?x", '"http://127.0.0.1/?x" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://127.0.0.1/a b", '"http://127.0.0.1/a b" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://127.0.0.1\n", '"http://127.0.0.1\n" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://::1", '"http://::1" is not http://ADDRESS[:PORT][/PATH]'),
-    ("ec2=http://127.0.0.1:65536", "port 65536 is not one of 1 to 65535"),
-    ("ec2=http://127.0.0.1:0", "port 0 is not one of 1 to 65535"),
-    ("ec2=http://metadata", '"metadata" is not a literal address'),
-    ("ec2=http://127.1", '"127.1" is not a literal address'),
-    ("ec2=http://[127.0.0.1]", '"127.0.0.1" is not a literal address'),
-    ("ec2=http://[::g]", '"::g" is not a literal address'),
-])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", KNOWN),
+        ("pigeon", KNOWN),
+        ("EC2", KNOWN),
+        ("auto=x", KNOWN),
+        ("ec2:http://127.0.0.1", KNOWN),
+        ("file=/x", KNOWN),
+        ("ec2=", 'nothing follows the "="'),
+        ("none=x", '"none" takes no argument'),
+        ("configdrive=", 'nothing follows the "="'),
+        ("nocloud=a\0b", 'a path of printable characters must follow "nocloud="'),
+        ("openstack=http://metadata", '"metadata" is not a literal address'),
+        ("file:", 'nothing follows the ":"'),
+        ("file", 'a path of printable characters must follow "file:"'),
+        ("file:a\0b", 'a path of printable characters must follow "file:"'),
+        ("ec2=127.0.0.1", '"127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
+        ("ec2=https://127.0.0.1", '"https://127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
+        (
+            "ec2=http://user@127.0.0.1",
+            '"http://user@127.0.0.1" is not http://ADDRESS[:PORT][/PATH]',
+        ),
+        ("ec2=http://127.0.0.1/?x", '"http://127.0.0.1/?x" is not http://ADDRESS[:PORT][/PATH]'),
+        ("ec2=http://127.0.0.1/a b", '"http://127.0.0.1/a b" is not http://ADDRESS[:PORT][/PATH]'),
+        ("ec2=http://127.0.0.1\n", '"http://127.0.0.1\n" is not http://ADDRESS[:PORT][/PATH]'),
+        ("ec2=http://::1", '"http://::1" is not http://ADDRESS[:PORT][/PATH]'),
+        ("ec2=http://127.0.0.1:65536", "port 65536 is not one of 1 to 65535"),
+        ("ec2=http://127.0.0.1:0", "port 0 is not one of 1 to 65535"),
+        ("ec2=http://metadata", '"metadata" is not a literal address'),
+        ("ec2=http://127.1", '"127.1" is not a literal address'),
+        ("ec2=http://[127.0.0.1]", '"127.0.0.1" is not a literal address'),
+        ("ec2=http://[::g]", '"::g" is not a literal address'),
+    ],
+)
 def test_a_bad_source_is_refused_with_its_reason(text, why):
     with pytest.raises(UsageError) as caught:
         parse_source(text)
@@ -97,8 +109,12 @@ def test_a_name_for_an_address_is_refused_with_a_hint():
     assert caught.value.hint == "Names are not looked up: without a network yet, DNS costs minutes."
 
 
-@given(start=st.sampled_from(["", "auto", "file:", "ec2=", "ec2=http://", "ec2=http://[", "ec2=http://1.2.3.4"]),
-       rest=st.text())
+@given(
+    start=st.sampled_from(
+        ["", "auto", "file:", "ec2=", "ec2=http://", "ec2=http://[", "ec2=http://1.2.3.4"]
+    ),
+    rest=st.text(),
+)
 def test_any_text_is_a_source_or_a_usage_error(start, rest):
     try:
         spec = parse_source(start + rest)
@@ -123,7 +139,10 @@ def test_an_empty_file_is_empty_and_not_none(tmp_path):
 
 
 def test_an_absent_file_is_an_error_and_not_none(tmp_path):
-    assert reason(f"file:{tmp_path}/x") == f"file:{tmp_path}/x: cannot be read: No such file or directory"
+    assert (
+        reason(f"file:{tmp_path}/x")
+        == f"file:{tmp_path}/x: cannot be read: No such file or directory"
+    )
 
 
 def test_a_directory_is_refused(tmp_path):
@@ -143,7 +162,9 @@ def test_a_file_over_the_limit_is_refused(tmp_path):
     (tmp_path / "fits").write_bytes(b"x" * 1048576)
     (tmp_path / "large").write_bytes(b"x" * 1048577)
     assert len(ask(f"file:{tmp_path}/fits").data) == 1048576
-    assert reason(f"file:{tmp_path}/large") == f"file:{tmp_path}/large: is larger than 1048576 bytes"
+    assert (
+        reason(f"file:{tmp_path}/large") == f"file:{tmp_path}/large: is larger than 1048576 bytes"
+    )
 
 
 def descriptors():
@@ -161,13 +182,18 @@ def test_a_file_has_no_metadata():
     with pytest.raises(SourceError) as caught:
         fetch_path(parse_source("file:/x"), "/latest/meta-data/public-ipv4", LONG, Session())
     assert str(caught.value) == (
-        "no /latest/meta-data/public-ipv4 from any source: file:/x: a file has no /latest/meta-data/public-ipv4")
+        "no /latest/meta-data/public-ipv4 from any source: file:/x: a file has no /latest/meta-data/public-ipv4"
+    )
 
 
 def test_a_file_is_read_without_the_http_client():
-    code = ("import sys; from neuca_tools.sources import *; look([parse_source('file:/etc/passwd')], 1, Session());"
-            "print({'http.client', 'socket', 'email', 'urllib.request'} & set(sys.modules))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LONG)
+    code = (
+        "import sys; from neuca_tools.sources import *; look([parse_source('file:/etc/passwd')], 1, Session());"
+        "print({'http.client', 'socket', 'email', 'urllib.request'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LONG
+    )
     assert done.stdout == "set()\n"
 
 
@@ -206,7 +232,10 @@ def test_none_from_everyone_is_none():
 @pytest.mark.parametrize("order", [1, -1])
 def test_none_beside_a_failure_is_an_error_that_names_both(order):
     with Server(lambda _: http(404)) as server:
-        said = [f"ec2={server.url}: there is none", "file:/nowhere: cannot be read: No such file or directory"]
+        said = [
+            f"ec2={server.url}: there is none",
+            "file:/nowhere: cannot be read: No such file or directory",
+        ]
         assert reason(*[f"ec2={server.url}", "file:/nowhere"][::order]) == "; ".join(said[::order])
 
 
@@ -221,7 +250,9 @@ def test_silent_sources_share_one_budget():
     began = time.monotonic()
     with Server(lambda _: None) as one, Server(lambda _: None) as two:
         assert reason(f"ec2={one.url}", f"ec2={two.url}", budget=1) == "; ".join(
-            f"ec2={url}: GET {url}/latest/user-data: no whole answer within 1 s" for url in (one.url, two.url))
+            f"ec2={url}: GET {url}/latest/user-data: no whole answer within 1 s"
+            for url in (one.url, two.url)
+        )
     assert 0.9 <= time.monotonic() - began < 10
 
 
@@ -243,7 +274,19 @@ def test_a_session_survives_json():
     assert Session.from_json(json.loads(json.dumps(session.to_json()))) == session
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 3, {"http://a": None}, {"http://a": ["x"]}, {"http://a": [1, 2]},
-                                   {"http://a": ["x", "y"]}, {"http://a": "xy"}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        "x",
+        3,
+        {"http://a": None},
+        {"http://a": ["x"]},
+        {"http://a": [1, 2]},
+        {"http://a": ["x", "y"]},
+        {"http://a": "xy"},
+    ],
+)
 def test_a_session_of_another_shape_is_forgotten(value):
     assert Session.from_json(value) == Session()

@@ -20,6 +20,7 @@ LONG = 30
 
 def serving(paths, other=404):
     """A server that has these paths: a body, or a status."""
+
     def play(request):
         found = paths.get(request.path, other)
         return http(found) if isinstance(found, int) else http(200, found)
@@ -37,7 +38,7 @@ def reason(text, run_directory=None):
         ask(text, run_directory)
     beginning = f"no user-data from any source: {text}: "
     assert str(caught.value).startswith(beginning)
-    return str(caught.value)[len(beginning):]
+    return str(caught.value)[len(beginning) :]
 
 
 # --- OpenStack ------------------------------------------------------------------------------------------------------
@@ -48,7 +49,10 @@ def test_openstack_answers_with_all_three_documents():
         answer = ask(f"openstack={server.url}")
         assert (answer.source, answer.data) == (f"openstack={server.url}", b"[global]\n")
         assert answer.parts == {"meta_data.json": META, "network_data.json": NETWORK}
-        assert server.asked == [f"GET /openstack/latest/{name}" for name in ("meta_data.json", "network_data.json", "user_data")]
+        assert server.asked == [
+            f"GET /openstack/latest/{name}"
+            for name in ("meta_data.json", "network_data.json", "user_data")
+        ]
 
 
 @pytest.mark.parametrize("status", [401, 404])
@@ -67,7 +71,9 @@ def test_an_openstack_without_user_data_and_network_still_says_who_the_guest_is(
 @pytest.mark.parametrize("path", DRIVE)
 @pytest.mark.parametrize("status", [403, 500, 503])
 def test_an_openstack_that_fails_at_one_document_is_an_error(path, status):
-    with serving({**{f"/{name}": data for name, data in DRIVE.items()}, f"/{path}": status}) as server:
+    with serving(
+        {**{f"/{name}": data for name, data in DRIVE.items()}, f"/{path}": status}
+    ) as server:
         assert reason(f"openstack={server.url}") == f"GET {server.url}/{path}: HTTP {status}"
 
 
@@ -98,11 +104,24 @@ TREE = {
 def test_ec2_gathers_the_leaves_that_are_listed_and_no_other():
     with serving(TREE) as server:
         answer = ask(f"ec2={server.url}")
-        assert json.loads(answer.parts["EC2 network"]) == {"mac": ONE, "macs": {
-            ONE: {"device-number": "0", "local-ipv4s": "10.0.0.5"},
-            TWO: {"device-number": "1", "local-ipv4s": "10.0.1.5\n10.0.1.6", "subnet-ipv4-cidr-block": "10.0.1.0/24"}}}
+        assert json.loads(answer.parts["EC2 network"]) == {
+            "mac": ONE,
+            "macs": {
+                ONE: {"device-number": "0", "local-ipv4s": "10.0.0.5"},
+                TWO: {
+                    "device-number": "1",
+                    "local-ipv4s": "10.0.1.5\n10.0.1.6",
+                    "subnet-ipv4-cidr-block": "10.0.1.0/24",
+                },
+            },
+        }
         assert not [path for path in server.asked if "owner-id" in path or "associations" in path]
-        assert links(made("EC2 network", answer.parts["EC2 network"]))[TWO] == ("up", None, None, ["10.0.1.5/24", "10.0.1.6/24"])
+        assert links(made("EC2 network", answer.parts["EC2 network"]))[TWO] == (
+            "up",
+            None,
+            None,
+            ["10.0.1.5/24", "10.0.1.6/24"],
+        )
 
 
 def test_a_tree_without_user_data_is_an_answer():
@@ -123,12 +142,22 @@ def test_without_user_data_a_tree_that_fails_is_an_error():
 
 
 KEYS = "/latest/meta-data/public-keys/"
-KEY, OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 mine", "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d é"
-KEYED = {KEYS: b"0=mine\n1=my other = key\n2=gone\n../x=no\n", f"{KEYS}0/openssh-key": f"{KEY}\n".encode(),
-         f"{KEYS}1/openssh-key": OTHER.encode()}
+KEY, OTHER = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 mine",
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQC02 c@d é",
+)
+KEYED = {
+    KEYS: b"0=mine\n1=my other = key\n2=gone\n../x=no\n",
+    f"{KEYS}0/openssh-key": f"{KEY}\n".encode(),
+    f"{KEYS}1/openssh-key": OTHER.encode(),
+}
 
 
-@pytest.mark.parametrize("tree", [TREE, {"/latest/user-data": b"[global]\n"}, {}], ids=["nics", "user-data", "keys alone"])
+@pytest.mark.parametrize(
+    "tree",
+    [TREE, {"/latest/user-data": b"[global]\n"}, {}],
+    ids=["nics", "user-data", "keys alone"],
+)
 def test_ec2_s_public_keys_come_with_whatever_else_there_is(tree):
     with serving({**tree, **KEYED}) as server:
         answer = ask(f"ec2={server.url}")
@@ -140,7 +169,9 @@ def test_ec2_s_public_keys_come_with_whatever_else_there_is(tree):
 
 
 def test_keys_are_for_root_alone():
-    kept = platform.reduced({"EC2 network": json.dumps({"mac": ONE, "macs": {}, "public-keys": [KEY]}).encode()})
+    kept = platform.reduced(
+        {"EC2 network": json.dumps({"mac": ONE, "macs": {}, "public-keys": [KEY]}).encode()}
+    )
     assert KEY in kept
     assert json.loads(platform.open_text(kept)) == {"EC2 network": {"mac": ONE, "macs": {}}}
 
@@ -179,7 +210,10 @@ def test_the_copy_of_a_volume_is_below_the_run_directory(tmp_path):
 
 def test_a_config_drive_without_latest_has_its_newest_version_read(tmp_path):
     old = {name.replace("latest", "2012-08-10"): b"{}" for name in DRIVE}
-    fill(tmp_path, {**old, **{name.replace("latest", "2018-08-27"): data for name, data in DRIVE.items()}})
+    fill(
+        tmp_path,
+        {**old, **{name.replace("latest", "2018-08-27"): data for name, data in DRIVE.items()}},
+    )
     fill(tmp_path, {"openstack/content/0000": b"x"})
     assert ask(f"configdrive={tmp_path}").parts["network_data.json"] == NETWORK
 
@@ -205,7 +239,11 @@ def test_a_seed_needs_both_files(tmp_path):
 def test_a_seed_that_says_nothing_leaves_the_word_to_other_sources(tmp_path):
     place = fill(tmp_path / "seed", {"user-data": b"\n", "meta-data": b"instance-id: i\n"})
     (tmp_path / "document").write_bytes(b"[global]\n")
-    answer = look([parse_source(f"nocloud={place}"), parse_source(f"file:{tmp_path}/document")], LONG, Session())
+    answer = look(
+        [parse_source(f"nocloud={place}"), parse_source(f"file:{tmp_path}/document")],
+        LONG,
+        Session(),
+    )
     assert answer.source == f"file:{tmp_path}/document"
 
 

@@ -63,7 +63,9 @@ def failing(_):
 
 
 def ask(*sources, budget=LONG):
-    return race.first(sources, "user-data", budget, Session(), lambda source, *rest: source.documents(*rest))
+    return race.first(
+        sources, "user-data", budget, Session(), lambda source, *rest: source.documents(*rest)
+    )
 
 
 def reason(*sources, budget=LONG):
@@ -98,7 +100,10 @@ def test_while_the_first_address_is_silent_the_next_is_asked(serve, host):
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("play", [failing, lambda _: b"", lambda _: b"rubbish\r\n\r\n", lambda _: http(200, b"x" * 9)[:-1]])
+@pytest.mark.parametrize(
+    "play",
+    [failing, lambda _: b"", lambda _: b"rubbish\r\n\r\n", lambda _: http(200, b"x" * 9)[:-1]],
+)
 def test_where_an_address_fails_the_next_is_asked_at_once(serve, play):
     began = time.monotonic()
     assert ask(Several(serve(play), serve(having(b"two")))).data == b"two"
@@ -133,7 +138,8 @@ def test_the_errors_of_all_addresses_are_named_in_their_order(serve):
     assert reason(Several(*servers), budget=1) == (
         f"no user-data from any source: ec2: GET {urls[0]}/latest/user-data: no whole answer within 1 s;"
         f" ec2: PUT {urls[1]}/latest/api/token: HTTP 500;"
-        f" ec2: GET {urls[2]}/latest/user-data: no whole answer within 1 s")
+        f" ec2: GET {urls[2]}/latest/user-data: no whole answer within 1 s"
+    )
 
 
 # --- several sources ------------------------------------------------------------------------------------------------
@@ -157,7 +163,9 @@ def test_the_order_decides_and_not_the_speed(serve):
 
 def test_a_source_further_down_counts_when_the_budget_of_a_silent_one_ends(serve):
     began = time.monotonic()
-    assert ask(Several(serve(silent)), Several(serve(having(b"second"))), budget=1).data == b"second"
+    assert (
+        ask(Several(serve(silent)), Several(serve(having(b"second"))), budget=1).data == b"second"
+    )
     assert 0.9 <= time.monotonic() - began < LONG / 2
 
 
@@ -171,7 +179,12 @@ def test_a_source_further_down_counts_at_once_when_the_one_above_has_spoken(serv
 
 def test_nobody_is_asked_behind_a_source_that_has_something(serve):
     third = serve(having(b"third"))
-    assert ask(Several(serve(silent)), Several(serve(having(b"second"))), Several(third), budget=1).data == b"second"
+    assert (
+        ask(
+            Several(serve(silent)), Several(serve(having(b"second"))), Several(third), budget=1
+        ).data
+        == b"second"
+    )
     assert third.asked == []
 
 
@@ -199,8 +212,16 @@ def test_the_session_is_that_of_all(serve):
 
 def left_behind():
     """The threads of a race, and pipes that are open."""
-    threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")}
-    return threads, {name for name in (path.resolve().name for path in Path("/proc/self/fd").iterdir()) if "pipe:" in name}
+    threads = {
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("ThreadPoolExecutor")
+    }
+    return threads, {
+        name
+        for name in (path.resolve().name for path in Path("/proc/self/fd").iterdir())
+        if "pipe:" in name
+    }
 
 
 def test_who_is_still_asked_when_the_answer_has_come_is_left_at_once(serve):

@@ -44,65 +44,118 @@ def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both()
     run(one)
     assert run(one, BOND + "mtu = 9000\n[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n") == [
         f"create the bond bond0 (mac {ONE}, miimon 100, mode 802.3ad) with MTU 9000",
-        "bring eth2 down", "put eth2 into bond0", "bring eth3 down", "put eth3 into bond0",
+        "bring eth2 down",
+        "put eth2 into bond0",
+        "bring eth3 down",
+        "put eth3 into bond0",
         "create VLAN 5 on bond0 as bond0.5",
-        "bring eth2 up", "bring eth3 up", "bring bond0 up", "bring bond0.5 up",
-        "add the address 10.7.0.1/24 to bond0", "add the address 10.5.0.1/24 to bond0.5",
-        "delete the address 10.0.0.1/24 from eth2", "delete the address 10.1.0.1/24 from eth3"]
-    assert [one.kernel.named(name).mtu for name in ("eth2", "bond0", "bond0.5")] == [9000, 9000, 9000]
+        "bring eth2 up",
+        "bring eth3 up",
+        "bring bond0 up",
+        "bring bond0.5 up",
+        "add the address 10.7.0.1/24 to bond0",
+        "add the address 10.5.0.1/24 to bond0.5",
+        "delete the address 10.0.0.1/24 from eth2",
+        "delete the address 10.1.0.1/24 from eth3",
+    ]
+    assert [one.kernel.named(name).mtu for name in ("eth2", "bond0", "bond0.5")] == [
+        9000,
+        9000,
+        9000,
+    ]
 
 
 def test_what_is_on_a_bond_goes_before_it_and_its_members_have_their_own_again():
     one = agent(BOND + "mtu = 9000\n[vlan bond bond0.5]\n")
     run(one)
     assert run(one, OWN) == [
-        "delete the VLAN bond0.5", "delete the bond bond0", "bring eth2 up", "bring eth3 up",
-        "add the address 10.0.0.1/24 to eth2", "add the address 10.1.0.1/24 to eth3"]
-    assert [(one.kernel.named(name).mtu, one.kernel.named(name).mac) for name in ("eth2", "eth3")] == [(1500, ONE), (1500, TWO)]
+        "delete the VLAN bond0.5",
+        "delete the bond bond0",
+        "bring eth2 up",
+        "bring eth3 up",
+        "add the address 10.0.0.1/24 to eth2",
+        "add the address 10.1.0.1/24 to eth3",
+    ]
+    assert [
+        (one.kernel.named(name).mtu, one.kernel.named(name).mac) for name in ("eth2", "eth3")
+    ] == [(1500, ONE), (1500, TWO)]
 
 
 def test_a_nic_that_leaves_a_bond_has_its_own_mtu_address_and_route():
     own = "mac = 02:00:00:00:00:aa\nmtu = 9000\n"
     one = agent(BOND + own)
     run(one)
-    left = BOND.replace(f"{ONE}, ", "") + own + f"\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
+    left = (
+        BOND.replace(f"{ONE}, ", "")
+        + own
+        + f"\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
+    )
     assert run(one, left + "[routes]\n10.9.0.0/16 = 10.0.0.254\n") == [
-        "take eth2 out of bond0", "bring eth2 up", "add the address 10.0.0.1/24 to eth2",
-        "route 10.9.0.0/16 via 10.0.0.254 on eth2"]
-    assert (one.kernel.named("eth2").mtu, one.kernel.named("eth3").master) == (4000, one.kernel.named("bond0").index)
+        "take eth2 out of bond0",
+        "bring eth2 up",
+        "add the address 10.0.0.1/24 to eth2",
+        "route 10.9.0.0/16 via 10.0.0.254 on eth2",
+    ]
+    assert (one.kernel.named("eth2").mtu, one.kernel.named("eth3").master) == (
+        4000,
+        one.kernel.named("bond0").index,
+    )
     assert one.record.originals[key(2)].mtu == 1500  # not the bond's
 
 
 def test_a_bond_that_changes_its_mode_is_made_anew_with_all_that_is_on_it():
-    text = BOND + "[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n[routes]\n10.9.0.0/16 = 10.5.0.254\n"
+    text = (
+        BOND + "[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n[routes]\n10.9.0.0/16 = 10.5.0.254\n"
+    )
     one = agent(text)
     run(one)
     done = run(one, text.replace("802.3ad", "active-backup"))
-    assert done[:3] == ["delete the VLAN bond0.5", "delete the bond bond0",
-                        f"create the bond bond0 (mac {ONE}, miimon 100, mode active-backup)"]
+    assert done[:3] == [
+        "delete the VLAN bond0.5",
+        "delete the bond bond0",
+        f"create the bond bond0 (mac {ONE}, miimon 100, mode active-backup)",
+    ]
     assert done[-1] == "route 10.9.0.0/16 via 10.5.0.254 on bond0.5"
 
 
 def test_a_bond_or_bridge_has_the_mac_of_its_first_member_and_not_of_one_that_left():
-    one = agent(BOND + "[vlan bond bond0.5]\n[bridge br0]\nmembers = bond bond0.5\n" + f"[bridge br1]\nmembers = {THREE}\n")
+    one = agent(
+        BOND
+        + "[vlan bond bond0.5]\n[bridge br0]\nmembers = bond bond0.5\n"
+        + f"[bridge br1]\nmembers = {THREE}\n"
+    )
     run(one)
     assert [one.kernel.named(name).mac for name in ("bond0", "br0", "br1")] == [ONE, ONE, THREE]
     done = run(one, BOND.replace(f"{ONE}, ", ""))
-    assert {"delete the bond bond0", f"create the bond bond0 (mac {TWO}, miimon 100, mode 802.3ad)"} <= set(done)
+    assert {
+        "delete the bond bond0",
+        f"create the bond bond0 (mac {TWO}, miimon 100, mode 802.3ad)",
+    } <= set(done)
     assert (one.kernel.named("bond0").mac, one.kernel.named("eth2").mac) == (TWO, ONE)
 
 
 def test_who_passes_on_its_members_mac_has_none_of_its_own():
     one = agent(BOND.replace("802.3ad", "active-backup") + "fail-over-mac = active\n")
-    assert run(one)[0] == "create the bond bond0 (fail-over-mac active, miimon 100, mode active-backup)"
+    assert (
+        run(one)[0]
+        == "create the bond bond0 (fail-over-mac active, miimon 100, mode active-backup)"
+    )
 
 
 def test_only_what_changed_changes():
     one = agent(BOND + f"[interface {THREE}]\naddresses = 10.2.0.1/24\n")
     run(one)
     one.kernel.set_mtu(one.kernel.named("eth4").index, 2000)
-    one.ask(BOND + f"xmit-hash-policy = layer3+4\n[interface {THREE}]\naddresses = 10.2.0.1/24\nmtu = 1500\n")
-    assert {operation.target for operation in one.run(start=False)[0] if operation.link} >= {"bond0", "eth2", "eth3", "eth4"}
+    one.ask(
+        BOND
+        + f"xmit-hash-policy = layer3+4\n[interface {THREE}]\naddresses = 10.2.0.1/24\nmtu = 1500\n"
+    )
+    assert {operation.target for operation in one.run(start=False)[0] if operation.link} >= {
+        "bond0",
+        "eth2",
+        "eth3",
+        "eth4",
+    }
     one.ask(BOND + f"[interface {THREE}]\naddresses = 10.2.0.1/24\nmtu = 1500\n")
     assert "eth4" not in {operation.target for operation in one.run(start=False)[0]}
     assert texts(one.plan()) == []
@@ -120,18 +173,32 @@ def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch)
     one = agent(OWN)
     run(one)
     before = one.kernel.snapshot()
-    one.ask(BOND + "[vxlan vx0]\nid = 5\nparent = bond bond0\n" + f"[interface {THREE}]\naddresses = 10.2.0.1/24\n")
+    one.ask(
+        BOND
+        + "[vxlan vx0]\nid = 5\nparent = bond bond0\n"
+        + f"[interface {THREE}]\naddresses = 10.2.0.1/24\n"
+    )
     taken = one.kernel.named("eth3").index
-    monkeypatch.setattr(one.kernel, "set_master", lambda index, master: (
-        refuse(5, "Input/output error") if index == taken and master else type(one.kernel).set_master(one.kernel, index, master)))
+    monkeypatch.setattr(
+        one.kernel,
+        "set_master",
+        lambda index, master: (
+            refuse(5, "Input/output error")
+            if index == taken and master
+            else type(one.kernel).set_master(one.kernel, index, master)
+        ),
+    )
     _, result, undone = one.run()
-    assert [failure.text for failure in result.failures] == ["put eth3 into bond0: Input/output error"]
+    assert [failure.text for failure in result.failures] == [
+        "put eth3 into bond0: Input/output error"
+    ]
     assert result.lost_nics == {ONE, TWO, "bond bond0", "vxlan vx0"}
     assert texts(undone.done)[:1] == ["delete the bond bond0"]
     after = one.kernel.snapshot()
     index = one.kernel.named("eth4").index
     assert {number: device for number, device in after[0].items() if number != index} == {
-        number: device for number, device in before[0].items() if number != index}
+        number: device for number, device in before[0].items() if number != index
+    }
     assert one.kernel.addresses[index][-1].ip.compressed == "10.2.0.1"
 
 
@@ -139,7 +206,9 @@ def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one = agent(BOND)
     survey = one.survey()
     one.record = memory.intend(survey.record, survey.plan())
-    one.kernel.create_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
+    one.kernel.create_link(
+        "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
+    )
     assert "put eth2 into bond0" in run(one)
 
 
@@ -172,26 +241,63 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
 # --- refused --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "link", "why"), [
-    (f"[bond bond0]\nmembers = {ONE}\n", "bond bond0", "it needs mode"),
-    ("[bond bond0]\nmode = 802.3ad\n", "bond bond0", "it needs members"),
-    (f"[vxlan vx0]\nparent = {ONE}\n", "vxlan vx0", "it needs id"),
-    ("[macvlan mv0]\n", "macvlan mv0", "it needs parent"),
-    ("[vlan bond bond9.5]\n", "bond bond9", "no text says what it is made of"),
-    ("[vxlan vx0]\nid = 5\nremote = 10.0.0.2\n", "vxlan vx0",
-     "no link here has the network of its local or remote address: say which parent it is on"),
-    ("[vxlan vx0]\nid = 5\nlocal = 10.0.0.2\nremote = fd00::1\n", "vxlan vx0", "local and remote are not of one family"),
-    ("[bridge br0]\n[vxlan vx0]\nid = 5\nparent = bridge br0\n", "vxlan vx0", "a vxlan cannot be made of bridge br0"),
-    (f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}.5\n", "bond bond0", f"a bond cannot be made of {ONE}.5"),
-    (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not asked for"),
-    ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be made"),
-    (f"[interfaces]\n{ONE} = down\n[bridge br0]\nmembers = {ONE}\n", "bridge br0", f'{ONE} is asked to be "down"'),
-    (f"[bridge br0]\nmembers = {ONE}\n[bridge br1]\nmembers = {ONE}\n", "bridge br1", f"{ONE} is in bridge br0 already"),
-    (f"{MACVLAN}[bridge br0]\nmembers = {ONE}\n", "bridge br0",
-     f"{ONE} has macvlan mv0 on it: it can be in no bond or bridge"),
-    (f"{MACVLAN}[bond b]\nmode = 802.3ad\nmembers = {ONE}\n", "macvlan mv0", f"{ONE} is in bond b already"),
-    (f"[bridge eth3]\nmembers = {ONE}\n", "bridge eth3", 'another interface is called "eth3": it is not touched'),
-])
+@pytest.mark.parametrize(
+    ("text", "link", "why"),
+    [
+        (f"[bond bond0]\nmembers = {ONE}\n", "bond bond0", "it needs mode"),
+        ("[bond bond0]\nmode = 802.3ad\n", "bond bond0", "it needs members"),
+        (f"[vxlan vx0]\nparent = {ONE}\n", "vxlan vx0", "it needs id"),
+        ("[macvlan mv0]\n", "macvlan mv0", "it needs parent"),
+        ("[vlan bond bond9.5]\n", "bond bond9", "no text says what it is made of"),
+        (
+            "[vxlan vx0]\nid = 5\nremote = 10.0.0.2\n",
+            "vxlan vx0",
+            "no link here has the network of its local or remote address: say which parent it is on",
+        ),
+        (
+            "[vxlan vx0]\nid = 5\nlocal = 10.0.0.2\nremote = fd00::1\n",
+            "vxlan vx0",
+            "local and remote are not of one family",
+        ),
+        (
+            "[bridge br0]\n[vxlan vx0]\nid = 5\nparent = bridge br0\n",
+            "vxlan vx0",
+            "a vxlan cannot be made of bridge br0",
+        ),
+        (
+            f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}.5\n",
+            "bond bond0",
+            f"a bond cannot be made of {ONE}.5",
+        ),
+        (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not asked for"),
+        ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be made"),
+        (
+            f"[interfaces]\n{ONE} = down\n[bridge br0]\nmembers = {ONE}\n",
+            "bridge br0",
+            f'{ONE} is asked to be "down"',
+        ),
+        (
+            f"[bridge br0]\nmembers = {ONE}\n[bridge br1]\nmembers = {ONE}\n",
+            "bridge br1",
+            f"{ONE} is in bridge br0 already",
+        ),
+        (
+            f"{MACVLAN}[bridge br0]\nmembers = {ONE}\n",
+            "bridge br0",
+            f"{ONE} has macvlan mv0 on it: it can be in no bond or bridge",
+        ),
+        (
+            f"{MACVLAN}[bond b]\nmode = 802.3ad\nmembers = {ONE}\n",
+            "macvlan mv0",
+            f"{ONE} is in bond b already",
+        ),
+        (
+            f"[bridge eth3]\nmembers = {ONE}\n",
+            "bridge eth3",
+            'another interface is called "eth3": it is not touched',
+        ),
+    ],
+)
 def test_what_cannot_be_made_says_why(text, link, why):
     assert ("refused", link, why) in problems(text)
 
@@ -200,7 +306,8 @@ def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
     theirs = Device(9, "theirs", "macvlan", mac(9), lower=2, mtu=1500)
     resolution = resolve(parse(BOND), Settings(), world(nic(2), nic(3), theirs), Record())
     assert [problem.text for problem in resolution.problems] == [
-        f'{ONE} has "theirs" on it: it can be in no bond or bridge']
+        f'{ONE} has "theirs" on it: it can be in no bond or bridge'
+    ]
 
 
 def test_what_is_made_of_absent_nics_alone_is_absent():
@@ -210,7 +317,9 @@ def test_what_is_made_of_absent_nics_alone_is_absent():
 
 def test_somebody_elses_bond_of_our_name_is_never_taken():
     one = agent(BOND)
-    one.kernel.create_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
+    one.kernel.create_link(
+        "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
+    )
     one.kernel.written.clear()
     one.run()
     assert one.kernel.named("bond0").index not in one.kernel.written
@@ -219,40 +328,65 @@ def test_somebody_elses_bond_of_our_name_is_never_taken():
 
 def test_a_vlan_of_a_nic_in_a_bond_belongs_on_the_bond():
     assert problems(BOND + f"[vlan {ONE}.5]\n") == [
-        ("refused", f"{ONE}.5", 'VLAN 5 is on a NIC that is in "bond0": ask for it there')]
+        ("refused", f"{ONE}.5", 'VLAN 5 is on a NIC that is in "bond0": ask for it there')
+    ]
 
 
 def test_a_bond_takes_no_more_than_its_members_do():
     small = nic(3, max_mtu=4000)
     resolution = resolve(parse(BOND + "mtu = 9000\n"), Settings(), world(nic(2), small), Record())
     assert [(problem.code, problem.text) for problem in resolution.problems] == [
-        ("mtu", 'MTU 9000 asked, but its member "eth3" takes at most 4000')]
+        ("mtu", 'MTU 9000 asked, but its member "eth3" takes at most 4000')
+    ]
 
 
 # --- documents ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "virtual"), [
-    ("[bond b]\nmode = 4\nmiimon = 50\n", Virtual((), None, (("mode", "802.3ad"), ("miimon", "50")))),
-    (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, vlan\n", Virtual()),
-    (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, bond x.5\nstp = on\n",
-     Virtual((key(2, 7), LinkKey("bond x"), LinkKey("bond x", 5)), None, (("stp", "yes"),))),
-    ("[vxlan b]\nid = 16777215\nlocal = FD00::1\n", Virtual((), None, (("id", "16777215"), ("local", "fd00::1")))),
-    ("[macvlan b]\nparent = vxlan v\nmode = vepa\nmac = 0200.0000.0009\n",
-     Virtual((), LinkKey("vxlan v"), (("mode", "vepa"), ("mac", mac(9))))),
-])
+@pytest.mark.parametrize(
+    ("text", "virtual"),
+    [
+        (
+            "[bond b]\nmode = 4\nmiimon = 50\n",
+            Virtual((), None, (("mode", "802.3ad"), ("miimon", "50"))),
+        ),
+        (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, vlan\n", Virtual()),
+        (
+            f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, bond x.5\nstp = on\n",
+            Virtual((key(2, 7), LinkKey("bond x"), LinkKey("bond x", 5)), None, (("stp", "yes"),)),
+        ),
+        (
+            "[vxlan b]\nid = 16777215\nlocal = FD00::1\n",
+            Virtual((), None, (("id", "16777215"), ("local", "fd00::1"))),
+        ),
+        (
+            "[macvlan b]\nparent = vxlan v\nmode = vepa\nmac = 0200.0000.0009\n",
+            Virtual((), LinkKey("vxlan v"), (("mode", "vepa"), ("mac", mac(9)))),
+        ),
+    ],
+)
 def test_sections_say_what_it_is_made_of(text, virtual):
-    assert next(link.virtual for link in parse(text).links if link.key.kind in ("bond", "bridge", "vxlan", "macvlan")
-                and link.key.given_name == "b") == virtual
+    assert (
+        next(
+            link.virtual
+            for link in parse(text).links
+            if link.key.kind in ("bond", "bridge", "vxlan", "macvlan")
+            and link.key.given_name == "b"
+        )
+        == virtual
+    )
 
 
-@pytest.mark.parametrize(("line", "reason"), [
-    ("members = eth0", '"eth0" is neither a MAC address nor "bond NAME" or its like'),
-    ("members = bond a.b.5", '"a.b" has a ".", which is for the ID of a VLAN on it'),
-    ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
-    ("name = x", 'its name is "b", as the section says'),
-    ("id = 5", "unknown key; known are"),
-])
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("members = eth0", '"eth0" is neither a MAC address nor "bond NAME" or its like'),
+        ("members = bond a.b.5", '"a.b" has a ".", which is for the ID of a VLAN on it'),
+        ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
+        ("name = x", 'its name is "b", as the section says'),
+        ("id = 5", "unknown key; known are"),
+    ],
+)
 def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
     document = parse(f"[bond b]\n{line}\nmtu = 1400\n")
     assert document.links[0].mtu == 1400
@@ -261,13 +395,19 @@ def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
 
 
 def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
-    assert [fault.reason for fault in parse("[bridge br0.5]\nmtu = 1400\n[interfaces]\n").faults] == [
-        '"br0.5" has a ".", which is for the ID of a VLAN on it, ignoring the section']
+    assert [
+        fault.reason for fault in parse("[bridge br0.5]\nmtu = 1400\n[interfaces]\n").faults
+    ] == ['"br0.5" has a ".", which is for the ID of a VLAN on it, ignoring the section']
 
 
 def test_each_layer_says_what_it_likes_of_it():
     local = parse("[bond bond0]\nlacp-rate = fast\nmode = active-backup\n").links
     resolution = resolve(parse(BOND), Settings(links=local), world(nic(2), nic(3)), Record())
     wanted = resolution.want.links[LinkKey("bond bond0")].virtual
-    assert dict(wanted.options) == {"mode": "active-backup", "miimon": "100", "lacp-rate": "fast", "mac": ONE}
+    assert dict(wanted.options) == {
+        "mode": "active-backup",
+        "miimon": "100",
+        "lacp-rate": "fast",
+        "mac": ONE,
+    }
     assert wanted.members == (key(2), key(3))

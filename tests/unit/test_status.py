@@ -42,7 +42,15 @@ def small(text, *devices, **more):
 def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
     survey = agent.survey()
     return judge(
-        "2.0.0", document, survey.resolution, survey.have, survey.plan(), survey.changed(), managers or {}, notes, report,
+        "2.0.0",
+        document,
+        survey.resolution,
+        survey.have,
+        survey.plan(),
+        survey.changed(),
+        managers or {},
+        notes,
+        report,
         own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
     )
 
@@ -55,7 +63,9 @@ def own(found, number=2):
 def contains(whole, part):
     """Whether every key of the example is there, at every level."""
     if isinstance(part, dict):
-        return set(part) <= set(whole) and all(contains(whole[name], value) for name, value in part.items())
+        return set(part) <= set(whole) and all(
+            contains(whole[name], value) for name, value in part.items()
+        )
     return all(contains(one, part[0]) for one in whole) if isinstance(part, list) and part else True
 
 
@@ -67,7 +77,12 @@ def test_a_host_that_is_as_asked_in_the_words_of_the_specification():
     assert contains(found.data, json.loads(EXAMPLE))
     assert all(one["ok"] for one in found.data["interfaces"])
     assert found.data["document"]["source"] == "ec2"
-    assert found.data["last_pass"] == {"finished": "2026-11-20T19:00:00Z", "seconds": 0.08, "changed": 7, "failed": 0}
+    assert found.data["last_pass"] == {
+        "finished": "2026-11-20T19:00:00Z",
+        "seconds": 0.08,
+        "changed": 7,
+        "failed": 0,
+    }
     assert json.loads(json.dumps(found.data)) == found.data
 
 
@@ -87,7 +102,9 @@ def test_what_a_user_changed_by_hand_is_drift():
     agent.kernel.set_mtu(2, 1500)
     found = status(agent)
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
-    assert own(found) == [("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")]
+    assert own(found) == [
+        ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
+    ]
 
 
 def test_an_address_more_is_no_drift():
@@ -103,10 +120,15 @@ def test_a_file_that_somebody_changed_is_drift_of_the_host():
     path = next(path for path in agent.kernel.files if path.startswith("/udev/10"))
     agent.kernel.files[path] = b"other"
     found = status(agent)
-    assert (found.exit_code, found.data["problems"]) == (4, [{"code": "drift", "text": f'"{path}" is not as it should be'}])
+    assert (found.exit_code, found.data["problems"]) == (
+        4,
+        [{"code": "drift", "text": f'"{path}" is not as it should be'}],
+    )
     agent.kernel.files = dict.fromkeys(agent.kernel.files, b"other")
     text = status(agent).data["problems"][0]["text"]
-    assert text.endswith(' files are not as they should be, "/networkd/05-neuca-nics.network" among them')
+    assert text.endswith(
+        ' files are not as they should be, "/networkd/05-neuca-nics.network" among them'
+    )
 
 
 def names(agent, number):
@@ -117,7 +139,9 @@ def names(agent, number):
 
 
 def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():
-    agent = small(f"[interface {mac(2)}]\nname = eth3\n[interface {mac(9)}]\nname = later\n", nic(3))
+    agent = small(
+        f"[interface {mac(2)}]\nname = eth3\n[interface {mac(9)}]\nname = later\n", nic(3)
+    )
     agent.run()
     taken = '"eth2" should be "eth3", but another interface has that name'
     assert names(agent, 2) == ("eth2", "eth3", [("name", taken)])
@@ -129,7 +153,11 @@ def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():
     assert names(agent, 1) == ("eth1", "eth1", [])
     agent.kernel.set_up(1, False)
     agent.kernel.rename(1, "astray")
-    assert names(agent, 1) == ("astray", "eth1", [("name", '"astray" should be "eth1": it gets that name back at a boot')])
+    assert names(agent, 1) == (
+        "astray",
+        "eth1",
+        [("name", '"astray" should be "eth1": it gets that name back at a boot')],
+    )
 
 
 def test_no_document_has_a_say_in_the_name_of_the_management_nic():
@@ -141,14 +169,26 @@ def test_no_document_has_a_say_in_the_name_of_the_management_nic():
 def test_a_contested_nic_shows_a_name():
     """The first one's of twins; a bond's member its own, and whatever it was called before."""
     bond = Device(9, "bond0", "bond", mac(3))
-    agent = small(f"[interface {mac(2)}]\n[interface {mac(3)}]\n", nic(7, permanent_mac=mac(2), mac=mac(2)), nic(3))
+    agent = small(
+        f"[interface {mac(2)}]\n[interface {mac(3)}]\n",
+        nic(7, permanent_mac=mac(2), mac=mac(2)),
+        nic(3),
+    )
     agent.run()
     assert names(agent, 2) == (
-        "eth2", "eth2", [("contested", f'2 devices have the MAC "{mac(2)}" (eth2, eth7): none is touched')])
+        "eth2",
+        "eth2",
+        [("contested", f'2 devices have the MAC "{mac(2)}" (eth2, eth7): none is touched')],
+    )
     agent.kernel.devices.update({9: bond, 3: nic(3, "other", master=9, mac=mac(2))})
-    assert names(agent, 3) == ("other", "eth3", [
-        ("contested", '"other" belongs to "bond0": it is not touched'),
-        ("name", '"other" should be "eth3": it gets that name back at a boot')])
+    assert names(agent, 3) == (
+        "other",
+        "eth3",
+        [
+            ("contested", '"other" belongs to "bond0": it is not touched'),
+            ("name", '"other" should be "eth3": it gets that name back at a boot'),
+        ],
+    )
     assert names(small(TWO, policy=Policy(ignored=frozenset({mac(2)}))), 2)[:2] == ("eth2", None)
 
 
@@ -158,7 +198,9 @@ def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the
     agent.kernel.set_mtu(2, 1500)
     agent.ask(TWO + f"[interface {mac(3)}]\nmtu = 1300\n")
     found = status(agent)
-    assert own(found) == [("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")]
+    assert own(found) == [
+        ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
+    ]
     assert own(found, 3) == [("drift", "not done yet: set the MTU of eth3 from 1400 to 1300")]
     assert found.exit_code == 3
 
@@ -171,7 +213,10 @@ def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the
             TWO.replace("10.0.0.1", "192.0.2.5"),
             ("refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24"),
         ),
-        (TWO + "name = eth1\n", ("name", '"eth2" should be "eth1", but another interface has that name')),
+        (
+            TWO + "name = eth1\n",
+            ("name", '"eth2" should be "eth1", but another interface has that name'),
+        ),
     ],
 )
 def test_a_refused_request_is_degraded(text, problem):
@@ -185,7 +230,10 @@ def test_an_absent_nic_is_degraded():
     agent = small(f"[interface {mac(9)}]\n")
     agent.run()
     found = status(agent)
-    assert (found.exit_code, own(found, 9)) == (4, [("absent", 'no NIC has the MAC "02:00:00:00:00:09"')])
+    assert (found.exit_code, own(found, 9)) == (
+        4,
+        [("absent", 'no NIC has the MAC "02:00:00:00:00:09"')],
+    )
 
 
 def test_an_ignored_nic_is_what_the_administrator_wanted():
@@ -197,26 +245,39 @@ def test_an_ignored_nic_is_what_the_administrator_wanted():
     assert [one["ok"] for one in found.data["interfaces"] if one["mac"] == mac(2)] == [True]
 
 
-@pytest.mark.parametrize(("manager", "title"), [("networkmanager", "NetworkManager"), ("networkd", "systemd-networkd")])
+@pytest.mark.parametrize(
+    ("manager", "title"), [("networkmanager", "NetworkManager"), ("networkd", "systemd-networkd")]
+)
 def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
     agent = small(TWO)
     agent.run()
     survey = agent.survey()
     words = {manager: {"eth2": "managed", "eth1": "managed"}}
     have = replace(
-        survey.have, links={one: replace(link, managers={manager: "managed"}) for one, link in survey.have.links.items()}
+        survey.have,
+        links={
+            one: replace(link, managers={manager: "managed"})
+            for one, link in survey.have.links.items()
+        },
     )
     found = judge("2.0.0", GOOD, survey.resolution, have, (), (), words, (), PASS)
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
     assert own(found) == [("contested", f"{title} manages it")]
     assert own(found, 1) == []
-    assert found.data["interfaces"][0]["managers"] == {"networkmanager": "absent", "networkd": "absent", manager: "managed"}
+    assert found.data["interfaces"][0]["managers"] == {
+        "networkmanager": "absent",
+        "networkd": "absent",
+        manager: "managed",
+    }
 
 
 def test_a_failure_counts_as_long_as_something_is_left_to_do_there():
     agent = small(TWO)
     failure = Report(
-        "2026-11-20T19:00:00Z", 0.1, (), (Problem("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument", key(2)),)
+        "2026-11-20T19:00:00Z",
+        0.1,
+        (),
+        (Problem("failed", "set the MTU of eth2 from 1500 to 9000: Invalid argument", key(2)),),
     )
     found = status(agent, report=failure)
     assert (found.data["state"], found.exit_code) == ("failed", 1)
@@ -228,7 +289,9 @@ def test_a_failure_counts_as_long_as_something_is_left_to_do_there():
 def test_a_failure_of_a_vlan_counts_for_its_nic():
     failure = Report("x", 0.1, (), (Problem("failed", "boom", key(2, 7)),))
     found = status(small(TWO + f"[vlan {mac(2)}.7]\n"), report=failure)
-    assert [one["problems"] for one in found.data["interfaces"] if one["vlan_id"] == 7] == [[{"code": "failed", "text": "boom"}]]
+    assert [one["problems"] for one in found.data["interfaces"] if one["vlan_id"] == 7] == [
+        [{"code": "failed", "text": "boom"}]
+    ]
     assert own(found) == [("failed", "undone, since this failed: boom")]
     assert found.exit_code == 1
 
@@ -236,7 +299,9 @@ def test_a_failure_of_a_vlan_counts_for_its_nic():
 def test_a_failure_of_the_host_counts_while_something_of_the_host_is_left():
     failure = Report("x", 0.1, (), (Problem("failed", 'write "/x": No space left on device'),))
     found = status(small(TWO), report=failure)
-    assert {"code": "failed", "text": 'write "/x": No space left on device'} in found.data["problems"]
+    assert {"code": "failed", "text": 'write "/x": No space left on device'} in found.data[
+        "problems"
+    ]
 
 
 # --- exit codes: the first that applies of 78, 1, 3, 4, 0 -----------------------------------------------------------
@@ -246,19 +311,43 @@ LINKLESS = Resolution(NetworkState(), Owned(), Roles(), {}, {})
 
 
 def verdict(invalid, failed, pending, degraded, stale):
-    resolution = replace(LINKLESS, problems=(Problem("absent", "gone", key(3)),) if degraded else ())
-    document = replace(GOOD, invalid=("line 1",) if invalid else (), stale=stale, warnings=("line 2",))
+    resolution = replace(
+        LINKLESS, problems=(Problem("absent", "gone", key(3)),) if degraded else ()
+    )
+    document = replace(
+        GOOD, invalid=("line 1",) if invalid else (), stale=stale, warnings=("line 2",)
+    )
     report = Report("x", 0, (), (Problem("failed", "boom"),)) if failed else PASS
     left = [WriteSysctl("net/core/rmem_max", "1", "2")] if failed else []
     left += [WRITE] if pending else []
-    found = judge("2.0.0", document, resolution, NetworkState(), left, {mac(2)} if pending else (), {}, (), report)
+    found = judge(
+        "2.0.0",
+        document,
+        resolution,
+        NetworkState(),
+        left,
+        {mac(2)} if pending else (),
+        {},
+        (),
+        report,
+    )
     return found.data["state"], found.exit_code
 
 
-@pytest.mark.parametrize(("invalid", "failed", "pending", "degraded", "stale"), list(product((True, False), repeat=5)))
+@pytest.mark.parametrize(
+    ("invalid", "failed", "pending", "degraded", "stale"), list(product((True, False), repeat=5))
+)
 def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degraded, stale):
     code = 78 if invalid else 1 if failed else 3 if pending else 4 if degraded or stale else 0
-    state = "failed" if failed else "pending" if pending else "degraded" if degraded or stale or invalid else "ok"
+    state = (
+        "failed"
+        if failed
+        else "pending"
+        if pending
+        else "degraded"
+        if degraded or stale or invalid
+        else "ok"
+    )
     assert verdict(invalid, failed, pending, degraded, stale) == (state, code)
 
 
@@ -284,7 +373,10 @@ def test_a_problem_is_told_once():
     report = Report("x", 0, (), (Problem("failed", "boom"), Problem("failed", "boom")))
     left = [WriteFile("/x", b"")]
     found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, (), {}, (), report)
-    assert [problem["text"] for problem in found.data["problems"]] == ["boom", '"/x" is not as it should be']
+    assert [problem["text"] for problem in found.data["problems"]] == [
+        "boom",
+        '"/x" is not as it should be',
+    ]
 
 
 # --- which link is meant --------------------------------------------------------------------------------------------
@@ -319,11 +411,19 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
     agent.run()
     survey = agent.survey()
     note = Note("txqueuelen", "not applicable", "the qdisc noqueue has no queue", key(2))
-    resolution = replace(survey.resolution, notes=(note, Note("rings.rx", "unsupported", "x", key(3))))
-    found = judge("2.0.0", GOOD, resolution, survey.have, survey.plan(), survey.changed(), {}, (), PASS)
+    resolution = replace(
+        survey.resolution, notes=(note, Note("rings.rx", "unsupported", "x", key(3)))
+    )
+    found = judge(
+        "2.0.0", GOOD, resolution, survey.have, survey.plan(), survey.changed(), {}, (), PASS
+    )
     told = {one["mac"]: one["notes"] for one in found.data["interfaces"]}
     assert told[mac(2)] == [
-        {"setting": "txqueuelen", "effect": "not applicable", "reason": "the qdisc noqueue has no queue"}
+        {
+            "setting": "txqueuelen",
+            "effect": "not applicable",
+            "reason": "the qdisc noqueue has no queue",
+        }
     ]
     assert (told[mac(1)], found.data["state"], note.text) == (
         [], "ok", "txqueuelen: not applicable: the qdisc noqueue has no queue"

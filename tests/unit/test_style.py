@@ -13,27 +13,64 @@ import pytest
 from venvs import Interpreter, cached_venv
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "neuca_tools").rglob("*.py"))}
+PRODUCT = {
+    str(path.relative_to(ROOT)): path for path in sorted((ROOT / "neuca_tools").rglob("*.py"))
+}
 TESTS = {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "tests").rglob("*.py"))}
 
-LONGEST_MODULE = 350  # lines
+LONGEST_MODULE = 400  # lines
 LONGEST_FUNCTION = 40  # lines, from its def to its end, docstring included
+# What was longer when the formatter came, and how long it may be. An entry leaves this list as
+# soon as its code is within the limit; none is added.
+LONG_MODULES = {
+    "neuca_tools/desired.py": 501,
+    "neuca_tools/memory.py": 430,
+    "neuca_tools/plan.py": 454,
+    "neuca_tools/reconcile.py": 486,
+    "neuca_tools/render.py": 477,
+}
+LONG_FUNCTIONS = {
+    "neuca_tools/commands/selftest_options.py": {"measuring": 51, "run_parser": 62},
+    "neuca_tools/desired.py": {"resolve": 62},
+    "neuca_tools/firstboot.py": {"_set_aside": 41},
+    "neuca_tools/guest/programs.py": {"run": 41},
+    "neuca_tools/memory.py": {"fresh": 41, "settle": 42},
+    "neuca_tools/observe.py": {"found": 47},
+    "neuca_tools/reconcile.py": {"_status": 56, "survey": 51},
+    "neuca_tools/render.py": {"explanation": 65, "status": 59},
+    "neuca_tools/roles.py": {"assign": 50},
+    "neuca_tools/routing.py": {"resolve_routes": 42},
+    "neuca_tools/sealing.py": {"own_files": 41},
+    "neuca_tools/selftest/conditions/queues.py": {"path_capacity": 41},
+    "neuca_tools/selftest/conditions/window.py": {"slow_reader": 44},
+    "neuca_tools/selftest/measure.py": {"look": 46},
+    "neuca_tools/status.py": {"judge": 73},
+    "neuca_tools/tuning/layer.py": {"layer": 42},
+}
 
 
 @pytest.fixture(scope="session")
 def tools():
     """The directory of the programs that tests/requirements.txt pins."""
-    return cached_venv(Interpreter(Path(sys.executable)), ROOT / "tests" / "requirements.txt").parent
+    return cached_venv(
+        Interpreter(Path(sys.executable)), ROOT / "tests" / "requirements.txt"
+    ).parent
 
 
 def _must_be_content(*command: object) -> None:
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         pytest.fail(f"{done.stdout}{done.stderr}", pytrace=False)
 
 
 def test_ruff_is_content(tools):
     _must_be_content(tools / "ruff", "check", "--output-format", "concise", ".")
+
+
+def test_the_formatter_is_content(tools):
+    _must_be_content(tools / "ruff", "format", "--check", ".")
 
 
 def test_mypy_strict_is_content(tools):
@@ -56,11 +93,26 @@ def test_a_module_begins_with_one_sentence_that_says_its_job(path):
 @pytest.mark.parametrize("path", PRODUCT)
 def test_no_module_is_too_long(path):
     lines = len(PRODUCT[path].read_text().splitlines())
-    assert lines <= LONGEST_MODULE
+    assert lines <= LONG_MODULES.get(path, LONGEST_MODULE)
+
+
+def _long_functions(path):
+    """The name, first line and length of each function over the limit."""
+    nodes = ast.walk(ast.parse(PRODUCT[path].read_text()))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    lengths = [(one.name, one.lineno, one.end_lineno - one.lineno + 1) for one in functions]
+    return [found for found in lengths if found[2] > LONGEST_FUNCTION]
 
 
 @pytest.mark.parametrize("path", PRODUCT)
 def test_no_function_is_too_long(path):
-    functions = [node for node in ast.walk(ast.parse(PRODUCT[path].read_text())) if isinstance(node, ast.FunctionDef)]
-    lengths = {f"{one.name}, line {one.lineno}": one.end_lineno - one.lineno + 1 for one in functions}
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
+    allowed = LONG_FUNCTIONS.get(path, {})
+    found = _long_functions(path)
+    assert [one for one in found if one[2] > allowed.get(one[0], LONGEST_FUNCTION)] == []
+
+
+def test_the_exceptions_to_the_limits_are_still_needed():
+    modules = {path: len(PRODUCT[path].read_text().splitlines()) for path in LONG_MODULES}
+    assert {path for path, lines in modules.items() if lines <= LONGEST_MODULE} == set()
+    for path, allowed in LONG_FUNCTIONS.items():
+        assert allowed.keys() == {name for name, _, _ in _long_functions(path)}

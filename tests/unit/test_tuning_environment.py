@@ -47,7 +47,10 @@ VM, METAL = "a virtual machine", "bare metal"
         ({**METAL_CPU, environment.PODMAN: ""}, "a container (podman)"),
         ({**METAL_CPU, environment.OPENVZ: ""}, "a container (openvz)"),
         ({**METAL_CPU, environment.OPENVZ: "", environment.OPENVZ_HOST: ""}, METAL),
-        ({**GUEST_CPU, environment.RELEASE: "5.15.90.1-Microsoft-standard-WSL2\n"}, "a container (wsl)"),
+        (
+            {**GUEST_CPU, environment.RELEASE: "5.15.90.1-Microsoft-standard-WSL2\n"},
+            "a container (wsl)",
+        ),
     ],
 )
 def test_what_a_host_is(signs, expected):
@@ -55,6 +58,10 @@ def test_what_a_host_is(signs, expected):
 
 
 def test_every_sign_is_looked_for():
-    named = {value for name, value in vars(environment).items() if name.isupper() and isinstance(value, str)}
+    named = {
+        value
+        for name, value in vars(environment).items()
+        if name.isupper() and isinstance(value, str)
+    }
     assert {*named, *DMI} == set(environment.SIGNS)
     assert Environment().kind == "bare metal"

@@ -18,12 +18,27 @@ from neuca_tools.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.plan import plan
 from neuca_tools.tuning import audit
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.layer import AVAILABLE, CONGESTION, PERMITTED, Choice, Facts, Obstacle, layer, named
+from neuca_tools.tuning.layer import (
+    AVAILABLE,
+    CONGESTION,
+    PERMITTED,
+    Choice,
+    Facts,
+    Obstacle,
+    layer,
+    named,
+)
 from neuca_tools.tuning.profile import Profile, same
 from neuca_tools.tuning.sysctld import words
 
 RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
-KERNEL = {RMEM: "212992", TCP: "4096 131072 6291456", CONGESTION: "cubic", AVAILABLE: "reno cubic", PERMITTED: "reno cubic"}
+KERNEL = {
+    RMEM: "212992",
+    TCP: "4096 131072 6291456",
+    CONGESTION: "cubic",
+    AVAILABLE: "reno cubic",
+    PERMITTED: "reno cubic",
+}
 VM = Environment("vm", "kvm")
 TWO = f"[interfaces]\n{bare(2)} = up:ipv4:10.0.0.1/24\n"
 
@@ -38,15 +53,24 @@ class Tuned(Agent):
 
     def survey(self, record=None):
         record = self.record if record is None else record
-        paths = {AVAILABLE, PERMITTED, *record.original_sysctls, *(path for one in self.profiles for path in one.sysctls)}
+        paths = {
+            AVAILABLE,
+            PERMITTED,
+            *record.original_sysctls,
+            *(path for one in self.profiles for path in one.sysctls),
+        }
         facts = replace(self.facts, found={path: self.kernel.read_sysctl(path) for path in paths})
-        self.settings = replace(self.settings, tuning=layer(self.choice, self.profiles, facts, record))
+        self.settings = replace(
+            self.settings, tuning=layer(self.choice, self.profiles, facts, record)
+        )
         return super().survey(record)
 
     def revert(self):
         survey = self.survey()
         back = plan(survey.have, _originals(survey, Config()), Owned())
-        self.carry_out(survey, [one for one in back if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))])
+        self.carry_out(
+            survey, [one for one in back if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))]
+        )
         self.record = replace(survey.record, originals={}, original_sysctls={}, written={})
 
     def rows(self):
@@ -61,7 +85,13 @@ def host(*devices, **sysctls):
 
 
 def own(exact=False, mtu=None, txqueuelen=None, name="site", **sysctls):
-    return Profile(name, {path.replace("__", "/"): value for path, value in sysctls.items()}, mtu, txqueuelen, exact)
+    return Profile(
+        name,
+        {path.replace("__", "/"): value for path, value in sysctls.items()},
+        mtu,
+        txqueuelen,
+        exact,
+    )
 
 
 def tuning_texts(operations):
@@ -72,7 +102,11 @@ def tuning_texts(operations):
 
 
 def test_numbers_are_raised_one_by_one_and_a_second_pass_writes_nothing():
-    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216", net__ipv4__tcp_rmem="4096 87380 16777216")])
+    agent = Tuned(
+        host(),
+        TWO,
+        [own(net__core__rmem_max="16777216", net__ipv4__tcp_rmem="4096 87380 16777216")],
+    )
     assert tuning_texts(agent.run()[0]) == [
         'set the sysctl net/core/rmem_max from "212992" to "16777216"',
         'set the sysctl net/ipv4/tcp_rmem from "4096 131072 6291456" to "4096 131072 16777216"',
@@ -84,7 +118,10 @@ def test_numbers_are_raised_one_by_one_and_a_second_pass_writes_nothing():
 def test_what_is_higher_already_stays():
     agent = Tuned(host(**{RMEM: "33554432"}), TWO, [own(net__core__rmem_max="16777216")])
     assert tuning_texts(agent.run()[0]) == []
-    assert (agent.rows()["", RMEM].wanted, agent.rows()["", RMEM].effect) == ("33554432", "effective")
+    assert (agent.rows()["", RMEM].wanted, agent.rows()["", RMEM].effect) == (
+        "33554432",
+        "effective",
+    )
 
 
 def test_an_exact_profile_lowers():
@@ -105,9 +142,13 @@ def test_another_profile_may_ask_for_less_than_the_one_before():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
     agent.profiles = [own(net__core__rmem_max="1048576")]
-    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "16777216" to "1048576"']
+    assert tuning_texts(agent.run()[0]) == [
+        'set the sysctl net/core/rmem_max from "16777216" to "1048576"'
+    ]
     agent.profiles = [own(net__core__rmem_max="7")]
-    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "1048576" to "212992"']
+    assert tuning_texts(agent.run()[0]) == [
+        'set the sysctl net/core/rmem_max from "1048576" to "212992"'
+    ]
 
 
 def test_what_no_profile_asks_for_any_more_goes_back():
@@ -126,17 +167,27 @@ def test_the_document_comes_before_a_profile():
     agent = Tuned(host(), text, [own(net__core__rmem_max="16777216", mtu=9000)])
     agent.run()
     row = agent.rows()["", RMEM]
-    assert (row.wanted, row.source, row.effect) == ("1048576", f"line 4, [interface {bare(2)}]", "effective")
+    assert (row.wanted, row.source, row.effect) == (
+        "1048576",
+        f"line 4, [interface {bare(2)}]",
+        "effective",
+    )
     assert agent.kernel.devices[2].mtu == 1400
     assert agent.rows()["eth2", "mtu"].source == f"line 5, [interface {bare(2)}]"
 
 
 def test_the_word_of_the_administrator_comes_before_a_profile():
     facts = Facts(words=words([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
-    agent = Tuned(host(**{RMEM: "1048576"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
+    agent = Tuned(
+        host(**{RMEM: "1048576"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
+    )
     assert tuning_texts(agent.run()[0]) == []
     row = agent.rows()["", RMEM]
-    assert (row.wanted, row.effect, row.reason) == ("16777216", "overridden", 'by /etc/sysctl.d/own.conf, which says "1048576"')
+    assert (row.wanted, row.effect, row.reason) == (
+        "16777216",
+        "overridden",
+        'by /etc/sysctl.d/own.conf, which says "1048576"',
+    )
     survey = agent.survey()
     assert audit.notes(survey.resolution, survey.have) == [
         'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which says "1048576"'
@@ -147,26 +198,39 @@ def test_a_later_word_of_the_administrator_takes_back_what_a_profile_did():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")])
     agent.run()
     agent.facts = Facts(words=words([("/etc/sysctl.d/own.conf", "net.core.rmem_max = 1048576")]))
-    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "16777216" to "1048576"']
+    assert tuning_texts(agent.run()[0]) == [
+        'set the sysctl net/core/rmem_max from "16777216" to "1048576"'
+    ]
     assert (agent.record.original_sysctls, texts(agent.plan())) == ({}, [])
 
 
 def test_the_word_of_the_administrator_is_no_obstacle_where_it_asks_for_more():
     facts = Facts(words=words([("x", "net.core.rmem_max = 67108864")]))
-    agent = Tuned(host(**{RMEM: "67108864"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
+    agent = Tuned(
+        host(**{RMEM: "67108864"}), TWO, [own(net__core__rmem_max="16777216")], facts=facts
+    )
     assert tuning_texts(agent.run()[0]) == []
     assert agent.rows()["", RMEM].effect == "effective"
 
 
 def test_the_document_comes_before_the_word_of_the_administrator():
     facts = Facts(words=words([("x", "net.core.rmem_max = 7")]))
-    agent = Tuned(host(), TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 9\n", [shipped("exogeni")], facts=facts)
+    agent = Tuned(
+        host(),
+        TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 9\n",
+        [shipped("exogeni")],
+        facts=facts,
+    )
     agent.run()
     assert agent.kernel.read_sysctl(RMEM) == "9"
 
 
 def test_what_cannot_be_set_here_is_neither_done_nor_a_problem():
-    facts = Facts(obstacles={RMEM: Obstacle("not applicable", "it is read-only here: only the host can set it")})
+    facts = Facts(
+        obstacles={
+            RMEM: Obstacle("not applicable", "it is read-only here: only the host can set it")
+        }
+    )
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")], facts=facts)
     assert tuning_texts(agent.run()[0]) == []
     assert agent.survey().resolution.problems == ()
@@ -187,7 +251,9 @@ def test_several_profiles_give_the_highest_and_say_who_it_was():
 def test_bdp_needs_a_path():
     agent = Tuned(host(), TWO, [shipped("bdp")])
     problems = agent.survey().resolution.problems
-    assert [(problem.code, problem.text) for problem in problems] == [("invalid", 'profile "bdp": it needs rate and rtt')]
+    assert [(problem.code, problem.text) for problem in problems] == [
+        ("invalid", 'profile "bdp": it needs rate and rtt')
+    ]
 
 
 def test_bdp_computes_the_maxima_and_leaves_the_rest():
@@ -204,7 +270,9 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
 
 
 def test_bdp_stays_within_the_memory_and_says_so():
-    found = layer(Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(found=KERNEL, memory=2**30), Record())
+    found = layer(
+        Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(found=KERNEL, memory=2**30), Record()
+    )
     assert found.sysctls[TCP] == f"4096 131072 {2**26}"
     assert found.notes[1] == "their limit here is a sixteenth of the memory, 64 MiB"
 
@@ -224,7 +292,11 @@ def test_a_congestion_control_that_can_be_loaded_is_wanted():
 
 def test_a_congestion_control_that_there_is_not():
     missing = control(Facts(found=KERNEL, modules=frozenset({"bbr"})))
-    assert (missing.wanted, missing.effect, missing.reason) == (None, "unsupported", 'this kernel has no "htcp"')
+    assert (missing.wanted, missing.effect, missing.reason) == (
+        None,
+        "unsupported",
+        'this kernel has no "htcp"',
+    )
     tried = control(Facts(found=KERNEL), Record(written={CONGESTION: "htcp"}))
     assert tried.effect == "unsupported"
 
@@ -232,8 +304,13 @@ def test_a_congestion_control_that_there_is_not():
 def test_a_congestion_control_that_the_host_does_not_allow():
     found = {**KERNEL, AVAILABLE: "reno cubic htcp"}
     value = control(Facts(found=found, own_namespace=True))
-    assert (value.effect, value.reason) == ("not applicable", 'the host does not allow "htcp" in this network namespace')
-    assert control(Facts(found={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
+    assert (value.effect, value.reason) == (
+        "not applicable",
+        'the host does not allow "htcp" in this network namespace',
+    )
+    assert (
+        control(Facts(found={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
+    )
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
@@ -248,14 +325,20 @@ def test_bare_metal_gets_mtu_and_queue_on_the_nic_and_then_on_its_vlan():
         "set the transmit queue length of eth2 from 1000 to 10000",
         "set the transmit queue length of eth2.7 to 10000",
     ]
-    assert (agent.rows()["eth2.7", "mtu"].found, agent.rows()["eth2.7", "mtu"].effect) == ("9000", "effective")
+    assert (agent.rows()["eth2.7", "mtu"].found, agent.rows()["eth2.7", "mtu"].effect) == (
+        "9000",
+        "effective",
+    )
     assert agent.kernel.devices[1].mtu == 1500
     assert texts(agent.plan()) == []
 
 
 def test_a_vlan_that_is_there_is_raised_after_its_nic():
     agent = Tuned(host(vlan(9, 2, 7, name="eth2.7")), VLAN, [own(mtu=9000)])
-    assert tuning_texts(agent.run()[0]) == ["set the MTU of eth2 from 1500 to 9000", "set the MTU of eth2.7 from 1500 to 9000"]
+    assert tuning_texts(agent.run()[0]) == [
+        "set the MTU of eth2 from 1500 to 9000",
+        "set the MTU of eth2.7 from 1500 to 9000",
+    ]
 
 
 def test_an_mtu_goes_as_far_as_the_device():
@@ -295,12 +378,16 @@ def test_auto_is_exogeni_and_on_a_virtual_machine_its_sysctls_alone():
     assert metal.notes == ("profile auto is exogeni: this host is bare metal",)
     guest = layer(auto, [shipped("exogeni")], Facts(VM, found=KERNEL), Record())
     assert (guest.mtu, guest.txqueuelen, guest.sysctls) == (None, None, metal.sysctls)
-    assert guest.notes == ("profile auto is exogeni, its sysctls only: this host is a virtual machine (kvm)",)
+    assert guest.notes == (
+        "profile auto is exogeni, its sysctls only: this host is a virtual machine (kvm)",
+    )
 
 
 def test_a_nic_in_state_user_or_down_is_left_alone():
     for state in ("user", "down"):
-        agent = Tuned(host(), f"[interfaces]\n{bare(2)} = {state}\n", [own(mtu=9000, txqueuelen=10000)])
+        agent = Tuned(
+            host(), f"[interfaces]\n{bare(2)} = {state}\n", [own(mtu=9000, txqueuelen=10000)]
+        )
         assert tuning_texts(agent.run()[0]) == []
 
 
@@ -324,13 +411,20 @@ def profiles(draw):
                    draw(st.sampled_from((None, 500, 10000))))  # fmt: skip
 
 
-HOSTS = st.builds(lambda tree, mtu: host(vlan(9, 2, 7, mtu=mtu, name="eth2.7"), **tree), trees(), st.sampled_from((1400, 1500)))
+HOSTS = st.builds(
+    lambda tree, mtu: host(vlan(9, 2, 7, mtu=mtu, name="eth2.7"), **tree),
+    trees(),
+    st.sampled_from((1400, 1500)),
+)
 
 
 @given(HOSTS, st.lists(st.lists(profiles(), max_size=3), min_size=1, max_size=4), st.booleans())
 @LAWS
 def test_applying_profiles_and_reverting_is_the_identity(kernel, rounds, restarts):
-    before = dict(kernel.sysctls), {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()}
+    before = (
+        dict(kernel.sysctls),
+        {index: (one.mtu, one.txqueuelen) for index, one in kernel.devices.items()},
+    )
     agent = Tuned(kernel, VLAN)
     for some in rounds:
         agent.profiles = some
@@ -352,7 +446,9 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
         assert all(now >= then for now, then in pairs), path
     assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
     assert texts(agent.plan()) == []
-    assert all(same(row.found, row.wanted) for row in agent.rows().values() if row.effect == "effective")
+    assert all(
+        same(row.found, row.wanted) for row in agent.rows().values() if row.effect == "effective"
+    )
 
 
 @given(HOSTS, st.lists(profiles(), max_size=3), st.sampled_from(PATHS), st.integers(10, 12))

@@ -52,7 +52,10 @@ def test_exogeni_has_the_nine_sysctls_of_the_article_word_for_word():
 
 def test_many_peers_has_the_neighbour_tables_of_both_families():
     sysctls = shipped("many-peers").sysctls
-    assert [sysctls[f"net/{family}/neigh/default/gc_thresh3"] for family in ("ipv4", "ipv6")] == ["4096", "4096"]
+    assert [sysctls[f"net/{family}/neigh/default/gc_thresh3"] for family in ("ipv4", "ipv6")] == [
+        "4096",
+        "4096",
+    ]
     assert sysctls["net/core/netdev_max_backlog"] == "10000"
 
 
@@ -61,8 +64,16 @@ def test_none_asks_for_nothing():
 
 
 def test_a_profile_of_ones_own():
-    profile = parse("site", "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n[profile]\nexact = yes\n")
-    assert (profile.sysctls, profile.mtu, profile.txqueuelen, profile.exact) == ({"net/core/rmem_max": "7"}, 9200, None, True)
+    profile = parse(
+        "site",
+        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n[profile]\nexact = yes\n",
+    )
+    assert (profile.sysctls, profile.mtu, profile.txqueuelen, profile.exact) == (
+        {"net/core/rmem_max": "7"},
+        9200,
+        None,
+        True,
+    )
     assert profile.faults == ()
 
 
@@ -109,7 +120,10 @@ def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
     asked = (asked * 4)[: len(before)]
     base, wanted = " ".join(map(str, before)), " ".join(map(str, asked))
     once = raised(base, wanted)
-    assert all(new >= old and new >= least for new, old, least in zip(map(int, once.split()), before, asked))
+    assert all(
+        new >= old and new >= least
+        for new, old, least in zip(map(int, once.split()), before, asked)
+    )
     assert same(raised(once, wanted), once)
 
 
@@ -132,7 +146,12 @@ def test_raising(base, asked, exact, expected):
 
 @pytest.mark.parametrize(
     ("size", "rtt", "expected"),
-    [(6291456, 0.1, "252 Mbit/s"), (16777216, 0.05, "1.3 Gbit/s"), (16777216, 0.1, "671 Mbit/s"), (2**26, 0.01, "27 Gbit/s")],
+    [
+        (6291456, 0.1, "252 Mbit/s"),
+        (16777216, 0.05, "1.3 Gbit/s"),
+        (16777216, 0.1, "671 Mbit/s"),
+        (2**26, 0.01, "27 Gbit/s"),
+    ],
 )
 def test_what_a_buffer_allows(size, rtt, expected):
     assert arithmetic.rate_text(arithmetic.allowed(size, rtt)) == expected
@@ -146,18 +165,25 @@ def test_the_buffer_of_a_path_is_bounded_by_memory_and_by_the_kernel():
     assert arithmetic.buffer(1e12, 10) == 2**31 - 1
 
 
-@pytest.mark.parametrize(("text", "expected"), [("10G", 10**10), ("10Gbit", 10**10), ("2.5 gbit/s", 25 * 10**8), ("64k", 64000)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("10G", 10**10), ("10Gbit", 10**10), ("2.5 gbit/s", 25 * 10**8), ("64k", 64000)],
+)
 def test_a_rate(text, expected):
     assert arithmetic.rate(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "10", "10GB", "64kbps", "-1G", "1e9", "0G", "99999T", "10 Gbit 5"])
+@pytest.mark.parametrize(
+    "text", ["", "10", "10GB", "64kbps", "-1G", "1e9", "0G", "99999T", "10 Gbit 5"]
+)
 def test_what_is_no_rate(text):
     with pytest.raises(UnusableError, match="is not a rate like"):
         arithmetic.rate(text)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("50ms", 0.05), ("100 us", 0.0001), ("0.2s", 0.2), ("50MS", 0.05)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("50ms", 0.05), ("100 us", 0.0001), ("0.2s", 0.2), ("50MS", 0.05)]
+)
 def test_a_round_trip_time(text, expected):
     assert arithmetic.rtt(text) == pytest.approx(expected)
 

@@ -45,7 +45,9 @@ def test_a_vlan_keeps_the_dot_of_its_name():
 
 
 def test_the_last_file_in_order_wins_and_is_named():
-    word = words([("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]).said(RMEM)
+    word = words([("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]).said(
+        RMEM
+    )
     assert (word.value, word.file) == ("2", "20.conf")
 
 
@@ -56,8 +58,14 @@ def test_the_order_is_that_of_names_and_a_file_hides_those_of_its_name():
 
 
 def test_the_files_of_a_host(tmp_path):
-    for name, text in {"etc/sysctl.d/50-x.conf": "a=1", "usr/lib/sysctl.d/50-x.conf": "a=2", "usr/lib/sysctl.d/10-y.conf": "a=3",
-                       "etc/sysctl.conf": "a=4", f"etc/sysctl.d/{SYSCTL_FILE}": "a=5", "etc/sysctl.d/README": "a=6"}.items():
+    for name, text in {
+        "etc/sysctl.d/50-x.conf": "a=1",
+        "usr/lib/sysctl.d/50-x.conf": "a=2",
+        "usr/lib/sysctl.d/10-y.conf": "a=3",
+        "etc/sysctl.conf": "a=4",
+        f"etc/sysctl.d/{SYSCTL_FILE}": "a=5",
+        "etc/sysctl.d/README": "a=6",
+    }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "run/sysctl.d").mkdir(parents=True)

@@ -10,7 +10,9 @@ import struct
 
 from neuca_tools.backends import udev
 
-UDEV_GROUP = 2  # the multicast group of processed events, MONITOR_GROUP_UDEV in systemd's device-monitor
+UDEV_GROUP = (
+    2  # the multicast group of processed events, MONITOR_GROUP_UDEV in systemd's device-monitor
+)
 MURMUR_OF_NET = 0xA74D3CC8  # MurmurHash2("net", 0), what the filter for a subsystem compares
 
 
@@ -18,13 +20,26 @@ def event(**properties):
     """A message of libudev's format (monitor_netlink_header, device-monitor.c)."""
     body = b"".join(f"{key}={value}".encode() + b"\0" for key, value in properties.items())
     numbers = struct.pack("=III", 40, 40, len(body))
-    return b"libudev\0" + struct.pack("!I", 0xFEEDCAFE) + numbers + struct.pack("!IIII", MURMUR_OF_NET, 0, 0, 0) + body
+    return (
+        b"libudev\0"
+        + struct.pack("!I", 0xFEEDCAFE)
+        + numbers
+        + struct.pack("!IIII", MURMUR_OF_NET, 0, 0, 0)
+        + body
+    )
 
 
 def main():
     monitor = udev.open_monitor()
     sender = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)  # NETLINK_KOBJECT_UEVENT
-    message = event(ACTION="add", DEVPATH="/devices/virtual/net/lo", SUBSYSTEM="net", INTERFACE="lo", IFINDEX=1, SEQNUM=1)
+    message = event(
+        ACTION="add",
+        DEVPATH="/devices/virtual/net/lo",
+        SUBSYSTEM="net",
+        INTERFACE="lo",
+        IFINDEX=1,
+        SEQNUM=1,
+    )
     quiet = sorted(monitor.drain())
     sender.sendto(message, (0, UDEV_GROUP))
     one = sorted(monitor.drain())
@@ -35,7 +50,17 @@ def main():
     monitor.close()
     fresh = udev.open_monitor()
     sender.sendto(message, (0, UDEV_GROUP))
-    print(json.dumps({"quiet": quiet, "one": one, "burst": burst, "after": after, "fresh": sorted(fresh.drain())}))
+    print(
+        json.dumps(
+            {
+                "quiet": quiet,
+                "one": one,
+                "burst": burst,
+                "after": after,
+                "fresh": sorted(fresh.drain()),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ from neuca_tools.reconcile import Survey
 from neuca_tools.roles import Policy
 from neuca_tools.routing import ROUTE_PROTOCOL
 
-PLACES = marking.Places(Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15)
+PLACES = marking.Places(
+    Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15
+)
 ANYONE = Policy()
 LAWS = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 
@@ -54,7 +56,14 @@ def nic(index, name="", **more):
 
 def vlan(index, lower, vlan_id, name="", **more):
     usual = {"mac": mac(lower), "mtu": 1500, "max_mtu": 65535, "txqueuelen": 1000}
-    return Device(index, name or f"eth{lower}.{vlan_id}", "vlan", lower=lower, vlan_id=vlan_id, **{**usual, **more})
+    return Device(
+        index,
+        name or f"eth{lower}.{vlan_id}",
+        "vlan",
+        lower=lower,
+        vlan_id=vlan_id,
+        **{**usual, **more},
+    )
 
 
 def route(to, index, via=None, metric=0, protocol=4):
@@ -63,9 +72,16 @@ def route(to, index, via=None, metric=0, protocol=4):
 
 def world(*devices, addresses=None, routes=(), metadata=0, **more):
     """A World; `addresses` maps an index to a string of addresses."""
-    parsed = {index: tuple(map(ip_interface, text.split())) for index, text in (addresses or {}).items()}
+    parsed = {
+        index: tuple(map(ip_interface, text.split())) for index, text in (addresses or {}).items()
+    }
     return World(
-        {device.index: device for device in devices}, parsed, tuple(routes), metadata, more.pop("boot_id", "boot-1"), **more
+        {device.index: device for device in devices},
+        parsed,
+        tuple(routes),
+        metadata,
+        more.pop("boot_id", "boot-1"),
+        **more,
     )
 
 
@@ -102,8 +118,12 @@ class Agent:
         seen = self.kernel.world()
         record = memory.fresh(self.record if record is None else record, seen)
         resolution = resolve(self.document, self.settings, seen, record)
-        marks = marking.wanted(resolution, record, PLACES, [Path(path).name for path in self.kernel.files])
-        resolution = replace(resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell))
+        marks = marking.wanted(
+            resolution, record, PLACES, [Path(path).name for path in self.kernel.files]
+        )
+        resolution = replace(
+            resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell)
+        )
         have = found(resolution, seen, record, ROUTE_PROTOCOL, (), {}, self.kernel.read_sysctl)
         have = replace(have, files={path: self.kernel.files.get(path) for path in marks.files})
         return Survey(seen, record, resolution, have, resolution.want, {}, {})
@@ -131,10 +151,19 @@ class Agent:
                 rename_while_up=after.world.rename_while_up,
             )
             undone = self.carry_out(after, [one for one in back if one.domain])
-            after = self.survey(memory.decline(memory.intend(survey.record, result.done), result.declined))
-        record = memory.settle(memory.intend(after.record, result.done), after.resolution, after.have)
+            after = self.survey(
+                memory.decline(memory.intend(survey.record, result.done), result.declined)
+            )
+        record = memory.settle(
+            memory.intend(after.record, result.done), after.resolution, after.have
+        )
         self.record = memory.applied(
-            memory.meet(record, after.resolution), after.resolution, after.world, scope, result.lost_nics, result.to_retry
+            memory.meet(record, after.resolution),
+            after.resolution,
+            after.world,
+            scope,
+            result.lost_nics,
+            result.to_retry,
         )
         return operations, result, undone
 
@@ -143,7 +172,10 @@ class Agent:
         for _ in range(3):
             done = {(one.kind, one.target, one.change[1]) for one in result.done}
             refused = (*result.failures, *result.declined)
-            done |= {(one.operation.kind, one.operation.target, one.operation.change[1]) for one in refused}
+            done |= {
+                (one.operation.kind, one.operation.target, one.operation.change[1])
+                for one in refused
+            }
             again = [
                 one
                 for one in after.plan(scope)
@@ -154,11 +186,15 @@ class Agent:
             if not again:
                 break
             result += self.carry_out(after, again)
-            after = self.survey(memory.decline(memory.intend(after.record, result.done), result.declined))
+            after = self.survey(
+                memory.decline(memory.intend(after.record, result.done), result.declined)
+            )
         return after, result
 
     def carry_out(self, survey, operations):
-        self.kernel.allowed = {link.index for link in survey.have.links.values()} - survey.resolution.roles.protected
+        self.kernel.allowed = {
+            link.index for link in survey.have.links.values()
+        } - survey.resolution.roles.protected
         try:
             return apply(operations, self.kernel)
         finally:
@@ -169,7 +205,9 @@ class Agent:
         default = [(one.index, one.via) for one in self.kernel.routes if one.to.prefixlen == 0]
         old = self.kernel
         plain = [
-            replace(device, mtu=1500, txqueuelen=1000, up=False, carrier=False, master=0, slave=False)
+            replace(
+                device, mtu=1500, txqueuelen=1000, up=False, carrier=False, master=0, slave=False
+            )
             for device in old.devices.values()
             if not device.lower and device.kind not in KINDS
         ]
@@ -224,7 +262,17 @@ PREFIXES = (
     "192.0.0.0/16",
     "10.0.0.1/32",
 )
-VIAS = ("10.0.0.254", "10.0.1.254", "10.0.0.1", "fd00:1::fe", "fd00:2::fe", "192.0.2.1", "fe80::1", "10.3.0.1", "10.9.9.9")
+VIAS = (
+    "10.0.0.254",
+    "10.0.1.254",
+    "10.0.0.1",
+    "fd00:1::fe",
+    "fd00:2::fe",
+    "192.0.2.1",
+    "fe80::1",
+    "10.3.0.1",
+    "10.9.9.9",
+)
 NAMES = (*(f"eth{number}" for number in range(1, 8)), "eth2.7", "data", "neuca-tmp0")
 MTUS = (68, 1000, 1279, 1280, 1400, 1500, 8000, 9000, 9001, 65535)
 SYSCTLS = (
@@ -252,9 +300,13 @@ def settings_lines(draw):
     """Lines for the section of one link."""
     lines = []
     if draw(st.booleans()):
-        lines.append("state = " + draw(st.sampled_from(("up", "up", "up", "down", "user", "bogus"))))
+        lines.append(
+            "state = " + draw(st.sampled_from(("up", "up", "up", "down", "user", "bogus")))
+        )
     if draw(st.booleans()):
-        lines.append("addresses = " + ", ".join(draw(st.lists(st.sampled_from(ADDRESSES), max_size=3))))
+        lines.append(
+            "addresses = " + ", ".join(draw(st.lists(st.sampled_from(ADDRESSES), max_size=3)))
+        )
     if draw(st.booleans()):
         lines.append(f"mtu = {draw(st.sampled_from(MTUS))}")
     if draw(st.integers(0, 3)) == 0:
@@ -268,7 +320,14 @@ def settings_lines(draw):
     return lines
 
 
-MADE = (("bond", "bond0"), ("bond", "bond1"), ("bridge", "br0"), ("vxlan", "vx0"), ("macvlan", "mv0"), ("macvlan", "eth3"))
+MADE = (
+    ("bond", "bond0"),
+    ("bond", "bond1"),
+    ("bridge", "br0"),
+    ("vxlan", "vx0"),
+    ("macvlan", "mv0"),
+    ("macvlan", "eth3"),
+)
 
 
 @st.composite
@@ -277,10 +336,19 @@ def made_lines(draw, kind):
     vlans = (f"{bare(2)}.5", f"{bare(3)}.6", "bond bond0.5")
     parts = (*map(bare, range(1, NICS + 3)), *vlans, *(f"{kind} {name}" for kind, name in MADE))
     if kind in ("bond", "bridge"):
-        lines = [f"members = {', '.join(draw(st.lists(st.sampled_from(parts), unique=True, max_size=3)))}"]
-        return lines + ([f"mode = {draw(st.sampled_from(('active-backup', '802.3ad')))}"] if kind == "bond" else [])
+        lines = [
+            f"members = {', '.join(draw(st.lists(st.sampled_from(parts), unique=True, max_size=3)))}"
+        ]
+        return lines + (
+            [f"mode = {draw(st.sampled_from(('active-backup', '802.3ad')))}"]
+            if kind == "bond"
+            else []
+        )
     lines = [f"parent = {draw(st.sampled_from(parts))}"] if draw(st.booleans()) else []
-    ends = [f"id = {draw(st.integers(5, 6))}", f"local = {draw(st.sampled_from(('10.0.0.1', 'fd00:1::1')))}"]
+    ends = [
+        f"id = {draw(st.integers(5, 6))}",
+        f"local = {draw(st.sampled_from(('10.0.0.1', 'fd00:1::1')))}",
+    ]
     return lines + (ends if kind == "vxlan" else [])
 
 
@@ -289,14 +357,23 @@ def document_texts(draw, faulty=True):
     """The text of a document about NICs 1 to 6, management and absent ones included."""
     lines = ["[global]", "host_name = Node0", "[interfaces]"]
     for number in draw(st.lists(st.integers(1, NICS + 2), unique=True)):
-        family, cidr = draw(st.sampled_from([("", ""), *(("ipv6" if ":" in one else "ipv4", one) for one in ADDRESSES)]))
+        family, cidr = draw(
+            st.sampled_from(
+                [("", ""), *(("ipv6" if ":" in one else "ipv4", one) for one in ADDRESSES)]
+            )
+        )
         lines.append(
-            f"{bare(number)} = {draw(st.sampled_from(('up', 'up', 'down', 'user')))}" + (f":{family}:{cidr}" if cidr else "")
+            f"{bare(number)} = {draw(st.sampled_from(('up', 'up', 'down', 'user')))}"
+            + (f":{family}:{cidr}" if cidr else "")
         )
     for number in draw(st.lists(st.integers(1, NICS + 2), unique=True, max_size=3)):
         lines += [f"[interface {bare(number)}]", *draw(settings_lines())]
-    for number, vlan_id in draw(st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)):
-        own = draw(st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), ("mac = 02:00:00:00:aa:02",))))
+    for number, vlan_id in draw(
+        st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)
+    ):
+        own = draw(
+            st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), ("mac = 02:00:00:00:aa:02",)))
+        )
         lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines()), *own]
     for kind, name in draw(st.lists(st.sampled_from(MADE), unique=True, max_size=3)):
         lines += [f"[{kind} {name}]", *draw(made_lines(kind)), *draw(settings_lines())]
@@ -304,7 +381,13 @@ def document_texts(draw, faulty=True):
     for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
         lines.append(f"{to} = {draw(st.sampled_from((*VIAS, *VIAS, 'down', 'user')))}")
     if faulty and draw(st.integers(0, 3)) == 0:
-        lines.append(draw(st.sampled_from(("nonsense = 1", f"[interface {bare(3)}]\nmtu = 12", "[vlan bogus.1]"))))
+        lines.append(
+            draw(
+                st.sampled_from(
+                    ("nonsense = 1", f"[interface {bare(3)}]\nmtu = 12", "[vlan bogus.1]")
+                )
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -319,7 +402,9 @@ def _attempt(action, *arguments):
 @st.composite
 def kernels(draw, rename_while_up=None):
     """A host that administrators and other programs have been at: links, stacks, addresses and routes of theirs."""
-    kernel = Kernel(World(rename_while_up=draw(st.booleans()) if rename_while_up is None else rename_while_up))
+    kernel = Kernel(
+        World(rename_while_up=draw(st.booleans()) if rename_while_up is None else rename_while_up)
+    )
     for number in range(1, NICS + 2):
         if number == 1 or draw(st.integers(0, 6)):
             kind = draw(st.sampled_from(("", "", "veth")))
@@ -342,20 +427,50 @@ def kernels(draw, rename_while_up=None):
 def meddle(draw, kernel):
     """One thing that an administrator does to any device."""
     index = draw(st.sampled_from(sorted(kernel.devices)))
-    what = draw(st.sampled_from(("up", "up", "down", "address", "address", "route", "vlan", "mtu", "stack", "master", "twin")))
+    what = draw(
+        st.sampled_from(
+            (
+                "up",
+                "up",
+                "down",
+                "address",
+                "address",
+                "route",
+                "vlan",
+                "mtu",
+                "stack",
+                "master",
+                "twin",
+            )
+        )
+    )
     if what in ("up", "down"):
         _attempt(kernel.set_up, index, what == "up")
     elif what == "address":
         _attempt(kernel.add_address, index, ip_interface(draw(st.sampled_from(ADDRESSES))))
     elif what == "route":
-        to, via = ip_network(draw(st.sampled_from(PREFIXES))), ip_address(draw(st.sampled_from(VIAS)))
+        to, via = (
+            ip_network(draw(st.sampled_from(PREFIXES))),
+            ip_address(draw(st.sampled_from(VIAS))),
+        )
         if to.version == via.version:
-            _attempt(kernel.replace_route, index, to, via, draw(st.sampled_from((0, 20, 1024))), draw(st.sampled_from((3, 4))))
+            _attempt(
+                kernel.replace_route,
+                index,
+                to,
+                via,
+                draw(st.sampled_from((0, 20, 1024))),
+                draw(st.sampled_from((3, 4))),
+            )
     elif what == "vlan":
         vlan_id = draw(st.integers(5, 7))
         _attempt(
-            kernel.create_link, "vlan", draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))), index,
-            {"id": str(vlan_id)}, None
+            kernel.create_link,
+            "vlan",
+            draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))),
+            index,
+            {"id": str(vlan_id)},
+            None,
         )
     elif what == "mtu":
         _attempt(kernel.set_mtu, index, draw(st.sampled_from(MTUS)))
@@ -366,7 +481,9 @@ def meddle(draw, kernel):
 def _stack(draw, kernel, what, index):
     new, below = max(kernel.devices) + 1, kernel.devices[index]
     if what == "stack":
-        kernel.devices[new] = Device(new, f"macv{new}", "macvlan", below.mac, lower=index, mtu=below.mtu, max_mtu=65535)
+        kernel.devices[new] = Device(
+            new, f"macv{new}", "macvlan", below.mac, lower=index, mtu=below.mtu, max_mtu=65535
+        )
     elif what == "master":
         kernel.devices[new] = Device(new, f"br{new}", "bridge", below.mac, mtu=1500, max_mtu=65535)
         kernel.devices[index] = replace(below, master=new, slave=draw(st.booleans()))

@@ -17,5 +17,11 @@ from .udp import UDP, UDP_SESSION
 from .window import WINDOW
 
 PHASE_RULES: tuple[PhaseRule, ...] = (*UDP, *QUEUES, *HOST, *WINDOW)
-SESSION_RULES: tuple[SessionRule, ...] = (*REACH_SESSION, *PATH_SESSION, *UDP_SESSION, *QUEUES_SESSION, *HOST_SESSION,
-                                          *COMPARE_SESSION)
+SESSION_RULES: tuple[SessionRule, ...] = (
+    *REACH_SESSION,
+    *PATH_SESSION,
+    *UDP_SESSION,
+    *QUEUES_SESSION,
+    *HOST_SESSION,
+    *COMPARE_SESSION,
+)

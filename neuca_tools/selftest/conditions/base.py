@@ -41,7 +41,14 @@ class Session(NamedTuple):
     looks: tuple[Look, ...]
 
     def named(self, name: str, direction: str = "forward") -> Optional[Look]:
-        return next((one for one in self.looks if one.phase.name == name and one.phase.direction == direction), None)
+        return next(
+            (
+                one
+                for one in self.looks
+                if one.phase.name == name and one.phase.direction == direction
+            ),
+            None,
+        )
 
     @property
     def hosts(self) -> tuple[tuple[str, Host], ...]:
@@ -88,4 +95,9 @@ def number(host: Host, name: str) -> Optional[int]:
 
 def fact(name: str, value: object) -> Fact:
     """A field that did not change, or of which only one value is known."""
-    return Fact(name, after=value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value))
+    return Fact(
+        name,
+        after=value
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else str(value),
+    )

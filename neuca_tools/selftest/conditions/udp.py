@@ -16,7 +16,9 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 HOPELESS = 0.5  # of the datagrams lost: the receiver does not keep up on average, and no buffer makes up for that
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
-EXPECTED = 3  # datagrams lost, if as many are as elsewhere: that none is has a chance of 5% then (exp(-3))
+EXPECTED = (
+    3  # datagrams lost, if as many are as elsewhere: that none is has a chance of 5% then (exp(-3))
+)
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
@@ -48,26 +50,44 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         return None
     advice = "sysctl -w net.core.rmem_default=4194304 net.core.rmem_max=16777216, or iperf3 -w 4M"
     if counted:
-        text = f"the receiver's socket buffer overflowed: {counted:.0f} of {lost(look)} lost datagrams"
+        text = (
+            f"the receiver's socket buffer overflowed: {counted:.0f} of {lost(look)} lost datagrams"
+        )
         return Hit(share, text, _facts(look, "Udp.RcvbufErrors"), advice, "receiver")
     if look.phase.receiver or _plateau_elsewhere(look):
         return None  # there are counters, and this one did not move
     share = 0.6 if (look.loss or 0) <= HOPELESS else 0.2
-    text = (f"{amounts.percent(look.loss or 0)} of the datagrams were lost; without the receiver's counters a socket buffer that "
-            f"overflows at {amounts.rate(look.rate or 0)} is the usual cause")
-    return Hit(share, text + _fragments(look), (fact("lost / datagrams", look.loss),), advice, "receiver", LOW)
+    text = (
+        f"{amounts.percent(look.loss or 0)} of the datagrams were lost; without the receiver's counters a socket buffer that "
+        f"overflows at {amounts.rate(look.rate or 0)} is the usual cause"
+    )
+    return Hit(
+        share,
+        text + _fragments(look),
+        (fact("lost / datagrams", look.loss),),
+        advice,
+        "receiver",
+        LOW,
+    )
 
 
 def _plateau_elsewhere(look: Look) -> bool:
-    others = [one for one in look.evidence.phases if one is not look.phase and one.run and one.run.protocol == "udp"]
+    others = [
+        one
+        for one in look.evidence.phases
+        if one is not look.phase and one.run and one.run.protocol == "udp"
+    ]
     return bool(others)
 
 
 def _fragments(look: Look) -> str:
     payload = _payload(look)
     count = -(-(payload + 8) // 1480) if payload else 1  # the IP header takes 20 of 1500
-    return (f"; each datagram of {payload:.0f} bytes goes as {count:.0f} fragments at MTU 1500, and one lost fragment loses all"
-            if count > 1 else "")
+    return (
+        f"; each datagram of {payload:.0f} bytes goes as {count:.0f} fragments at MTU 1500, and one lost fragment loses all"
+        if count > 1
+        else ""
+    )
 
 
 def _payload(look: Look) -> float:
@@ -88,31 +108,55 @@ def udp_memory(look: Look) -> Optional[Hit]:
     if not counted:
         return None
     share = min(1.0, counted / lost(look)) if lost(look) else 0.5
-    return Hit(share, f"the receiver's memory for UDP ran out: {counted:.0f} datagrams", _facts(look, "Udp.MemErrors"),
-               "raise net.ipv4.udp_mem, or use fewer and smaller sockets", "receiver")
+    return Hit(
+        share,
+        f"the receiver's memory for UDP ran out: {counted:.0f} datagrams",
+        _facts(look, "Udp.MemErrors"),
+        "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
+        "receiver",
+    )
 
 
 def too_fast_for_the_receiver(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so that on average the receiver does not keep up."""
-    if not losing(look) or (look.loss or 0) <= HOPELESS or look.phase.receiver or look.receiver_load.full is not None:
+    if (
+        not losing(look)
+        or (look.loss or 0) <= HOPELESS
+        or look.phase.receiver
+        or look.receiver_load.full is not None
+    ):
         return None
     if _plateau_elsewhere(look):
         return None
-    text = (f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep up with the packets "
-            "(D09 its CPU, D11 its NIC's rings, or D12 its softirq budget); the loss-free rate is not known: search for it")
-    return Hit(0.7, text + _fragments(look), (fact("lost / datagrams", look.loss),),
-               "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S of the receiver tell which; offer less until "
-               "nothing is lost", "receiver", LOW)
+    text = (
+        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep up with the packets "
+        "(D09 its CPU, D11 its NIC's rings, or D12 its softirq budget); the loss-free rate is not known: search for it"
+    )
+    return Hit(
+        0.7,
+        text + _fragments(look),
+        (fact("lost / datagrams", look.loss),),
+        "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S of the receiver tell which; offer less until "
+        "nothing is lost",
+        "receiver",
+        LOW,
+    )
 
 
 def fragments(look: Look) -> Optional[Hit]:
-    failed = growth(look.receiver_fact("Ip.ReasmFails")) + growth(look.receiver_fact("Ip6.Ip6ReasmFails"))
+    failed = growth(look.receiver_fact("Ip.ReasmFails")) + growth(
+        look.receiver_fact("Ip6.Ip6ReasmFails")
+    )
     if not failed or not losing(look):
         return None
     share = min(1.0, failed / max(1, lost(look)))
-    return Hit(share, f"{failed:.0f} datagrams could not be put together from their fragments" + _fragments(look),
-               _facts(look, "Ip.ReasmFails", "Ip6.Ip6ReasmFails", "Ip.ReasmReqds"),
-               f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); sysctl -w net.ipv4.ipfrag_high_thresh=16777216", "receiver")
+    return Hit(
+        share,
+        f"{failed:.0f} datagrams could not be put together from their fragments" + _fragments(look),
+        _facts(look, "Ip.ReasmFails", "Ip6.Ip6ReasmFails", "Ip.ReasmReqds"),
+        f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
+        "receiver",
+    )
 
 
 def offered_too_little(look: Look) -> Optional[Hit]:
@@ -121,17 +165,27 @@ def offered_too_little(look: Look) -> Optional[Hit]:
     if look.protocol != "udp" or not asked or sent is None or sent >= SENT * asked:
         return None
     full = look.sender_load.is_full
-    text = (f"the sender offered {amounts.rate(sent)} of the {amounts.rate(asked)} that were asked for" +
-            (f": its CPU {look.sender_load.cpu} is full" if full else ""))
-    return Hit(1 - sent / asked, text, (fact("sent bit/s", round(sent)), fact("-b", round(asked))),
-               "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 and later", "sender",
-               severity=LIMIT, confidence=HIGH)
+    text = (
+        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(asked)} that were asked for"
+        + (f": its CPU {look.sender_load.cpu} is full" if full else "")
+    )
+    return Hit(
+        1 - sent / asked,
+        text,
+        (fact("sent bit/s", round(sent)), fact("-b", round(asked))),
+        "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 and later",
+        "sender",
+        severity=LIMIT,
+        confidence=HIGH,
+    )
 
 
 def lost_while_not_listening(look: Look) -> Optional[Hit]:
     if look.protocol != "udp" or (look.loss or 0) <= LOSSY or not lost_at_an_end(look):
         return None
-    sent, received = (look.flow.sent.seconds or 0, look.flow.received.seconds or 0) if look.flow else (0, 0)
+    sent, received = (
+        (look.flow.sent.seconds or 0, look.flow.received.seconds or 0) if look.flow else (0, 0)
+    )
     text = f"{lost(look)} datagrams were sent in the {amounts.time(sent - received)} in which the receiver did not count"
     return Hit(0.0, text, (fact("lost / datagrams", look.loss),), "", "tool", severity=INFO)
 
@@ -148,22 +202,37 @@ def random_loss(session: Session) -> Optional[Hit]:
         return None  # one fast test says nothing about slow ones
     if not all(losing(one) for one in others):
         return None  # what gets through at a higher rate is not lost at random
-    text = (f"{amounts.percent(slowest.loss or 0)} is lost already at {amounts.rate(slowest.rate or 0)}: not a queue that "
-            "overflows, but a bad cable, optic, duplex or radio")
-    return Hit(0.95, text, (fact("lost / datagrams", slowest.loss),), "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; "
-               "change the cable or the optic", "path")
+    text = (
+        f"{amounts.percent(slowest.loss or 0)} is lost already at {amounts.rate(slowest.rate or 0)}: not a queue that "
+        "overflows, but a bad cable, optic, duplex or radio"
+    )
+    return Hit(
+        0.95,
+        text,
+        (fact("lost / datagrams", slowest.loss),),
+        "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; change the cable or the optic",
+        "path",
+    )
 
 
 def tests_that_tell(looks: Sequence[Look]) -> list[Look]:
     """UDP's tests with datagrams enough: of a slow one that lost nothing chance may be the reason, and it does not count."""
-    udp = [one for one in looks if one.protocol == "udp" and one.flow is not None and one.loss is not None]
+    udp = [
+        one
+        for one in looks
+        if one.protocol == "udp" and one.flow is not None and one.loss is not None
+    ]
     lossy = [one for one in udp if losing(one)]
     share = sum(map(lost, lossy)) / max(1, sum(map(_sent, lossy)))
     return [one for one in udp if not share or _sent(one) * share >= EXPECTED]
 
 
 def lowest(looks: Sequence[Look]) -> Optional[Look]:
-    return min(tests_that_tell(looks), key=lambda one: (one.flow.sent.rate or 0) if one.flow else 0, default=None)
+    return min(
+        tests_that_tell(looks),
+        key=lambda one: (one.flow.sent.rate or 0) if one.flow else 0,
+        default=None,
+    )
 
 
 def _sent(look: Look) -> int:
@@ -173,7 +242,9 @@ def _sent(look: Look) -> int:
 def counted_losses(look: Look) -> float:
     """What the hosts' own counters explain."""
     names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
-    return sum(growth(look.receiver_fact(name)) for name in names) + growth(look.sender_fact("softnet.dropped"))
+    return sum(growth(look.receiver_fact(name)) for name in names) + growth(
+        look.sender_fact("softnet.dropped")
+    )
 
 
 UDP = (

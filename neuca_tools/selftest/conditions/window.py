@@ -14,10 +14,14 @@ from ..predict import aim, buffer_for, line_of, mathis, round_rate
 from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
 
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
-RECEIVER_LIMITED = 0.4  # of the busy time: 0.54 to 0.81 measured on flows at their window (facts, D01)
+RECEIVER_LIMITED = (
+    0.4  # of the busy time: 0.54 to 0.81 measured on flows at their window (facts, D01)
+)
 SENDER_LIMITED = 0.2  # 0.26 to 0.32 measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
-WRITABLE = 2 / 3  # of the send buffer: when no more is queued a writer that waits is woken (sk_stream_is_writeable)
+WRITABLE = (
+    2 / 3
+)  # of the send buffer: when no more is queued a writer that waits is woken (sk_stream_is_writeable)
 MOSTLY = 0.5  # of the looks: a buffer that is full so often is what is waited for (D03)
 SLOW_READER = 0.5  # of the receive buffer full (D02)
 WAITS = 0.002  # seconds until data is read (D02): 0.1 to 0.2 ms measured with buffers of 16 to 256 KiB, 0.5 s with a slow reader
@@ -33,12 +37,21 @@ def receiver_window(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
         return None
     if look.rwnd_limited is not None:
-        full = look.in_flight is None or look.snd_wnd is None or look.in_flight >= AT_WINDOW * look.snd_wnd
+        full = (
+            look.in_flight is None
+            or look.snd_wnd is None
+            or look.in_flight >= AT_WINDOW * look.snd_wnd
+        )
         if look.rwnd_limited >= RECEIVER_LIMITED and full:
             return _window_hit(look, look.rwnd_limited, "receiver", HIGH)
         return None
-    if look.snd_wnd and look.rtt and not look.retransmits and not _at_line(look) \
-            and look.rate * look.rtt / 8 >= AT_WINDOW * look.snd_wnd:
+    if (
+        look.snd_wnd
+        and look.rtt
+        and not look.retransmits
+        and not _at_line(look)
+        and look.rate * look.rtt / 8 >= AT_WINDOW * look.snd_wnd
+    ):
         return _window_hit(look, 0.9, "receiver", HIGH)
     return None
 
@@ -62,21 +75,42 @@ def _at_line(look: Look) -> bool:
 
 def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
     rate = look.rate or 0.0
-    window = (look.snd_wnd if end == "receiver" else None) or look.cwnd or rate * (look.rtt or 0) / 8
+    window = (
+        (look.snd_wnd if end == "receiver" else None) or look.cwnd or rate * (look.rtt or 0) / 8
+    )
     rtt = look.rtt or window * 8 / rate
     wanted = max(aim(rate, look.evidence.expect), rate)
     room = buffer_for(wanted, rtt)
-    facts = [Fact("rwnd_limited / busy_time", after=look.rwnd_limited), Fact("snd_wnd", after=look.snd_wnd),
-             Fact("snd_cwnd", after=look.cwnd), Fact("unacked × mss", after=look.in_flight), Fact("rtt", after=look.rtt)]
+    facts = [
+        Fact("rwnd_limited / busy_time", after=look.rwnd_limited),
+        Fact("snd_wnd", after=look.snd_wnd),
+        Fact("snd_cwnd", after=look.cwnd),
+        Fact("unacked × mss", after=look.in_flight),
+        Fact("rtt", after=look.rtt),
+    ]
     if end == "receiver":
-        text = (f"the receiver's window of {amounts.size(window)} lets through {amounts.rate(window * 8 / rtt)} at a round trip "
-                f"of {amounts.time(rtt)}")
-        return Hit(share, text, _known(facts), f'sysctl -w {RMEM}="4096 131072 {room}"', end, confidence, room * 4 / rtt)
-    text = (f"the window stays at {amounts.size(window)} without any loss: a buffer's cap, at a round trip of "
-            f"{amounts.time(rtt)} if that is the path's; which end's is not known")
+        text = (
+            f"the receiver's window of {amounts.size(window)} lets through {amounts.rate(window * 8 / rtt)} at a round trip "
+            f"of {amounts.time(rtt)}"
+        )
+        return Hit(
+            share,
+            text,
+            _known(facts),
+            f'sysctl -w {RMEM}="4096 131072 {room}"',
+            end,
+            confidence,
+            room * 4 / rtt,
+        )
+    text = (
+        f"the window stays at {amounts.size(window)} without any loss: a buffer's cap, at a round trip of "
+        f"{amounts.time(rtt)} if that is the path's; which end's is not known"
+    )
     if rate > 5e9:
-        text += (f"; the path's capacity is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
-                 "stays is it the link")
+        text += (
+            f"; the path's capacity is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
+            "stays is it the link"
+        )
     advice = f'sysctl -w {RMEM}="4096 131072 {room}" {WMEM}="4096 16384 {room}"'
     return Hit(share, text, _known(facts), advice, "both", confidence, room * 4 / rtt)
 
@@ -89,8 +123,12 @@ def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the buffer."""
     if look.protocol != "tcp" or look.rwnd_limited is None:
         return None
-    sockets = [one for sample in look.phase.receiver[1:] for one in data_sockets(sample, look.phase)
-               if one.recv_q is not None and one.rcvbuf]
+    sockets = [
+        one
+        for sample in look.phase.receiver[1:]
+        for one in data_sockets(sample, look.phase)
+        if one.recv_q is not None and one.rcvbuf
+    ]
     fills = sorted((one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets)
     fill = fills[len(fills) // 2] if fills else 0.0
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
@@ -101,18 +139,37 @@ def slow_reader(look: Look) -> Optional[Hit]:
     waiting = waits >= HOARDS or (waits >= WAITS and fill > SLOW_READER)
     if not waiting and (zero is None or _explained(look, sockets)):
         return None
-    facts = (fact("rwnd_limited / busy_time", look.rwnd_limited), fact("Recv-Q / rb", fill), *((zero,) if zero else ()))
+    facts = (
+        fact("rwnd_limited / busy_time", look.rwnd_limited),
+        fact("Recv-Q / rb", fill),
+        *((zero,) if zero else ()),
+    )
     full = look.receiver_load.is_full
-    text = f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
-    text += f", and its CPU {look.receiver_load.cpu} is full" if full else ""  # as fast as that host can be is no fault
-    share = look.rwnd_limited if waits < HOARDS else 1.0  # who is never done reading is what everything waits for
-    return Hit(share, text, facts, "look at what the receiver does with the data: its CPU, its disk; larger "
-               "buffers do not help", "receiver", severity=LIMIT if full else None)
+    text = (
+        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
+    )
+    text += (
+        f", and its CPU {look.receiver_load.cpu} is full" if full else ""
+    )  # as fast as that host can be is no fault
+    share = (
+        look.rwnd_limited if waits < HOARDS else 1.0
+    )  # who is never done reading is what everything waits for
+    return Hit(
+        share,
+        text,
+        facts,
+        "look at what the receiver does with the data: its CPU, its disk; larger "
+        "buffers do not help",
+        "receiver",
+        severity=LIMIT if full else None,
+    )
 
 
 def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
     """Whether the receive buffer is so small that its reader need not be slow when the window closes: one burst fills it."""
-    room = max((one.rcvbuf or 0 for one in sockets), default=0) / 2  # the other half is the kernel's own (tcp_adv_win_scale)
+    room = (
+        max((one.rcvbuf or 0 for one in sockets), default=0) / 2
+    )  # the other half is the kernel's own (tcp_adv_win_scale)
     return bool(room and look.rate and look.rtt and look.rate * look.rtt / 8 >= EXPLAINED * room)
 
 
@@ -123,24 +180,43 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         return None
     share = look.sndbuf_limited if look.sndbuf_limited >= SENDER_LIMITED else _queued_full(look)
     limit = sysctl_max(look.sender, WMEM)
-    sizes = [one.sndbuf for sample in look.phase.sender for one in data_sockets(sample, look.phase) if one.sndbuf]
+    sizes = [
+        one.sndbuf
+        for sample in look.phase.sender
+        for one in data_sockets(sample, look.phase)
+        if one.sndbuf
+    ]
     if not share or (limit and sizes and max(sizes) < AT_WINDOW * limit):
         return None
     rtt = look.rtt or look.min_rtt
     room = buffer_for(max(aim(look.rate, look.evidence.expect), look.rate), rtt) if rtt else None
-    facts = [fact("sndbuf_limited / busy_time", look.sndbuf_limited), Fact("tb", after=max(sizes, default=None)),
-             Fact(f"{WMEM} maximum", after=limit)]
-    text = (f"the sender's buffer{' of ' + amounts.size(max(sizes)) if sizes else ''} is full: it waits for acknowledgements "
-            f"{amounts.percent(share)} of the time")
-    return Hit(share, text, _known(facts), f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "", "sender", HIGH,
-               room * 4 / rtt if room and rtt else None)
+    facts = [
+        fact("sndbuf_limited / busy_time", look.sndbuf_limited),
+        Fact("tb", after=max(sizes, default=None)),
+        Fact(f"{WMEM} maximum", after=limit),
+    ]
+    text = (
+        f"the sender's buffer{' of ' + amounts.size(max(sizes)) if sizes else ''} is full: it waits for acknowledgements "
+        f"{amounts.percent(share)} of the time"
+    )
+    return Hit(
+        share,
+        text,
+        _known(facts),
+        f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "",
+        "sender",
+        HIGH,
+        room * 4 / rtt if room and rtt else None,
+    )
 
 
 def _queued_full(look: Look) -> float:
     """The share of the looks at which the send buffer was full, where neither of the windows was."""
     window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
     known = [one for one in steady_sockets(look) if one.sndbuf and one.wmem_queued is not None]
-    sent = known and all(one.app_limited for one in known)  # all that the buffer holds: it has filled the window by chance
+    sent = known and all(
+        one.app_limited for one in known
+    )  # all that the buffer holds: it has filled the window by chance
     if not sent and (not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window):
         return 0.0
     full = sum((one.wmem_queued or 0) >= WRITABLE * (one.sndbuf or 0) for one in known)
@@ -148,28 +224,51 @@ def _queued_full(look: Look) -> float:
 
 
 def application(look: Look) -> Optional[Hit]:
-    if look.protocol != "tcp" or look.idle_share is None or look.sender_load.is_full or not look.rate:
+    if (
+        look.protocol != "tcp"
+        or look.idle_share is None
+        or look.sender_load.is_full
+        or not look.rate
+    ):
         return None
     if look.idle_share < IDLE:
         return _starved(look)
     text = f"nothing was on its way {amounts.percent(look.idle_share)} of the time: the sending application had nothing to send"
     severity = INFO if _as_asked(look) else None
-    return Hit(look.idle_share, text, (fact("1 - busy_time / time", look.idle_share),),
-               "look at what the sender reads from, and whether a rate was asked for (-b)", "sender", severity=severity)
+    return Hit(
+        look.idle_share,
+        text,
+        (fact("1 - busy_time / time", look.idle_share),),
+        "look at what the sender reads from, and whether a rate was asked for (-b)",
+        "sender",
+        severity=severity,
+    )
 
 
 def _starved(look: Look) -> Optional[Hit]:
     """Something is always on its way, and it is little: whoever sends small pieces waits for more of them, not for an answer."""
-    known = [one for one in steady_sockets(look) if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None]
+    known = [
+        one
+        for one in steady_sockets(look)
+        if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None
+    ]
     window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
     if not known or look.in_flight is None or look.in_flight > IDLE * window or look.left < NETWORK:
         return None
-    if not all(one.app_limited and (one.wmem_queued or 0) < WRITABLE * (one.sndbuf or 0) for one in known):
+    if not all(
+        one.app_limited and (one.wmem_queued or 0) < WRITABLE * (one.sndbuf or 0) for one in known
+    ):
         return None
     text = f"{amounts.size(look.in_flight)} of a window of {amounts.size(window)} were on their way, and nothing waited"
-    return Hit(look.left, f"{text}: the sending application had nothing to send", (fact("app_limited", "at every look"),),
-               "look at what the sender reads from, and whether a rate was asked for (-b)", "sender", MEDIUM,
-               severity=INFO if _as_asked(look) else None)
+    return Hit(
+        look.left,
+        f"{text}: the sending application had nothing to send",
+        (fact("app_limited", "at every look"),),
+        "look at what the sender reads from, and whether a rate was asked for (-b)",
+        "sender",
+        MEDIUM,
+        severity=INFO if _as_asked(look) else None,
+    )
 
 
 def _as_asked(look: Look) -> bool:
@@ -179,11 +278,20 @@ def _as_asked(look: Look) -> bool:
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions of `loss` say where it is lost, and go before it."""
-    if look.protocol != "tcp" or look.left < NETWORK or not look.loss or look.loss <= LOSSY or not look.rate:
+    if (
+        look.protocol != "tcp"
+        or look.left < NETWORK
+        or not look.loss
+        or look.loss <= LOSSY
+        or not look.rate
+    ):
         return None
     if look.is_full or sender_buffer(look) is not None:  # what is sent in bursts overflows queues
         return None
-    facts = [fact("bytes_retrans / bytes_sent", look.loss), Fact("retransmits", after=look.retransmits)]
+    facts = [
+        fact("bytes_retrans / bytes_sent", look.loss),
+        Fact("retransmits", after=look.retransmits),
+    ]
     rtt = look.rtt or (look.cwnd * 8 / look.rate if look.cwnd else None)
     text = f"{amounts.percent(look.loss)} of what was sent was lost and sent again; the congestion window follows the loss"
     if rtt:
@@ -194,20 +302,34 @@ def loss_limited(look: Look) -> Optional[Hit]:
     near = round_rate(max(look.rates, default=0.0))
     if near:
         text += f"; the best interval is just below {amounts.rate(near)}"
-    advice = ("find where it is lost: nstat, tc -s qdisc and ethtool -S of both ends; pace below the path's rate: tc qdisc "
-              "replace dev DEV root fq maxrate RATE")
-    return Hit(look.left, text, tuple(facts), advice, "path", MEDIUM if look.network is None else HIGH)
+    advice = (
+        "find where it is lost: nstat, tc -s qdisc and ethtool -S of both ends; pace below the path's rate: tc qdisc "
+        "replace dev DEV root fq maxrate RATE"
+    )
+    return Hit(
+        look.left, text, tuple(facts), advice, "path", MEDIUM if look.network is None else HIGH
+    )
 
 
 def buffers_not_applied(look: Look) -> Optional[Hit]:
     run = look.phase.run
     if run is None or not run.buffer:
         return None
-    for name, got, setting, end in (("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
-                                    ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver")):
-        if got is not None and got < 2 * run.buffer:  # the kernel doubles what is asked for (socket(7))
+    for name, got, setting, end in (
+        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
+    ):
+        if (
+            got is not None and got < 2 * run.buffer
+        ):  # the kernel doubles what is asked for (socket(7))
             text = f"-w asked for {amounts.size(run.buffer)}, and the kernel gave {amounts.size(got / 2)}"
-            return Hit(0.5, text, (fact("-w", run.buffer), fact(name, got)), f"sysctl -w {setting}={int(run.buffer)}", end)
+            return Hit(
+                0.5,
+                text,
+                (fact("-w", run.buffer), fact(name, got)),
+                f"sysctl -w {setting}={int(run.buffer)}",
+                end,
+            )
     return None
 
 

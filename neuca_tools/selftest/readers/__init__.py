@@ -23,11 +23,24 @@ def read(content: bytes) -> Run:
         return read_iperf3_json(document)
     if _is_iperf3(document):
         return read_iperf3_text(document)
-    if "iperf" in document or "Client connecting to" in document or "Server listening on" in document or "[ ID]" in document:
+    if (
+        "iperf" in document
+        or "Client connecting to" in document
+        or "Server listening on" in document
+        or "[ ID]" in document
+    ):
         return read_iperf2_text(document)
     return Run("iperf", error="this is neither iperf3's JSON, nor its text, nor iperf 2's text")
 
 
 def _is_iperf3(document: str) -> bool:
-    words = ("iperf3", "Connecting to host", "Accepted connection from", "- - - - - -", " sender\n", "Retr  Cwnd", "Retr Cwnd")
+    words = (
+        "iperf3",
+        "Connecting to host",
+        "Accepted connection from",
+        "- - - - - -",
+        " sender\n",
+        "Retr  Cwnd",
+        "Retr Cwnd",
+    )
     return any(word in document for word in words)

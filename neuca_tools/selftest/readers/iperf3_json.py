@@ -29,7 +29,9 @@ def read(document: str) -> Run:
     if start < 0:
         return Run("iperf3", error="this is no JSON object")
     try:
-        first, end = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer).raw_decode(document, start)
+        first, end = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer).raw_decode(
+            document, start
+        )
         rest = document[end:].strip()
         if "event" in first and "data" in first:
             first = _from_events(document[start:])
@@ -87,7 +89,9 @@ def _run(document: Mapping[str, Any], notes: tuple[str, ...]) -> Run:
         tool="iperf3",
         version=(text(start.get("version")) or "").replace("iperf ", "") or None,
         protocol=(text(asked.get("protocol")) or "").lower() or None,
-        flows=_flows(document, bool(asked.get("reverse")), bool(asked.get("bidir")) or _has_both(document)),
+        flows=_flows(
+            document, bool(asked.get("reverse")), bool(asked.get("bidir")) or _has_both(document)
+        ),
         connections=tuple(_connections(start)),
         streams=streams,
         duration=number(asked.get("duration")),
@@ -106,7 +110,10 @@ def _run(document: Mapping[str, Any], notes: tuple[str, ...]) -> Run:
 
 
 def _has_both(document: Mapping[str, Any]) -> bool:
-    return any(f"{key}{REVERSE}" in mapping(document.get("end")) for key in ("sum", "sum_sent", "sum_received"))
+    return any(
+        f"{key}{REVERSE}" in mapping(document.get("end"))
+        for key in ("sum", "sum_sent", "sum_received")
+    )
 
 
 def _flows(document: Mapping[str, Any], reverse: bool, both: bool) -> tuple[Flow, ...]:
@@ -117,7 +124,13 @@ def _flows(document: Mapping[str, Any], reverse: bool, both: bool) -> tuple[Flow
     if not reverse:
         return (flow(document, "forward"),)
     server = document.get("server_output_json"), text(document.get("server_output_text"))
-    told = (flow(mapping(server[0]), "reverse"),) if server[0] else read_iperf3_text(server[1]).flows if server[1] else ()
+    told = (
+        (flow(mapping(server[0]), "reverse"),)
+        if server[0]
+        else read_iperf3_text(server[1]).flows
+        if server[1]
+        else ()
+    )
     heard = flow(document, "reverse")
     return (with_windows(heard, told[0]) if told else heard,)
 
@@ -127,7 +140,12 @@ def _connections(start: Mapping[str, Any]) -> list[Connection]:
     for one in mappings(start.get("connected")):
         local, remote = text(one.get("local_host")), text(one.get("remote_host"))
         ports = whole(one.get("local_port")), whole(one.get("remote_port"))
-        if local is not None and remote is not None and ports[0] is not None and ports[1] is not None:
+        if (
+            local is not None
+            and remote is not None
+            and ports[0] is not None
+            and ports[1] is not None
+        ):
             found.append(Connection(local, ports[0], remote, ports[1]))
     return found
 
@@ -135,7 +153,7 @@ def _connections(start: Mapping[str, Any]) -> list[Connection]:
 def _error(document: Mapping[str, Any], end: Mapping[str, Any]) -> Optional[str]:
     said = text(document.get("error"))
     if said is not None:
-        return said[len("error - "):] if said.startswith("error - ") else said
+        return said[len("error - ") :] if said.startswith("error - ") else said
     if not end:
         return "iperf3 ended without a result, and without saying why"
     return None

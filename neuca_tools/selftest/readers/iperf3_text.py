@@ -10,7 +10,16 @@ from typing import NamedTuple, Optional
 
 from ..run import Connection, Flow, Interval, Run, Total
 from .gather import arrived, gather
-from .lines import LONGEST_LINE, PREFIXES, Row, Words, floating, parse_command, parse_connection, parse_row
+from .lines import (
+    LONGEST_LINE,
+    PREFIXES,
+    Row,
+    Words,
+    floating,
+    parse_command,
+    parse_connection,
+    parse_row,
+)
 from .values import total, whole
 
 MOST_LINES = 500_000
@@ -20,33 +29,52 @@ _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 _TCP_REST = re.compile(r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes)?$")
 _UDP_REST = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
 _TARGET = re.compile(r"Target Bitrate: (\d{1,18})")
-_CPU = re.compile(r"CPU Utilization: local/\w{6,8} ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%")
+_CPU = re.compile(
+    r"CPU Utilization: local/\w{6,8} ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
+)
 
 
 def read(document: str) -> Run:
     """The run that a text tells of. Never raises: what cannot be read is the run's `error`."""
     every = document.split("\n")[:MOST_LINES]
     rows = [(line, found) for line in every if (found := parse_row(line)) is not None]
-    words = next((said for line in every if (said := parse_command(line)) is not None), Words("iperf3"))
+    words = next(
+        (said for line in every if (said := parse_command(line)) is not None), Words("iperf3")
+    )
     udp = words.udp or "Datagrams" in document
     version = _VERSION.search(document[:BEGINNING])
     connections = _connections(every)
     local, remote = _cpus(document)
     return Run(
-        "iperf3", version[1] if version else None, "udp" if udp else "tcp",
-        tuple(_flows([found for _, found in rows], words.reverse or "Reverse mode" in document, udp)), connections,
-        words.streams or _streams(rows, connections), words.duration,
-        words.target if words.target is not None else _target(document), words.datagram, words.buffer,
-        cpu_local=local, cpu_remote=remote, error=_error(every, [line for line, _ in rows], document))
+        "iperf3",
+        version[1] if version else None,
+        "udp" if udp else "tcp",
+        tuple(
+            _flows([found for _, found in rows], words.reverse or "Reverse mode" in document, udp)
+        ),
+        connections,
+        words.streams or _streams(rows, connections),
+        words.duration,
+        words.target if words.target is not None else _target(document),
+        words.datagram,
+        words.buffer,
+        cpu_local=local,
+        cpu_remote=remote,
+        error=_error(every, [line for line, _ in rows], document),
+    )
 
 
 def _error(every: list[str], rows: list[str], document: str) -> Optional[str]:
-    said = next((found[1].strip() for line in every if (found := _ERROR.search(line[:LONGEST_LINE]))), None)
+    said = next(
+        (found[1].strip() for line in every if (found := _ERROR.search(line[:LONGEST_LINE]))), None
+    )
     if said is not None:
         return said
     if not rows:
         return "no line of a result"
-    ended = "Sent " in document or any(line.rstrip().endswith(("sender", "receiver")) for line in rows)
+    ended = "Sent " in document or any(
+        line.rstrip().endswith(("sender", "receiver")) for line in rows
+    )
     return None if ended else "the text ends before the summary of the run"
 
 
@@ -75,18 +103,27 @@ def _connections(every: list[str]) -> tuple[Connection, ...]:
 def _flows(rows: list[Row], reverse: bool, udp: bool) -> list[Flow]:
     """One flow, or one for each of TX-C and RX-C."""
     if any(row.role for row in rows):
-        return [_flow("forward", [row for row in rows if row.role in ("TX-C", "RX-S")], udp),
-                _flow("reverse", [row for row in rows if row.role in ("RX-C", "TX-S")], udp)]
+        return [
+            _flow("forward", [row for row in rows if row.role in ("TX-C", "RX-S")], udp),
+            _flow("reverse", [row for row in rows if row.role in ("RX-C", "TX-S")], udp),
+        ]
     return [_flow("reverse" if reverse else "forward", rows, udp)] if rows else []
 
 
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     ends = [row for row in rows if row.rest.endswith(("sender", "receiver"))]
     old = [] if ends or not udp else _old_udp_end(rows)
-    intervals = gather([(row, _interval(row, udp)) for row in rows if row not in ends and row not in old])
+    intervals = gather(
+        [(row, _interval(row, udp)) for row in rows if row not in ends and row not in old]
+    )
     if old:
         both = _total(old, udp)
-        return Flow(direction, intervals, replace(both, lost=None, jitter=None), arrived(both, both.lost, both.datagrams))
+        return Flow(
+            direction,
+            intervals,
+            replace(both, lost=None, jitter=None),
+            arrived(both, both.lost, both.datagrams),
+        )
     sent = _total([row for row in ends if row.rest.endswith("sender")], udp)
     received = _total([row for row in ends if row.rest.endswith("receiver")], udp)
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
@@ -113,20 +150,38 @@ def _rest(row: Row, udp: bool) -> Rest:
     losses = _UDP_REST.match(words)
     if losses is not None:
         jitter = floating(losses[1])
-        return Rest(None, None, int(losses[3]), max(0, int(losses[2])), None if jitter is None else jitter / 1000)
+        return Rest(
+            None,
+            None,
+            int(losses[3]),
+            max(0, int(losses[2])),
+            None if jitter is None else jitter / 1000,
+        )
     found = _TCP_REST.match(words)
     if found is None:
         return Rest()
     if udp:
         return Rest(datagrams=int(found[1]))
     amount = floating(found[2]) if found[2] else None
-    return Rest(int(found[1]), None if amount is None else amount * 1024 ** PREFIXES[found[3].upper()])
+    return Rest(
+        int(found[1]), None if amount is None else amount * 1024 ** PREFIXES[found[3].upper()]
+    )
 
 
 def _interval(row: Row, udp: bool) -> Interval:
     rest = _rest(row, udp)
-    return Interval(row.start, row.end, row.bytes, row.rate, rest.retransmits, rest.cwnd, datagrams=rest.datagrams,
-                    lost=rest.lost, jitter=rest.jitter, omitted="(omitted)" in row.rest)
+    return Interval(
+        row.start,
+        row.end,
+        row.bytes,
+        row.rate,
+        rest.retransmits,
+        rest.cwnd,
+        datagrams=rest.datagrams,
+        lost=rest.lost,
+        jitter=rest.jitter,
+        omitted="(omitted)" in row.rest,
+    )
 
 
 def _total(ends: list[Row], udp: bool) -> Total:
@@ -135,6 +190,12 @@ def _total(ends: list[Row], udp: bool) -> Total:
     if not chosen:
         return Total()
     rests = [_rest(row, udp) for row in chosen]
-    return Total(chosen[0].end - chosen[0].start, sum(row.bytes for row in chosen), sum(row.rate for row in chosen),
-                 whole(total(rest.retransmits for rest in rests)), whole(total(rest.datagrams for rest in rests)),
-                 whole(total(rest.lost for rest in rests)), jitter=rests[0].jitter)
+    return Total(
+        chosen[0].end - chosen[0].start,
+        sum(row.bytes for row in chosen),
+        sum(row.rate for row in chosen),
+        whole(total(rest.retransmits for rest in rests)),
+        whole(total(rest.datagrams for rest in rests)),
+        whole(total(rest.lost for rest in rests)),
+        jitter=rests[0].jitter,
+    )

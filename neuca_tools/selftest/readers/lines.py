@@ -16,9 +16,11 @@ _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
 _ROW = re.compile(
     r"\[\s*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
     rf"\s+{_AMOUNT}(?P<unit>Bytes|bits)\s+(?P<rate>[\d.]{{1,20}})\s*(?P<scale>[KMGT]?)(?P<per>bits|Bytes)/sec(?P<rest>.*)",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 _CONNECTED = re.compile(
-    r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})")
+    r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
+)
 _COMMAND = re.compile(r"(?:^|[\s/#$])(iperf3?) +(-.*)")
 _SIZE = re.compile(r"([\d.]{1,20})([kmgtKMGT]?)")
 
@@ -63,9 +65,15 @@ def parse_row(line: str) -> Optional[Row]:
     amount, rate = floating(found[5]), floating(found["rate"])
     if start is None or end is None or amount is None or rate is None:
         return None
-    size = amount * 1024 ** PREFIXES[found[6].upper()] / (8 if found["unit"].lower() == "bits" else 1)
+    size = (
+        amount * 1024 ** PREFIXES[found[6].upper()] / (8 if found["unit"].lower() == "bits" else 1)
+    )
     in_bytes = found["per"].lower() == "bytes"
-    bits = rate * (8 * 1024 ** PREFIXES[found["scale"].upper()] if in_bytes else 1000 ** PREFIXES[found["scale"].upper()])
+    bits = rate * (
+        8 * 1024 ** PREFIXES[found["scale"].upper()]
+        if in_bytes
+        else 1000 ** PREFIXES[found["scale"].upper()]
+    )
     return Row(found["id"].upper(), found["role"], start, end, size, bits, found["rest"].strip())
 
 
@@ -98,6 +106,17 @@ def parse_command(line: str) -> Optional[Words]:
     options = dict(zip(words, [*words[1:], ""]))
     streams = options.get("-P", "")
     count = int(streams) if streams.isdecimal() and len(streams) < 6 else None
-    target, datagram = parse_rate(options.get("-b", "").partition("/")[0]), parse_size(options.get("-l", ""))
-    return Words(found[1], None if target is None else target * (count or 1), floating(options.get("-t", "") or "x"), count,
-                 parse_size(options.get("-w", "")), None if datagram is None else int(datagram), "-u" in words, "-R" in words)
+    target, datagram = (
+        parse_rate(options.get("-b", "").partition("/")[0]),
+        parse_size(options.get("-l", "")),
+    )
+    return Words(
+        found[1],
+        None if target is None else target * (count or 1),
+        floating(options.get("-t", "") or "x"),
+        count,
+        parse_size(options.get("-w", "")),
+        None if datagram is None else int(datagram),
+        "-u" in words,
+        "-R" in words,
+    )

@@ -14,11 +14,23 @@ STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 def nagios(diagnosis: Diagnosis) -> str:
     """The line; its state is `NAGIOS[diagnosis.exit_code]`, which is what the plugin exits with."""
     state = STATES[NAGIOS[diagnosis.exit_code]]
-    rates = [f"{phase.name} {amounts.rate(phase.rate)}" for phase in diagnosis.phases if phase.rate is not None]
+    rates = [
+        f"{phase.name} {amounts.rate(phase.rate)}"
+        for phase in diagnosis.phases
+        if phase.rate is not None
+    ]
     limit = f"{diagnosis.limit.id} {diagnosis.limit.title}" if diagnosis.limit else ""
-    words = ", ".join([*(rates or [WORDS[diagnosis.exit_code]]), *([limit] if limit else []),
-                       *([diagnosis.unknown] if diagnosis.unknown else [])])
-    values = " ".join(f"'{place}-{one.name}-{one.direction}'={one.rate:.0f}" for place, one in enumerate(diagnosis.phases)
-                      if one.rate is not None)
+    words = ", ".join(
+        [
+            *(rates or [WORDS[diagnosis.exit_code]]),
+            *([limit] if limit else []),
+            *([diagnosis.unknown] if diagnosis.unknown else []),
+        ]
+    )
+    values = " ".join(
+        f"'{place}-{one.name}-{one.direction}'={one.rate:.0f}"
+        for place, one in enumerate(diagnosis.phases)
+        if one.rate is not None
+    )
     line = f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " ")
     return f"{line} | {values}" if values else line

@@ -11,14 +11,27 @@ from .. import amounts
 from ..codec import encode
 from ..codes import WORDS, ExitCode
 from ..diagnosis import diagnose
-from ..paths import BYTES, CONNECTIONS, LESS_IS_BETTER, RATE, TIME, PathComparison, Row, Tests, Value
+from ..paths import (
+    BYTES,
+    CONNECTIONS,
+    LESS_IS_BETTER,
+    RATE,
+    TIME,
+    PathComparison,
+    Row,
+    Tests,
+    Value,
+)
 from .record import document
 from .text import conclusion
 
 VERSION = 1
 FORMS: dict[str, Callable[[float], str]] = {
-    RATE: amounts.rate, TIME: amounts.time, BYTES: lambda value: f"{value:.0f} bytes",
-    CONNECTIONS: lambda value: f"{value:.0f} connections/s"}
+    RATE: amounts.rate,
+    TIME: amounts.time,
+    BYTES: lambda value: f"{value:.0f} bytes",
+    CONNECTIONS: lambda value: f"{value:.0f} connections/s",
+}
 NAME, VALUE = 18, 30  # columns
 
 
@@ -52,9 +65,26 @@ def _words(value: Value, unit: str) -> str:
 
 def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
     """Everything as JSON, each test's report inside: keys may come and none may go within a version."""
-    verdicts = [{"label": one.label, "verdict": WORDS[one.diagnosis.exit_code], "exit_code": int(one.diagnosis.exit_code),
-                 "unknown": one.diagnosis.unknown, "findings": encode(one.diagnosis.findings),
-                 "reports": [document(evidence, diagnose(evidence)) for evidence in tests.rounds]}
-                for one, tests in zip(found.verdicts, paths)]
-    return json.dumps({"version": VERSION, "verdict": WORDS[code], "exit_code": int(code), "baseline": paths[0].label,
-                       "rows": encode(found.rows), "paths": verdicts}, indent=1, ensure_ascii=False)
+    verdicts = [
+        {
+            "label": one.label,
+            "verdict": WORDS[one.diagnosis.exit_code],
+            "exit_code": int(one.diagnosis.exit_code),
+            "unknown": one.diagnosis.unknown,
+            "findings": encode(one.diagnosis.findings),
+            "reports": [document(evidence, diagnose(evidence)) for evidence in tests.rounds],
+        }
+        for one, tests in zip(found.verdicts, paths)
+    ]
+    return json.dumps(
+        {
+            "version": VERSION,
+            "verdict": WORDS[code],
+            "exit_code": int(code),
+            "baseline": paths[0].label,
+            "rows": encode(found.rows),
+            "paths": verdicts,
+        },
+        indent=1,
+        ensure_ascii=False,
+    )

@@ -27,7 +27,11 @@ def prometheus(diagnosis: Diagnosis) -> str:
     for name, purpose in METRICS.items():
         own = [_line(*row) for row in rows if row[0] == name]
         if own:
-            lines += [f"# HELP neuca_selftest_{name} {purpose}", f"# TYPE neuca_selftest_{name} gauge", *own]
+            lines += [
+                f"# HELP neuca_selftest_{name} {purpose}",
+                f"# TYPE neuca_selftest_{name} gauge",
+                *own,
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -40,7 +44,12 @@ def _rows(diagnosis: Diagnosis) -> Iterator[Row]:
         yield "lost_ratio", labels, phase.loss
         yield "retransmits", labels, None if phase.retransmits is None else float(phase.retransmits)
     for finding in diagnosis.findings:
-        labels = {"id": finding.id, "title": finding.title, "severity": finding.severity, "end": finding.end}
+        labels = {
+            "id": finding.id,
+            "title": finding.title,
+            "severity": finding.severity,
+            "end": finding.end,
+        }
         yield "finding_share", labels, finding.share
 
 

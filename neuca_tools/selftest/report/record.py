@@ -16,9 +16,16 @@ VERSION = 1
 
 def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
     """Keys may come and none may go within a version. What is not known is left out."""
-    return {"version": VERSION, "verdict": WORDS[diagnosis.exit_code], "exit_code": int(diagnosis.exit_code),
-            "unknown": diagnosis.unknown, "expect": diagnosis.expect, "phases": encode(diagnosis.phases),
-            "findings": encode(diagnosis.findings), "evidence": encode(evidence)}
+    return {
+        "version": VERSION,
+        "verdict": WORDS[diagnosis.exit_code],
+        "exit_code": int(diagnosis.exit_code),
+        "unknown": diagnosis.unknown,
+        "expect": diagnosis.expect,
+        "phases": encode(diagnosis.phases),
+        "findings": encode(diagnosis.findings),
+        "evidence": encode(evidence),
+    }
 
 
 def record(evidence: Evidence, diagnosis: Diagnosis) -> str:

@@ -38,23 +38,33 @@ def ticks(top: float, count: int = 4) -> list[float]:
     return [step * place for place in range(math.ceil(top / step - 1e-9) + 1)]
 
 
-def lines(series: Sequence[Series], form: Format, across: Format, dots: bool = False, binary: bool = False) -> str:
+def lines(
+    series: Sequence[Series], form: Format, across: Format, dots: bool = False, binary: bool = False
+) -> str:
     """Lines from zero up, with dots on every point if asked for; `binary` is for sizes."""
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     if not xs:
         return ""
     unit = 1024.0 ** math.floor(math.log(max(ys), 1024)) if binary and max(ys) >= 1 else 1.0
-    rows, columns = [unit * value for value in ticks(max(ys) / unit)], ticks(max(xs), 2 if dots else 4)  # rates are long words
+    rows, columns = (
+        [unit * value for value in ticks(max(ys) / unit)],
+        ticks(max(xs), 2 if dots else 4),
+    )  # rates are long words
     parts = _grid(rows, form) + _columns(columns, across)
     for place, one in enumerate(series):
         points = [(_x(x, columns[-1]), _y(y, rows[-1])) for x, y in one.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline class="line s{place}" points="{path}"><title>{escape(one.name)}</title></polyline>')
+        parts.append(
+            f'<polyline class="line s{place}" points="{path}"><title>{escape(one.name)}</title></polyline>'
+        )
         if dots or len(points) == 1:
-            parts += [f'<circle class="dot s{place}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(one.name)}: '
-                      f'{escape(across(at[0]))}, '
-                      f'{escape(form(at[1]))}</title></circle>' for (x, y), at in zip(points, one.points)]
+            parts += [
+                f'<circle class="dot s{place}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(one.name)}: '
+                f"{escape(across(at[0]))}, "
+                f"{escape(form(at[1]))}</title></circle>"
+                for (x, y), at in zip(points, one.points)
+            ]
     return _svg(parts, HEIGHT)
 
 
@@ -63,14 +73,18 @@ def stacked(columns: Sequence[Sequence[float]], names: Sequence[str], across: Fo
     if not columns:
         return ""
     width = (WIDTH - LEFT - RIGHT) / len(columns)
-    parts = _grid([0, 0.25, 0.5, 0.75, 1.0], lambda value: f"{value:.0%}") + _columns(ticks(float(len(columns))), across)
+    parts = _grid([0, 0.25, 0.5, 0.75, 1.0], lambda value: f"{value:.0%}") + _columns(
+        ticks(float(len(columns))), across
+    )
     for number, shares in enumerate(columns):
         base = 0.0
         for place, share in enumerate(shares):
             top = min(1.0, base + max(0.0, share))
-            parts.append(f'<rect class="fill s{place}" x="{LEFT + number * width:.1f}" y="{_y(top, 1.0):.1f}" '
-                         f'width="{max(1.0, width - 1):.1f}" '
-                         f'height="{_y(base, 1.0) - _y(top, 1.0):.1f}"><title>{escape(names[place])}: {share:.0%}</title></rect>')
+            parts.append(
+                f'<rect class="fill s{place}" x="{LEFT + number * width:.1f}" y="{_y(top, 1.0):.1f}" '
+                f'width="{max(1.0, width - 1):.1f}" '
+                f'height="{_y(base, 1.0) - _y(top, 1.0):.1f}"><title>{escape(names[place])}: {share:.0%}</title></rect>'
+            )
             base = top
     return _svg(parts, HEIGHT)
 
@@ -85,15 +99,19 @@ def bars(rows: Sequence[Bar], form: Format, names: Sequence[str] = ()) -> str:
     parts, y = [], 6.0
     room = WIDTH - LEFT - RIGHT - 84
     for row, height in zip(rows, group):
-        parts.append(f'<text class="label" x="{LEFT - 8}" y="{y + (height - 10) / 2 + 4:.1f}" '
-                     f'text-anchor="end">{escape(row.name)}</text>')
+        parts.append(
+            f'<text class="label" x="{LEFT - 8}" y="{y + (height - 10) / 2 + 4:.1f}" '
+            f'text-anchor="end">{escape(row.name)}</text>'
+        )
         for place, value in enumerate(row.parts):
             at, wide = y + place * (thick + 2), max(1.0, room * value / top)
             name = f"{names[place]}: " if place < len(names) else ""
-            parts.append(f'<rect class="fill s{place}" x="{LEFT}" y="{at:.1f}" width="{wide:.1f}" height="{thick}" '
-                         f'rx="2"><title>{escape(name)}'
-                         f'{escape(form(value))}</title></rect><text class="value" x="{LEFT + wide + 6:.1f}" y="{at + 12:.1f}">'
-                         f'{escape(form(value))}</text>')
+            parts.append(
+                f'<rect class="fill s{place}" x="{LEFT}" y="{at:.1f}" width="{wide:.1f}" height="{thick}" '
+                f'rx="2"><title>{escape(name)}'
+                f'{escape(form(value))}</title></rect><text class="value" x="{LEFT + wide + 6:.1f}" y="{at + 12:.1f}">'
+                f"{escape(form(value))}</text>"
+            )
         y += height
     return _svg(parts, int(y))
 
@@ -108,12 +126,18 @@ def heat(rows: Sequence[tuple[str, Sequence[float]]], across: Format) -> str:
     parts = []
     for number, (name, values) in enumerate(rows):
         y = 4 + number * (tall + 3)
-        parts.append(f'<text class="label" x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<rect class="empty" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{tall}"/>')
-        parts += [f'<rect class="fill s0" fill-opacity="{min(1.0, max(0.0, value)):.2f}" x="{LEFT + place * width:.1f}" y="{y}" '
-                  f'width="{width:.1f}" height="{tall}"><title>{escape(name)}, {escape(across(place))}: '
-                  f'{value:.0%}</title></rect>'
-                  for place, value in enumerate(values)]
+        parts.append(
+            f'<text class="label" x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>'
+        )
+        parts.append(
+            f'<rect class="empty" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{tall}"/>'
+        )
+        parts += [
+            f'<rect class="fill s0" fill-opacity="{min(1.0, max(0.0, value)):.2f}" x="{LEFT + place * width:.1f}" y="{y}" '
+            f'width="{width:.1f}" height="{tall}"><title>{escape(name)}, {escape(across(place))}: '
+            f"{value:.0%}</title></rect>"
+            for place, value in enumerate(values)
+        ]
     height = 4 + len(rows) * (tall + 3) + BOTTOM
     return _svg(parts + _columns(ticks(float(count)), across, height), height)
 
@@ -130,14 +154,21 @@ def _grid(rows: Sequence[float], form: Format) -> list[str]:
     found = []
     for value in rows:
         y = _y(value, rows[-1])
-        found.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
-        found.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(form(value))}</text>')
+        found.append(
+            f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>'
+        )
+        found.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(form(value))}</text>'
+        )
     return found
 
 
 def _columns(columns: Sequence[float], across: Format, height: int = HEIGHT) -> list[str]:
-    return [f'<text class="tick" x="{_x(value, columns[-1]):.1f}" y="{height - 10}" text-anchor="{_anchor(place, len(columns))}">'
-            f'{escape(across(value))}</text>' for place, value in enumerate(columns)]
+    return [
+        f'<text class="tick" x="{_x(value, columns[-1]):.1f}" y="{height - 10}" text-anchor="{_anchor(place, len(columns))}">'
+        f"{escape(across(value))}</text>"
+        for place, value in enumerate(columns)
+    ]
 
 
 def _anchor(place: int, count: int) -> str:

@@ -19,8 +19,13 @@ from ..measure import Fact
 WIDTH = 120
 SHOWS = 0.05  # of a rate
 LABEL = 12
-WHERE = {"sender": "on the sender: ", "receiver": "on the receiver: ", "both": "on both ends: ", "local": "on this host: ",
-         "peer": "on the peer: "}
+WHERE = {
+    "sender": "on the sender: ",
+    "receiver": "on the receiver: ",
+    "both": "on both ends: ",
+    "local": "on this host: ",
+    "peer": "on the peer: ",
+}
 
 
 def text(diagnosis: Diagnosis) -> str:
@@ -51,7 +56,11 @@ def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def phase_words(phase: PhaseResult) -> str:
-    parts = [amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady)] if phase.rate is not None else []
+    parts = (
+        [amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady)]
+        if phase.rate is not None
+        else []
+    )
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
@@ -63,7 +72,11 @@ def phase_words(phase: PhaseResult) -> str:
 
 def _once_under_way(rate: float, steady: Optional[float]) -> str:
     """Told where a slow start made a difference that shows."""
-    return f" ({amounts.rate(steady)} once under way)" if steady is not None and abs(steady - rate) > SHOWS * rate else ""
+    return (
+        f" ({amounts.rate(steady)} once under way)"
+        if steady is not None and abs(steady - rate) > SHOWS * rate
+        else ""
+    )
 
 
 def phase_line(phase: PhaseResult) -> str:
@@ -80,7 +93,10 @@ def _finding(finding: Finding, label: str) -> Iterator[str]:
         yield from _labelled("", fact_line(fact))
     if finding.advice:
         predicted = f" ⇒ {amounts.rate(finding.predicted)} predicted" if finding.predicted else ""
-        yield from _labelled("FIX" if label == "LIMIT" else "fix", f"{WHERE.get(finding.end, '')}{finding.advice}{predicted}")
+        yield from _labelled(
+            "FIX" if label == "LIMIT" else "fix",
+            f"{WHERE.get(finding.end, '')}{finding.advice}{predicted}",
+        )
     if finding.next_limit:
         yield from _labelled("NEXT LIMIT" if label == "LIMIT" else "next limit", finding.next_limit)
 
@@ -116,8 +132,10 @@ def comparison(found: Comparison) -> str:
     """A line for each rate and for each value that changed."""
     rows = [_rate_line(one) for one in found.rates]
     for one in found.changes:
-        rows += _labelled("CHANGED" if one.identity else "changed", f"{one.where} {one.field}: {one.before or 'absent'} → "
-                          f"{one.after or 'absent'}")
+        rows += _labelled(
+            "CHANGED" if one.identity else "changed",
+            f"{one.where} {one.field}: {one.before or 'absent'} → {one.after or 'absent'}",
+        )
     return "\n".join([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
 
 

@@ -22,8 +22,13 @@ from ..evidence import Broadcast
 from .kernel import FAMILIES
 from .roundtrip import latency
 
-EVERYBODY = {4: "255.255.255.255", 6: "ff02::1"}  # RFC 919; RFC 4291, 2.7.1: neither leaves the network
-FORM = struct.Struct("!4s16sI32s")  # which of the two, the asker's random number, the request's number, HMAC-SHA256
+EVERYBODY = {
+    4: "255.255.255.255",
+    6: "ff02::1",
+}  # RFC 919; RFC 4291, 2.7.1: neither leaves the network
+FORM = struct.Struct(
+    "!4s16sI32s"
+)  # which of the two, the asker's random number, the request's number, HMAC-SHA256
 REQUEST, ANSWER = b"nsQ1", b"nsA1"
 COUNT, EVERY = 50, 0.1  # requests, seconds between them
 WARM = 3  # requests that are not counted: answers resolve addresses first
@@ -32,7 +37,9 @@ MOST = 1024  # who may be expected: the ports of a bridge (BR_PORT_BITS)
 ROOM = 2048  # bytes of a receive buffer that an answer takes, with what the kernel adds
 ANSWERS = 50  # a second, of one responder: five times what one asker asks
 MANY = 64  # datagrams that are taken in one turn
-IPV6_FREEBIND = 78  # linux/in6.h: of an address that is new the kernel still tries whether somebody else has it
+IPV6_FREEBIND = (
+    78  # linux/in6.h: of an address that is new the kernel still tries whether somebody else has it
+)
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h
 
 
@@ -90,7 +97,9 @@ class Responder:
         self._pairs.clear()
 
 
-def ask(place: Place, port: int, secret: bytes, expected: Optional[int], count: int = COUNT) -> Broadcast:
+def ask(
+    place: Place, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
+) -> Broadcast:
     """So many requests, and all answers to them. Raises OSError."""
     nonce, sent = token_bytes(16), dict[int, float]()
     came: dict[str, dict[int, float]] = {}
@@ -105,12 +114,25 @@ def ask(place: Place, port: int, secret: bytes, expected: Optional[int], count: 
             with suppress(OSError):  # a full queue: it is lost like any other
                 asking.sendto(_message(REQUEST, nonce, number, secret), _everybody(place, port))
             _take(asking, sent[number] + EVERY, nonce, secret, came)
-        _take(asking, time.monotonic() + LATE, nonce, secret, came, len(sent) * expected if expected else None)
+        _take(
+            asking,
+            time.monotonic() + LATE,
+            nonce,
+            secret,
+            came,
+            len(sent) * expected if expected else None,
+        )
     return judged(sent, came, expected)
 
 
-def _take(asking: socket.socket, until: float, nonce: bytes, secret: bytes, came: dict[str, dict[int, float]],
-          enough: Optional[int] = None) -> None:
+def _take(
+    asking: socket.socket,
+    until: float,
+    nonce: bytes,
+    secret: bytes,
+    came: dict[str, dict[int, float]],
+    enough: Optional[int] = None,
+) -> None:
     """Answers up to a time, or until there are enough of them."""
     while enough is None or sum(map(len, came.values())) < enough:
         if not select.select([asking], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -119,22 +141,35 @@ def _take(asking: socket.socket, until: float, nonce: bytes, secret: bytes, came
             for _ in range(MANY):
                 datagram, sender = asking.recvfrom(FORM.size + 1)
                 now, answer = time.monotonic(), _read(datagram, ANSWER, secret)
-                if answer is not None and answer[0] == nonce and (sender[0] in came or len(came) < 2 * MOST):
+                if (
+                    answer is not None
+                    and answer[0] == nonce
+                    and (sender[0] in came or len(came) < 2 * MOST)
+                ):
                     came.setdefault(sender[0], {}).setdefault(answer[1], now)
         if time.monotonic() >= until:
             return
 
 
-def judged(sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]) -> Broadcast:
+def judged(
+    sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]
+) -> Broadcast:
     """Times are of every answer; lost is what each of those expected did not answer, and of whoever has answered once."""
     counted = [number for number in sent if number > WARM]
-    times = [answers[number] - sent[number] for answers in came.values() for number in counted if number in answers]
+    times = [
+        answers[number] - sent[number]
+        for answers in came.values()
+        for number in counted
+        if number in answers
+    ]
     lost = max(expected or 0, len(came)) * len(counted) - len(times)
     return Broadcast(expected, len(came), latency(times, lost))
 
 
 def _datagrams(address: Address) -> socket.socket:
-    found = socket.socket(FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    found = socket.socket(
+        FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    )
     if address.version == 6:
         found.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
     return found
@@ -146,7 +181,11 @@ def _to(one: socket.socket, place: Place) -> None:
 
 
 def _everybody(place: Place, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
-    return (EVERYBODY[4], port) if place.address.version == 4 else (EVERYBODY[6], port, 0, place.number)
+    return (
+        (EVERYBODY[4], port)
+        if place.address.version == 4
+        else (EVERYBODY[6], port, 0, place.number)
+    )
 
 
 def _message(kind: bytes, nonce: bytes, number: int, secret: bytes) -> bytes:
@@ -158,8 +197,14 @@ def _read(datagram: bytes, kind: bytes, secret: bytes) -> Optional[tuple[bytes, 
     if len(datagram) != FORM.size:
         return None
     found, nonce, number, signature = FORM.unpack(datagram)
-    return (nonce, number) if found == kind and hmac.compare_digest(signature, _proof(kind, nonce, number, secret)) else None
+    return (
+        (nonce, number)
+        if found == kind and hmac.compare_digest(signature, _proof(kind, nonce, number, secret))
+        else None
+    )
 
 
 def _proof(kind: bytes, nonce: bytes, number: int, secret: bytes) -> bytes:
-    return hmac.new(secret, b"neuca-selftest broadcast" + kind + nonce + number.to_bytes(4, "big"), "sha256").digest()
+    return hmac.new(
+        secret, b"neuca-selftest broadcast" + kind + nonce + number.to_bytes(4, "big"), "sha256"
+    ).digest()

@@ -96,7 +96,9 @@ class Channel:
             raise ChannelError("ask the other end: it has closed the connection")
         self._came += piece
         if len(self._came) > self.longest:
-            raise ChannelError(f"ask the other end: its message is longer than {self.longest} bytes")
+            raise ChannelError(
+                f"ask the other end: its message is longer than {self.longest} bytes"
+            )
 
     def next(self) -> Optional[Message]:
         """A whole message of what was read; None where there is none yet."""
@@ -118,12 +120,17 @@ class Channel:
     def _signature(self, role: str, number: int, text: bytes) -> bytes:
         if not self._key:
             return b""
-        return hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest().encode() + b" "
+        return (
+            hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest().encode()
+            + b" "
+        )
 
 
 def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
     """What only somebody with the secret can say; `ours` is the server's random number, `theirs` the client's."""
-    return hmac.new(secret, f"neuca-selftest {PROTOCOL} {what} {ours} {theirs}".encode(), DIGEST).hexdigest()
+    return hmac.new(
+        secret, f"neuca-selftest {PROTOCOL} {what} {ours} {theirs}".encode(), DIGEST
+    ).hexdigest()
 
 
 def nonce() -> str:
@@ -137,13 +144,17 @@ def greet(channel: Channel, secret: bytes, seconds: float) -> None:
     if hello.get("busy"):
         raise BusyError("the other end: the server is busy with another test")
     if hello.get("neuca-selftest") != PROTOCOL:
-        raise ChannelError("ask the other end: it is no neuca-selftest --serve that this one understands")
+        raise ChannelError(
+            "ask the other end: it is no neuca-selftest --serve that this one understands"
+        )
     theirs, own = str(hello.get("nonce")), nonce()
     channel.send({"nonce": own, "proof": proof(secret, CLIENT, theirs, own)})
     answer = channel.receive(seconds)
     if answer.get("busy"):
         raise BusyError("the other end: the server is busy with another test")
-    if not hmac.compare_digest(str(answer.get("proof")).encode(), proof(secret, SERVER, theirs, own).encode()):
+    if not hmac.compare_digest(
+        str(answer.get("proof")).encode(), proof(secret, SERVER, theirs, own).encode()
+    ):
         raise ImpostorError("who answers at the peer's address has another secret")
     channel.lock(bytes.fromhex(proof(secret, "session", theirs, own)))
 

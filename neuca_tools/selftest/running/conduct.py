@@ -53,31 +53,73 @@ class Probe(Protocol):
         """Take the answers that are there, send the request that is due."""
 
 
-def conduct(name: str, test: Test, far: Optional[FarEnd] = None, devices: Sequence[str] = (), probe: Optional[Probe] = None,
-            grace: float = GRACE) -> list[Phase]:
+def conduct(
+    name: str,
+    test: Test,
+    far: Optional[FarEnd] = None,
+    devices: Sequence[str] = (),
+    probe: Optional[Probe] = None,
+    grace: float = GRACE,
+) -> list[Phase]:
     """The phase of one run; two for a run in both directions at once. `devices`: whose drivers' counters are read too."""
     refused = far.begin(test) if far else None
     if refused is not None:
-        return phases(name, test, Run("iperf3", protocol="udp" if test.udp else "tcp", error=refused), None, (), ())
+        return phases(
+            name,
+            test,
+            Run("iperf3", protocol="udp" if test.udp else "tcp", error=refused),
+            None,
+            (),
+            (),
+        )
     try:
         ended, ours = watch(iperf.client(test), test, devices, probe, test.seconds + grace)
     except OSError as error:
-        ended, ours = Ended(1, b"", f"start {'numactl' if test.cpus else 'iperf3'}: {error.strerror}".encode()), ()
+        ended, ours = (
+            Ended(
+                1, b"", f"start {'numactl' if test.cpus else 'iperf3'}: {error.strerror}".encode()
+            ),
+            (),
+        )
     theirs = far.finish() if far else ()
-    return phases(name, test, iperf.outcome(test, ended), ended.out.decode("utf-8", "replace"), ours, theirs)
+    return phases(
+        name, test, iperf.outcome(test, ended), ended.out.decode("utf-8", "replace"), ours, theirs
+    )
 
 
-def phases(name: str, test: Test, run: Run, raw: Optional[str], ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[Phase]:
+def phases(
+    name: str,
+    test: Test,
+    run: Run,
+    raw: Optional[str],
+    ours: Sequence[Sample],
+    theirs: Sequence[Sample],
+) -> list[Phase]:
     """Each direction as a phase of its own, the samples by their part in it."""
     found: list[Phase] = []
     for direction in ("forward", "reverse") if test.direction == "both" else (test.direction,):
         sender, receiver = (ours, theirs) if direction == "forward" else (theirs, ours)
-        found.append(Phase(name, run, direction, test.rate, tuple(sender), tuple(receiver), None if found else raw))
+        found.append(
+            Phase(
+                name,
+                run,
+                direction,
+                test.rate,
+                tuple(sender),
+                tuple(receiver),
+                None if found else raw,
+            )
+        )
     return found
 
 
-def watch(command: Sequence[str], test: Test, devices: Sequence[str], probe: Optional[Probe], seconds: float) \
-        -> tuple[Ended, tuple[Sample, ...]]:
+def watch(
+    command: Sequence[str],
+    test: Test,
+    devices: Sequence[str],
+    probe: Optional[Probe],
+    seconds: float,
+) -> tuple[Ended, tuple[Sample, ...]]:
     """Run a client until it ends or its time is over, and look at this end every second. Raises OSError."""
     series = Series(test.peer.version, remote_port=0 if test.udp else test.port, devices=devices)
     program = Program(command)
@@ -101,7 +143,9 @@ def watch(command: Sequence[str], test: Test, devices: Sequence[str], probe: Opt
 class Series:
     """Looks at this end, one each second from now on. Of the devices named the drivers' own counters are read too."""
 
-    def __init__(self, version: int, local_port: int = 0, remote_port: int = 0, devices: Sequence[str] = ()) -> None:
+    def __init__(
+        self, version: int, local_port: int = 0, remote_port: int = 0, devices: Sequence[str] = ()
+    ) -> None:
         self._what = version, local_port, remote_port, tuple(devices)
         self._samples = [counters.sample(*self._what)]
 
@@ -112,7 +156,9 @@ class Series:
         """Look, if it is time to."""
         if time.monotonic() >= self.due():
             # An hour of looks is kept: what they have in common only once.
-            self._samples.append(counters.thinned([self._samples[0], counters.sample(*self._what)])[1])
+            self._samples.append(
+                counters.thinned([self._samples[0], counters.sample(*self._what)])[1]
+            )
 
     def end(self) -> tuple[Sample, ...]:
         """All looks, with a last one. The test's connections are gone by then: what the last second said of them stays."""

@@ -31,15 +31,29 @@ def _statistics(descriptor: int, device: str) -> dict[str, int]:
     count = struct.unpack_from("=I", information, COUNT_AT)[0]
     if not 0 < count <= MOST:
         return {}
-    strings = _ask(descriptor, device, struct.pack("=III", STRINGS, STATISTICS, count) + bytes(count * NAME_LENGTH))
+    strings = _ask(
+        descriptor,
+        device,
+        struct.pack("=III", STRINGS, STATISTICS, count) + bytes(count * NAME_LENGTH),
+    )
     values = _ask(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
-    names = (strings[12 + place * NAME_LENGTH :][:NAME_LENGTH].partition(b"\0")[0] for place in range(count))
-    return dict(zip((name.decode("ascii", "replace").strip() for name in names), struct.unpack_from(f"={count}Q", values, 8)))
+    names = (
+        strings[12 + place * NAME_LENGTH :][:NAME_LENGTH].partition(b"\0")[0]
+        for place in range(count)
+    )
+    return dict(
+        zip(
+            (name.decode("ascii", "replace").strip() for name in names),
+            struct.unpack_from(f"={count}Q", values, 8),
+        )
+    )
 
 
 def _ask(descriptor: int, device: str, request: bytes) -> bytes:
     """The kernel writes its answer over the request, through the pointer in struct ifreq."""
     room = ctypes.create_string_buffer(request, len(request))
     named = os.fsencode(device)[:15].ljust(16, b"\0")
-    fcntl.ioctl(descriptor, SIOCETHTOOL, named + struct.pack("P", ctypes.addressof(room)) + bytes(16))
+    fcntl.ioctl(
+        descriptor, SIOCETHTOOL, named + struct.pack("P", ctypes.addressof(room)) + bytes(16)
+    )
     return room.raw

@@ -26,8 +26,12 @@ class Echo:
     def __init__(self, address: Address, peer: Address, port: int, token: bytes) -> None:
         self._peer, self._token = str(peer), token
         family = FAMILIES[address.version]
-        self._datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self._datagrams = socket.socket(
+            family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        )
+        self._listener = socket.socket(
+            family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        )
         self._connections: dict[int, socket.socket] = {}
         try:
             self._datagrams.setsockopt(*MTU_DISCOVER[address.version], PROBE)
@@ -46,7 +50,9 @@ class Echo:
     def turn(self, ready: set[int]) -> None:
         """Answer whatever has come at these descriptors."""
         if self._datagrams.fileno() in ready:
-            with suppress(OSError):  # nothing more for now, or an answer that this host cannot send (EMSGSIZE)
+            with suppress(
+                OSError
+            ):  # nothing more for now, or an answer that this host cannot send (EMSGSIZE)
                 for _ in range(MANY):
                     self._answer(*self._datagrams.recvfrom(65536))
         if self._listener.fileno() in ready:

@@ -30,14 +30,19 @@ class Fix:
         """Raises ApplyError, SelftestError."""
         if self._theirs:
             if helper is None:
-                raise SelftestError("try the fix: it is for the other end, and there is no helper there")
+                raise SelftestError(
+                    "try the fix: it is for the other end, and there is no helper there"
+                )
             helper.set(self._sysctls)
         if self._ours:
             self._here.set(self._sysctls)
 
     def end(self, evidence: Evidence, helper: Optional[Helper]) -> Step:
         """Keep it at both ends, or put it back."""
-        rate = max((one.steady for one in phase_results(evidence) if one.steady and not one.error), default=0.0)
+        rate = max(
+            (one.steady for one in phase_results(evidence) if one.steady and not one.error),
+            default=0.0,
+        )
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
         if rate < BETTER * self._before:
             self.abandon()
@@ -57,14 +62,23 @@ class Fix:
         self._here.back()
 
 
-def fix_for(evidence: Evidence, diagnosis: Diagnosis, options: Options) -> Union[str, tuple[Fix, Options]]:
+def fix_for(
+    evidence: Evidence, diagnosis: Diagnosis, options: Options
+) -> Union[str, tuple[Fix, Options]]:
     """What to try, and the one test that shows it; or why there is nothing to try."""
     finding = diagnosis.limit
     if finding is None:
         return "nothing limits"
     sysctls = advised(finding)
     phase = _phase(evidence, finding.phase)
-    rate = next((one.steady for one in phase_results(replace(evidence, phases=(phase,))) if one.steady), None) if phase else None
+    rate = (
+        next(
+            (one.steady for one in phase_results(replace(evidence, phases=(phase,))) if one.steady),
+            None,
+        )
+        if phase
+        else None
+    )
     if not sysctls:
         return "the advice is no setting that can be tried"
     if phase is None or rate is None or phase.name == "udp":

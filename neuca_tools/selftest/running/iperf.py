@@ -41,9 +41,26 @@ class Test(NamedTuple):
 
 def client(test: Test) -> list[str]:
     """The command line of the client."""
-    command = ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"] if test.cpus is not None else []
-    command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{max(1, round(test.seconds))}", "-i", "1", "-J",
-                "--connect-timeout", str(CONNECT), "--get-server-output"]
+    command = (
+        ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
+        if test.cpus is not None
+        else []
+    )
+    command += [
+        PROGRAM,
+        "-c",
+        str(test.peer),
+        "-p",
+        str(test.port),
+        "-t",
+        f"{max(1, round(test.seconds))}",
+        "-i",
+        "1",
+        "-J",
+        "--connect-timeout",
+        str(CONNECT),
+        "--get-server-output",
+    ]
     command += ["-B", str(test.source)] if test.source else []
     command += ["-P", str(test.streams)] if test.streams > 1 else []
     command += {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}[test.direction]
@@ -65,8 +82,12 @@ def version(text: bytes) -> Optional[str]:
 def outcome(test: Test, ended: Ended) -> Run:
     """What the run says, or why it says nothing. What is missing in the document is filled in from what was asked."""
     run = read(ended.out) if ended.out.strip() else Run("iperf3", error=SILENT)
-    run = replace(run, protocol=run.protocol or ("udp" if test.udp else "tcp"), streams=run.streams or test.streams,
-                  duration=run.duration or test.seconds)
+    run = replace(
+        run,
+        protocol=run.protocol or ("udp" if test.udp else "tcp"),
+        streams=run.streams or test.streams,
+        duration=run.duration or test.seconds,
+    )
     return replace(run, error=_error(run, ended))
 
 
@@ -80,7 +101,9 @@ def _error(run: Run, ended: Ended) -> Optional[str]:
     if run.error == SILENT and last:
         return last
     if run.error or ended.code == 0:
-        return run.error or (None if _arrived(run) else "iperf3 says that all went well, and nothing arrived")
+        return run.error or (
+            None if _arrived(run) else "iperf3 says that all went well, and nothing arrived"
+        )
     return last or f"iperf3 ended with {ended.code}, and without saying why"
 
 

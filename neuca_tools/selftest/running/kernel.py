@@ -20,17 +20,27 @@ from ...backends import wire
 from ...model import Host as Address
 
 GETLINK, GETADDR, GETROUTE, GETNEIGH, GETQDISC = 18, 22, 26, 30, 38  # RTM_*
-LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB",
-                                                                           "=BBHiIII"))
+LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (
+    struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB", "=BBHiIII")
+)
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 UNICAST, LOCAL = 1, 2  # RTN_UNICAST, RTN_LOCAL
 UP = 0x1  # IFF_UP
-STATES = {0x01: "incomplete", 0x02: "reachable", 0x04: "reachable", 0x08: "reachable", 0x10: "reachable", 0x20: "failed",
-          0x40: "reachable", 0x80: "reachable"}  # NUD_*: stale, delay and probe have an address that was good
+STATES = {
+    0x01: "incomplete",
+    0x02: "reachable",
+    0x04: "reachable",
+    0x08: "reachable",
+    0x10: "reachable",
+    0x20: "failed",
+    0x40: "reachable",
+    0x80: "reachable",
+}  # NUD_*: stale, delay and probe have an address that was good
 STATISTICS = (  # struct rtnl_link_stats64
     "rx_packets tx_packets rx_bytes tx_bytes rx_errors tx_errors rx_dropped tx_dropped multicast collisions rx_length_errors"
     " rx_over_errors rx_crc_errors rx_frame_errors rx_fifo_errors rx_missed_errors tx_aborted_errors tx_carrier_errors"
-    " tx_fifo_errors tx_heartbeat_errors tx_window_errors rx_compressed tx_compressed rx_nohandler").split()
+    " tx_fifo_errors tx_heartbeat_errors tx_window_errors rx_compressed tx_compressed rx_nohandler"
+).split()
 
 
 @dataclass(frozen=True)
@@ -83,14 +93,18 @@ def addresses() -> list[tuple[int, Address]]:
 def way_to(peer: Address) -> Way:
     """What `ip route get` says. Raises OSError: ENETUNREACH where there is no route."""
     bits = peer.max_prefixlen
-    payload = ROUTE.pack(FAMILIES[peer.version], bits, 0, 0, 0, 0, 0, 0, 0) + wire.attribute(1, peer.packed)
+    payload = ROUTE.pack(FAMILIES[peer.version], bits, 0, 0, 0, 0, 0, 0, 0) + wire.attribute(
+        1, peer.packed
+    )
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         body = asked.ask(GETROUTE, 0, payload)[0]
     parts = dict(wire.attributes(body[ROUTE.size :]))
     metrics = dict(wire.attributes(parts.get(8, b"")))
     source, gateway = (ip_address(parts[kind]) if kind in parts else None for kind in (7, 5))
     mtu = _number(metrics.get(2, b"")) or None
-    return Way(_number(parts.get(4, b"")), source, gateway, mtu, body[7] == LOCAL, body[7] == UNICAST)
+    return Way(
+        _number(parts.get(4, b"")), source, gateway, mtu, body[7] == LOCAL, body[7] == UNICAST
+    )
 
 
 def neighbour(peer: Address, index: int) -> Optional[str]:
@@ -110,7 +124,9 @@ def queues() -> dict[int, dict[str, int]]:
     found: dict[int, dict[str, int]] = {}
     for body in _dump(GETQDISC, QDISC.pack(0, 0, 0, 0, 0, 0, 0)):
         index = QDISC.unpack_from(body)[3]
-        parts = dict(wire.attributes(dict(wire.attributes(body[QDISC.size :])).get(7, b"")))  # TCA_STATS2
+        parts = dict(
+            wire.attributes(dict(wire.attributes(body[QDISC.size :])).get(7, b""))
+        )  # TCA_STATS2
         queue = parts.get(3, b"")  # TCA_STATS_QUEUE: qlen, backlog, drops, requeues, overlimits
         if len(queue) >= 20:
             _, backlog, drops, requeues, _ = struct.unpack_from("=5I", queue)
@@ -140,10 +156,19 @@ def _device(body: bytes) -> Device:
     if 35 in parts:
         counters["carrier_changes"] = _number(parts[35])
     return Device(
-        index, os.fsdecode(parts.get(3, b"").rstrip(b"\0")), kind or ("physical" if 56 in parts else ""),
-        ":".join(f"{byte:02x}" for byte in parts.get(1, b"")), bool(flags & UP), _number(parts.get(4, b"")),
-        _number(parts.get(51, b"")), _number(parts.get(13, b"")), parts.get(6, b"").rstrip(b"\0").decode(errors="replace"),
-        0 if elsewhere else _number(below), _number(parts.get(10, b"")), counters)
+        index,
+        os.fsdecode(parts.get(3, b"").rstrip(b"\0")),
+        kind or ("physical" if 56 in parts else ""),
+        ":".join(f"{byte:02x}" for byte in parts.get(1, b"")),
+        bool(flags & UP),
+        _number(parts.get(4, b"")),
+        _number(parts.get(51, b"")),
+        _number(parts.get(13, b"")),
+        parts.get(6, b"").rstrip(b"\0").decode(errors="replace"),
+        0 if elsewhere else _number(below),
+        _number(parts.get(10, b"")),
+        counters,
+    )
 
 
 def _number(value: bytes) -> int:

@@ -28,7 +28,10 @@ from .roundtrip import answered, echo_request
 SMALLEST = {4: 576, 6: 1280}  # bytes that every path takes (RFC 791, RFC 8200)
 TRIES = 3
 PATIENCE = 0.25  # seconds for an answer, beyond the round trip
-RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}  # IP_RECVERR, IPV6_RECVERR
+RECEIVE_ERRORS = {
+    4: (socket.IPPROTO_IP, 11),
+    6: (socket.IPPROTO_IPV6, 25),
+}  # IP_RECVERR, IPV6_RECVERR
 ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err
 LOCAL = 1  # SO_EE_ORIGIN_LOCAL
 
@@ -39,7 +42,9 @@ class Datagrams:
     def __init__(self, peer: Address, port: int, token: bytes, source: Address, rtt: float) -> None:
         self._token, self._overhead, self._number = token, HEADERS[peer.version], 0
         self._patience, self.told = PATIENCE + 2 * rtt, False
-        self._socket = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(
+            FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+        )
         self._socket.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
         self._socket.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
         self._socket.bind((str(source), 0))
@@ -84,10 +89,17 @@ class Pings:
     """Probes by ICMP, for a peer without a helper: what comes back has gone both ways. Raises OSError."""
 
     def __init__(self, peer: Address, source: Address, rtt: float) -> None:
-        self._version, self._number, self._patience, self.told = peer.version, 0, PATIENCE + 2 * rtt, False
+        self._version, self._number, self._patience, self.told = (
+            peer.version,
+            0,
+            PATIENCE + 2 * rtt,
+            False,
+        )
         self._header = 20 if peer.version == 4 else 40
         protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
-        self._socket = socket.socket(FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._socket = socket.socket(
+            FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
+        )
         self._socket.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
         self._socket.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
         self._socket.bind((str(source), 0))
@@ -99,7 +111,9 @@ class Pings:
         for _ in range(TRIES):
             self._number += 1
             try:
-                self._socket.send(echo_request(self._version, self._id, self._number, size - self._header))
+                self._socket.send(
+                    echo_request(self._version, self._id, self._number, size - self._header)
+                )
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
                     return False
@@ -108,7 +122,10 @@ class Pings:
                 if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
                     self.told = told(self._socket) or self.told
                     with suppress(OSError):
-                        if answered(self._version, self._id, self._socket.recv(65536)) == self._number & 0xFFFF:
+                        if (
+                            answered(self._version, self._id, self._socket.recv(65536))
+                            == self._number & 0xFFFF
+                        ):
                             return True
         return False
 
@@ -141,7 +158,9 @@ def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int
     return low
 
 
-def with_helper(peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float) -> PathMtu:
+def with_helper(
+    peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
+) -> PathMtu:
     """Both ways. Raises OSError."""
     probe = Datagrams(peer, port, token, source, rtt)
     try:

@@ -64,13 +64,18 @@ class Helper:
 
     def rdma(self, program: str) -> str:
         """A server of this program there, for one test; or why that is not applicable there. Raises ChannelError."""
-        return str(self._ask({"ask": "rdma", "program": program}, PATIENCE).get("lacking", ""))[:500]
+        return str(self._ask({"ask": "rdma", "program": program}, PATIENCE).get("lacking", ""))[
+            :500
+        ]
 
     def finish(self) -> tuple[Sample, ...]:
         try:
             answer = self._ask({"ask": "finish"}, PATIENCE)
             self._log += tuple(str(line) for line in answer.get("log", []))
-            phase = {"version": VERSION, "phases": [{"name": "", "sender": answer.get("samples", [])}]}
+            phase = {
+                "version": VERSION,
+                "phases": [{"name": "", "sender": answer.get("samples", [])}],
+            }
             return decode(Evidence, phase, VERSION).phases[0].sender
         except ChannelError:
             return ()
@@ -106,7 +111,11 @@ class Helper:
             raise
         if "error" in answer:
             text = str(answer["error"])[:500]
-            raise BusyError(f"the other end: {text}") if "is busy" in text else ChannelError(f"the other end: {text}")
+            raise (
+                BusyError(f"the other end: {text}")
+                if "is busy" in text
+                else ChannelError(f"the other end: {text}")
+            )
         return answer
 
 
@@ -124,7 +133,9 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         helper.hello()
     except OSError as error:
         connection.close()
-        raise AbsentError(f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)) from error
+        raise AbsentError(
+            f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)
+        ) from error
     except ChannelError:
         connection.close()
         raise
@@ -133,23 +144,39 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
 
 def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
     """A session with a helper that ssh starts on the host `name`, for `seconds` at most. Raises ChannelError."""
-    remote = ["neuca-selftest", "--serve", "--stdio", "--address", str(peer), "--port", str(port), "--for", f"{seconds:.0f}"]
+    remote = [
+        "neuca-selftest",
+        "--serve",
+        "--stdio",
+        "--address",
+        str(peer),
+        "--port",
+        str(port),
+        "--for",
+        f"{seconds:.0f}",
+    ]
     try:
-        process = subprocess.Popen([*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+        process = subprocess.Popen(
+            [*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
+        )
     except OSError as error:
         raise ChannelError(f"start ssh: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
     line = _Ssh(process)
     try:
-        helper = Helper(Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source)
+        helper = Helper(
+            Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source
+        )
         helper.hello(SSH_PATIENCE)
     except ChannelError as error:
         line.close()
         code = process.returncode
         if code:
-            raise ChannelError(f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
-                               hint="install neuca-guest-tools there" if code == NOT_FOUND else "") from error
+            raise ChannelError(
+                f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
+                hint="install neuca-guest-tools there" if code == NOT_FOUND else "",
+            ) from error
         raise
     return helper
 
@@ -172,7 +199,11 @@ class _Ssh:
 
 def word(error: OSError) -> str:
     """What the diagnosis calls the reason why a connection was not made."""
-    known = {errno.ECONNREFUSED: "refused", errno.EHOSTUNREACH: "no-route", errno.ENETUNREACH: "unreachable"}
+    known = {
+        errno.ECONNREFUSED: "refused",
+        errno.EHOSTUNREACH: "no-route",
+        errno.ENETUNREACH: "unreachable",
+    }
     return known.get(error.errno or 0, "timeout")
 
 

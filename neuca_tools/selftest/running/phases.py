@@ -26,9 +26,21 @@ BESIDE = 0.05  # seconds between round trips under load
 class Throughput:
     """Adds its phases to an Evidence. The first that does not get through is the last."""
 
-    def __init__(self, options: Options, address: Address, source: Address, devices: Sequence[str], helper: Optional[Helper],
-                 tell: Callable[[Step], None]) -> None:
-        self._options, self._address, self._source, self._devices = options, address, source, devices
+    def __init__(
+        self,
+        options: Options,
+        address: Address,
+        source: Address,
+        devices: Sequence[str],
+        helper: Optional[Helper],
+        tell: Callable[[Step], None],
+    ) -> None:
+        self._options, self._address, self._source, self._devices = (
+            options,
+            address,
+            source,
+            devices,
+        )
         self._helper, self._tell, self._lost = helper, tell, ""
         self._evidence = Evidence()
 
@@ -53,28 +65,62 @@ class Throughput:
             self._done(Step(name, "skipped", self._lost))
         return name not in self._options.steps or bool(self._lost)
 
-    def _tcp(self, name: str, direction: str = "forward", streams: int = 1, probe: bool = False) -> None:
+    def _tcp(
+        self, name: str, direction: str = "forward", streams: int = 1, probe: bool = False
+    ) -> None:
         if self._left_out(name):
             return
-        test = self._test(self._options.seconds, direction=direction, streams=streams, rate=self._options.rate)
+        test = self._test(
+            self._options.seconds, direction=direction, streams=streams, rate=self._options.rate
+        )
         beside = self._beside() if probe and "loaded" in self._options.steps else None
-        found = conduct("tcp" if name == "tcp-reverse" else name, test, self._helper, self._devices, beside)
+        found = conduct(
+            "tcp" if name == "tcp-reverse" else name, test, self._helper, self._devices, beside
+        )
         self._take(name, found, f" of {streams} streams" if streams > 1 else "")
         if beside is not None:
             loaded = beside.end()
             self._evidence = replace(self._evidence, loaded=loaded)
-            text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}" if loaded.p50 and loaded.maximum else ""
-            self._done(Step("loaded", "pass" if text else "unknown", text or "nothing came back beside the test"))
+            text = (
+                f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
+                if loaded.p50 and loaded.maximum
+                else ""
+            )
+            self._done(
+                Step(
+                    "loaded",
+                    "pass" if text else "unknown",
+                    text or "nothing came back beside the test",
+                )
+            )
 
-    def _test(self, seconds: float, direction: str = "forward", streams: int = 1, udp: bool = False,
-              rate: Optional[float] = None) -> Test:
-        return Test(self._address, self._options.port, seconds, self._source, streams, direction, udp, rate, self._options.numa)
+    def _test(
+        self,
+        seconds: float,
+        direction: str = "forward",
+        streams: int = 1,
+        udp: bool = False,
+        rate: Optional[float] = None,
+    ) -> Test:
+        return Test(
+            self._address,
+            self._options.port,
+            seconds,
+            self._source,
+            streams,
+            direction,
+            udp,
+            rate,
+            self._options.numa,
+        )
 
     def _beside(self) -> Optional[roundtrip.RoundTrips]:
         """None where this host may not send pings."""
         with suppress(OSError):
             if self._helper:
-                return roundtrip.Datagrams(self._address, self._options.port + 1, self._helper.token, self._source, BESIDE)
+                return roundtrip.Datagrams(
+                    self._address, self._options.port + 1, self._helper.token, self._source, BESIDE
+                )
             return roundtrip.Pings(self._address, self._source, BESIDE)
         return None
 
@@ -84,7 +130,15 @@ class Throughput:
         words = {True: "pass", False: "fail", None: "pass"}
         for phase, one in zip(found, results):
             way = " back" if len(results) > 1 and one.direction == "reverse" else ""
-            verdict = "fail" if one.error else "unknown" if one.rate is None else "search" if phase.search else words[one.passed]
+            verdict = (
+                "fail"
+                if one.error
+                else "unknown"
+                if one.rate is None
+                else "search"
+                if phase.search
+                else words[one.passed]
+            )
             self._done(Step(name, verdict, f"{phase_words(one)}{more}{way}"))
         error = next((one.error for one in results if one.error), None)
         if error and not any(one.rate for one in results):
@@ -95,24 +149,41 @@ class Throughput:
         if self._left_out("udp"):
             return None
         asked = self._options.rate or self._options.expect
-        top = asked or max((one.rate for one in phase_results(self._evidence) if one.rate), default=None)
+        top = asked or max(
+            (one.rate for one in phase_results(self._evidence) if one.rate), default=None
+        )
         if not top:
-            return self._done(Step("udp", "skipped", "no rate is known to climb to: --rate or --expect"))
+            return self._done(
+                Step("udp", "skipped", "no rate is known to climb to: --rate or --expect")
+            )
         rungs: list[Rung] = []
         rate = next_rate(rungs, top)
         while rate is not None and not self._lost:
             search = not asked or any(not one.clean for one in rungs)
-            found = conduct("udp", self._test(min(STEP_SECONDS, self._options.seconds), udp=True, rate=rate), self._helper,
-                            self._devices)
-            self._take("udp", [replace(one, search=search) for one in found], f" of {amounts.rate(rate)}")
+            found = conduct(
+                "udp",
+                self._test(min(STEP_SECONDS, self._options.seconds), udp=True, rate=rate),
+                self._helper,
+                self._devices,
+            )
+            self._take(
+                "udp", [replace(one, search=search) for one in found], f" of {amounts.rate(rate)}"
+            )
             rung = _rung(found[0], rate)
             if rung is None:
                 break
             rungs.append(rung)
             rate = next_rate(rungs, top)
         best = loss_free(rungs)
-        return self._done(Step("udp", "unknown" if best is None else "pass",
-                               f"loss-free up to {amounts.rate(best)}" if best else "no rate was found at which nothing is lost"))
+        return self._done(
+            Step(
+                "udp",
+                "unknown" if best is None else "pass",
+                f"loss-free up to {amounts.rate(best)}"
+                if best
+                else "no rate was found at which nothing is lost",
+            )
+        )
 
 
 def _rung(phase: Phase, asked: float) -> Optional[Rung]:

@@ -39,8 +39,12 @@ class Outlook:
 
     def device_for(self, peer: Address) -> Optional[str]:
         """The device on whose network the peer is, as planned; the narrowest network wins."""
-        found = [(one.network.prefixlen, name) for name, addresses in self.meant for one in addresses
-                 if one.version == peer.version and peer in one.network]
+        found = [
+            (one.network.prefixlen, name)
+            for name, addresses in self.meant
+            for one in addresses
+            if one.version == peer.version and peer in one.network
+        ]
         return max(found)[1] if found else None
 
 
@@ -50,17 +54,34 @@ def outlook(config: Config) -> Outlook:
     with host(config) as handles:
         survey = handles.survey(intake, load_record(config.state_directory))
     passed = read_report(config.run_directory) is not None
-    left = [one for one in survey.plan() if not (isinstance(one, WriteSysctl) and one.link is None)] if passed else []
-    problems = [one.text for one in survey.resolution.problems if one.code in ("absent", "contested", "name", "mtu")]
-    drift = tuple(dict.fromkeys([*problems, *(one.text for one in left)]))[:MOST] if passed else None
-    return Outlook(_reserved(survey), _meant(survey), wanted(survey.resolution) if passed else {}, drift)
+    left = (
+        [one for one in survey.plan() if not (isinstance(one, WriteSysctl) and one.link is None)]
+        if passed
+        else []
+    )
+    problems = [
+        one.text
+        for one in survey.resolution.problems
+        if one.code in ("absent", "contested", "name", "mtu")
+    ]
+    drift = (
+        tuple(dict.fromkeys([*problems, *(one.text for one in left)]))[:MOST] if passed else None
+    )
+    return Outlook(
+        _reserved(survey), _meant(survey), wanted(survey.resolution) if passed else {}, drift
+    )
 
 
 def wanted(resolution: Resolution) -> dict[str, str]:
     """The sysctls that are to be, by name; a congestion control that this kernel has not is wanted all the same."""
-    missing = {one.setting: one.asked for one in resolution.tuning.values
-               if one.setting == CONGESTION and one.effect == "unsupported"}
-    return {key.translate(SWAP): value for key, value in {**resolution.want.sysctls, **missing}.items()}
+    missing = {
+        one.setting: one.asked
+        for one in resolution.tuning.values
+        if one.setting == CONGESTION and one.effect == "unsupported"
+    }
+    return {
+        key.translate(SWAP): value for key, value in {**resolution.want.sysctls, **missing}.items()
+    }
 
 
 def _reserved(survey: Survey) -> dict[int, str]:
@@ -70,17 +91,25 @@ def _reserved(survey: Survey) -> dict[int, str]:
 
 
 def _meant(survey: Survey) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
-    links = [survey.have.links[key] for key in sorted(survey.want.links) if key in survey.have.links]
-    return tuple((link.name or "", survey.want.links[link.key].addresses or link.addresses) for link in links)
+    links = [
+        survey.have.links[key] for key in sorted(survey.want.links) if key in survey.have.links
+    ]
+    return tuple(
+        (link.name or "", survey.want.links[link.key].addresses or link.addresses) for link in links
+    )
 
 
-def permit(peer: Address, way: Way, device: Device, outlook: Outlook, interface: Optional[str]) -> str:
+def permit(
+    peer: Address, way: Way, device: Device, outlook: Outlook, interface: Optional[str]
+) -> str:
     """The device that is meant for this peer. Raises UsageError for a test that must not be."""
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host's own")
     if not way.unicast or peer.is_multicast or peer.is_unspecified or peer.is_reserved:
         raise UsageError(f"test {peer}: it is no address of a single host")
     if device.index in outlook.reserved and device.name != interface:
-        raise UsageError(f"test {peer}: the way there leaves through {device.name}, {outlook.reserved[device.index]}",
-                         hint=f"--interface {device.name} says that this is meant")
+        raise UsageError(
+            f"test {peer}: the way there leaves through {device.name}, {outlook.reserved[device.index]}",
+            hint=f"--interface {device.name} says that this is meant",
+        )
     return interface or outlook.device_for(peer) or device.name

@@ -10,8 +10,21 @@ from typing import NamedTuple, Optional
 
 from ..conditions.udp import LOSSY
 
-STEPS = ("as-planned", "reach", "latency", "path-mtu", "tcp", "tcp-reverse", "loaded", "tcp-parallel", "tcp-bidir", "udp",
-         "connections", "rdma", "broadcast")
+STEPS = (
+    "as-planned",
+    "reach",
+    "latency",
+    "path-mtu",
+    "tcp",
+    "tcp-reverse",
+    "loaded",
+    "tcp-parallel",
+    "tcp-bidir",
+    "udp",
+    "connections",
+    "rdma",
+    "broadcast",
+)
 OPT_IN = frozenset({"broadcast"})  # never but where it is asked for
 PORT = 45678  # as test_bandwidth.sh of the Deep Learning Benchmarking Suite has it
 LADDER = (0.01, 0.1, 0.5, 1.0)  # of the rate that is expected
@@ -33,7 +46,12 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-    "quick": Plan(frozenset(STEPS) - OPT_IN - {"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"}, 4.0, (1, 8), 100),
+    "quick": Plan(
+        frozenset(STEPS) - OPT_IN - {"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"},
+        4.0,
+        (1, 8),
+        100,
+    ),
     "standard": Plan(frozenset(STEPS) - OPT_IN, 10.0, (1, 8), 200),
     "full": Plan(frozenset(STEPS) - OPT_IN, 30.0, (1, 8, 128), 500),
 }

@@ -44,12 +44,19 @@ class Program:
                 os._exit(1)  # it died in between
 
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL if standard_input is None else standard_input, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C", "PATH": PATH}, cwd="/",
-            preexec_fn=die_with_parent)  # noqa: PLW1509 - this process has no threads
+            command,
+            stdin=subprocess.DEVNULL if standard_input is None else standard_input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C", "PATH": PATH},
+            cwd="/",
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has no threads
+        )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._streams = {stream.fileno(): stream for stream in (self._process.stdout, self._process.stderr)}
+        self._streams = {
+            stream.fileno(): stream for stream in (self._process.stdout, self._process.stderr)
+        }
         self._out, self._error = self._streams
         self._kept = {descriptor: bytearray() for descriptor in self._streams}
 
@@ -70,7 +77,9 @@ class Program:
         """Wait until it ends by itself, so long."""
         deadline = time.monotonic() + seconds
         while self.waiting and time.monotonic() < deadline:
-            for descriptor in select.select(self.waiting, [], [], max(0.0, deadline - time.monotonic()))[0]:
+            for descriptor in select.select(
+                self.waiting, [], [], max(0.0, deadline - time.monotonic())
+            )[0]:
                 self.take(descriptor)
         return self.end()
 

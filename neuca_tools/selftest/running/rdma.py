@@ -25,7 +25,10 @@ from .program import PATH, Ended, Program
 
 CLASS = Path("/sys/class/infiniband")
 MOST_GIDS = 256  # of one port
-SIZE, TIMES = 4096, 200  # bytes (its own), and how often, of ibv_rc_pingpong: emulated guests need 30 ms for each
+SIZE, TIMES = (
+    4096,
+    200,
+)  # bytes (its own), and how often, of ibv_rc_pingpong: emulated guests need 30 ms for each
 SECONDS = 3  # of ib_write_bw; from 4 on it fails where all that it has under way is not sent in a quarter of them
 DEPTH = 16  # writes of 64 KiB under way: 100 Gbit/s over 80 us. A slow path ends none of 128, perftest's own, in the time
 PINGPONG, WRITE = "ibv_rc_pingpong", "ib_write_bw"
@@ -33,8 +36,10 @@ PROGRAMS = (PINGPONG, WRITE)
 PACKAGES = {PINGPONG: "ibverbs-utils", WRITE: "perftest"}  # of Debian
 GRACE = 20.0  # seconds beyond those of the test itself
 MIB = 8 * 2**20  # bit/s of a MiB/s, which has two decimals
-RATES = {PINGPONG: (re.compile(rb"= +([\d.]+) Mbit/sec"), 1e6),
-         WRITE: (re.compile(rb"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE), MIB)}
+RATES = {
+    PINGPONG: (re.compile(rb"= +([\d.]+) Mbit/sec"), 1e6),
+    WRITE: (re.compile(rb"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE), MIB),
+}
 ROUND_TRIP = re.compile(rb"= +([\d.]+) usec/iter")
 
 
@@ -75,11 +80,17 @@ def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union
     """For packets from `source` that leave through the devices `path`; a text, why RDMA is not applicable here."""
     if not ports:
         return "this host has no RDMA device"
-    mine = [port for port in ports if {*port.netdevs, *(gid.netdev for gid in port.gids)} & set(path)]
+    mine = [
+        port for port in ports if {*port.netdevs, *(gid.netdev for gid in port.gids)} & set(path)
+    ]
     if not mine:
         return f"no RDMA device of this host belongs to {path[0]}"
-    fits = [(gid.kind != "RoCE v2", gid.index, port, gid) for port in mine for gid in port.gids
-            if gid.netdev in path and (gid.value == source or gid.value.ipv4_mapped == source)]
+    fits = [
+        (gid.kind != "RoCE v2", gid.index, port, gid)
+        for port in mine
+        for gid in port.gids
+        if gid.netdev in path and (gid.value == source or gid.value.ipv4_mapped == source)
+    ]
     if fits:
         _, _, port, gid = min(fits, key=lambda one: one[:2])
         return Choice(port.device, port.number, port.state, gid.index, _text(gid.value))
@@ -90,19 +101,32 @@ def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union
 
 
 def _text(gid: IPv6Address) -> str:
-    return f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)  # as every Python from 3.13 on writes it
+    return (
+        f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)
+    )  # as every Python from 3.13 on writes it
 
 
 def ports(place: Path = CLASS) -> list[Port]:
     """Every port of every RDMA device; none where the kernel has none."""
-    return [_port(port) for device in _inside(place) for port in _inside(device / "ports") if port.name.isdecimal()]
+    return [
+        _port(port)
+        for device in _inside(place)
+        for port in _inside(device / "ports")
+        if port.name.isdecimal()
+    ]
 
 
 def _port(port: Path) -> Port:
     device = port.parent.parent
     netdevs = tuple(one.name for one in _inside(device / "device" / "net"))
-    return Port(device.name, int(port.name), _word(port / "state").rpartition(" ")[2], _word(port / "link_layer"),
-                tuple(_gids(port)), netdevs)
+    return Port(
+        device.name,
+        int(port.name),
+        _word(port / "state").rpartition(" ")[2],
+        _word(port / "link_layer"),
+        tuple(_gids(port)),
+        netdevs,
+    )
 
 
 def _gids(port: Path) -> Iterator[Gid]:
@@ -114,7 +138,12 @@ def _gids(port: Path) -> Iterator[Gid]:
             continue
         if int(value):
             attributes = port / "gid_attrs"
-            yield Gid(index, value, _word(attributes / "ndevs" / str(index)), _word(attributes / "types" / str(index)))
+            yield Gid(
+                index,
+                value,
+                _word(attributes / "ndevs" / str(index)),
+                _word(attributes / "types" / str(index)),
+            )
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -136,9 +165,22 @@ def command(program: str, choice: Choice, port: int, peer: Optional[Address] = N
     """Of the client, or without a peer of the server. Both find each other by TCP at `port`."""
     words = [program, "-d", choice.device, "-i", str(choice.port), "-p", str(port)]
     if program == PINGPONG:
-        words += ["-s", str(SIZE), "-n", str(TIMES), *(["-g", str(choice.index)] if choice.index is not None else [])]
+        words += [
+            "-s",
+            str(SIZE),
+            "-n",
+            str(TIMES),
+            *(["-g", str(choice.index)] if choice.index is not None else []),
+        ]
     else:
-        words += ["-D", str(SECONDS), "-t", str(DEPTH), "-F", *(["-x", str(choice.index)] if choice.index is not None else [])]
+        words += [
+            "-D",
+            str(SECONDS),
+            "-t",
+            str(DEPTH),
+            "-F",
+            *(["-x", str(choice.index)] if choice.index is not None else []),
+        ]
     return words + ([str(peer)] if peer else [])
 
 
@@ -156,12 +198,23 @@ def hindrance(peer: Address) -> str:
 
 def missing() -> str:
     """Which packages this needs whose programs are not installed here; empty for none."""
-    lacking = [package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None]
-    return f"this needs the package{'s' if len(lacking) > 1 else ''} {' and '.join(lacking)}" if lacking else ""
+    lacking = [
+        package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None
+    ]
+    return (
+        f"this needs the package{'s' if len(lacking) > 1 else ''} {' and '.join(lacking)}"
+        if lacking
+        else ""
+    )
 
 
-def measure(choice: Choice, port: int, peer: Address, begin: Callable[[str], str],
-            finish: Callable[[], object]) -> Union[Rdma, str]:
+def measure(
+    choice: Choice,
+    port: int,
+    peer: Address,
+    begin: Callable[[str], str],
+    finish: Callable[[], object],
+) -> Union[Rdma, str]:
     """Both programs, one after the other; a text, why the other end cannot take part.
 
     `begin` starts a program's server there; it says why it cannot be started where nothing is wrong, else raises ChannelError.
@@ -188,8 +241,18 @@ def measure(choice: Choice, port: int, peer: Address, begin: Callable[[str], str
 
 
 def _reason(ended: Ended) -> str:
-    said = [line.strip() for line in (ended.error + ended.out).decode("utf-8", "replace").splitlines() if line.strip()]
-    return "it did not end in time" if ended.late else said[0][:200] if ended.error and said else f"it ended with {ended.code}"
+    said = [
+        line.strip()
+        for line in (ended.error + ended.out).decode("utf-8", "replace").splitlines()
+        if line.strip()
+    ]
+    return (
+        "it did not end in time"
+        if ended.late
+        else said[0][:200]
+        if ended.error and said
+        else f"it ended with {ended.code}"
+    )
 
 
 def round_trip(said: bytes) -> Optional[float]:

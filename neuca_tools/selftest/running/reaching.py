@@ -53,9 +53,13 @@ def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]
     mine = bytes.fromhex(device.mac.replace(":", ""))
     if len(mine) != 6:  # no Ethernet
         return ()
-    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)) as asked:
+    with socket.socket(
+        socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)
+    ) as asked:
         asked.bind((device.name, ARP))
-        request = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, REQUEST, mine, source.packed, b"\0" * 6, peer.packed)
+        request = struct.pack(
+            "!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, REQUEST, mine, source.packed, b"\0" * 6, peer.packed
+        )
         for _ in range(TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ANSWERS
@@ -70,7 +74,11 @@ def _answer(packet: bytes, peer: Address) -> set[str]:
     if len(packet) < 28:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
-    return {":".join(f"{byte:02x}" for byte in mac)} if operation == REPLY and address == peer.packed else set()
+    return (
+        {":".join(f"{byte:02x}" for byte in mac)}
+        if operation == REPLY and address == peer.packed
+        else set()
+    )
 
 
 def connections(peer: Address, port: int, source: Address, seconds: float) -> Connections:
@@ -79,7 +87,9 @@ def connections(peer: Address, port: int, source: Address, seconds: float) -> Co
     began = time.monotonic()
     while time.monotonic() < began + seconds and failed < 100:
         try:
-            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as one:
+            with socket.socket(
+                kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC
+            ) as one:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 one.settimeout(CONNECT)
                 one.bind((str(source), 0))
@@ -89,5 +99,3 @@ def connections(peer: Address, port: int, source: Address, seconds: float) -> Co
             failed += 1
             no_address += error.errno == errno.EADDRNOTAVAIL
     return Connections(made / max(1e-6, time.monotonic() - began), failed, no_address)
-
-

@@ -19,7 +19,9 @@ from .kernel import FAMILIES
 
 EVERY = 0.01  # seconds between requests
 LATE = 2.0  # seconds after which an answer is lost
-FIRST = 0.25  # seconds that a round trip may take where none is known yet: four of them are waited for
+FIRST = (
+    0.25  # seconds that a round trip may take where none is known yet: four of them are waited for
+)
 WARM = 3  # round trips that are not counted: they resolve addresses and wake what sleeps
 MOST = 100_000  # requests of one probe
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}  # ICMP types (RFC 792, RFC 4443)
@@ -79,7 +81,9 @@ class RoundTrips:
 class Datagrams(RoundTrips):
     """By UDP, to the echo of a helper. Raises OSError."""
 
-    def __init__(self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY) -> None:
+    def __init__(
+        self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
+    ) -> None:
         self._token = token
         sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         sender.bind((str(source), 0))
@@ -96,10 +100,14 @@ class Datagrams(RoundTrips):
 class Pings(RoundTrips):
     """By ICMP; for root. Raises OSError."""
 
-    def __init__(self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24) -> None:
+    def __init__(
+        self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24
+    ) -> None:
         self._version, self._size = peer.version, size
         protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
-        sender = socket.socket(FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        sender = socket.socket(
+            FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
+        )
         if source:
             sender.bind((str(source), 0))
         sender.connect((str(peer), 0))

@@ -23,13 +23,25 @@ from typing import Callable, Optional
 
 from ...model import Host as Address
 from .broadcast import IPV6_FREEBIND, Place, Responder
-from .channel import CLIENT, GREETING, PROTOCOL, SERVER, Channel, ChannelError, nonce, proof, small_segments
+from .channel import (
+    CLIENT,
+    GREETING,
+    PROTOCOL,
+    SERVER,
+    Channel,
+    ChannelError,
+    nonce,
+    proof,
+    small_segments,
+)
 from .kernel import FAMILIES
 from .serving import Session
 
 GREETINGS = 8  # at once, of those who have proved nothing yet
 PATIENCE = 10.0  # seconds for a greeting
-AFTER = 10  # seconds after its time at which the kernel ends this process, if it does not end by itself
+AFTER = (
+    10  # seconds after its time at which the kernel ends this process, if it does not end by itself
+)
 
 
 class Greeting:
@@ -49,7 +61,9 @@ class Greeting:
         if answer is None:
             return False
         theirs = str(answer.get("nonce"))
-        known = hmac.compare_digest(str(answer.get("proof")).encode(), proof(secret, CLIENT, self.nonce, theirs).encode())
+        known = hmac.compare_digest(
+            str(answer.get("proof")).encode(), proof(secret, CLIENT, self.nonce, theirs).encode()
+        )
         if not known or busy:
             self.channel.send({"busy": True} if known else {"error": "another secret"}, PATIENCE)
             raise ChannelError("busy" if known else "another secret")
@@ -61,8 +75,14 @@ class Greeting:
 class Server:
     """Serves whoever has the secret, at these addresses. Raises OSError where it cannot listen."""
 
-    def __init__(self, addresses: Sequence[Address], port: int, secret: bytes, told: Callable[[str], None],
-                 places: Sequence[Place] = ()) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        port: int,
+        secret: bytes,
+        told: Callable[[str], None],
+        places: Sequence[Place] = (),
+    ) -> None:
         self._port, self._secret, self._told = port, secret, told
         self._greetings: dict[int, Greeting] = {}
         self._session: Optional[Session] = None
@@ -72,7 +92,11 @@ class Server:
             for address in addresses:
                 listener = _listen(address, port + 1)
                 self._listeners[listener.fileno()] = listener
-            self._responder = Responder({(one.number, one.address.version): one for one in reversed(places)}, port + 2, secret)
+            self._responder = Responder(
+                {(one.number, one.address.version): one for one in reversed(places)},
+                port + 2,
+                secret,
+            )
         except OSError:
             self.close()
             raise
@@ -91,14 +115,28 @@ class Server:
             self._session.close()
         if self._responder is not None:
             self._responder.close()
-        for one in (*self._listeners.values(), *(greeting.connection for greeting in self._greetings.values())):
+        for one in (
+            *self._listeners.values(),
+            *(greeting.connection for greeting in self._greetings.values()),
+        ):
             one.close()
 
     def _turn(self, end: float) -> None:
         session = self._session
-        wake = min([end, *(one.deadline for one in self._greetings.values()), *([session.due()] if session else [])])
+        wake = min(
+            [
+                end,
+                *(one.deadline for one in self._greetings.values()),
+                *([session.due()] if session else []),
+            ]
+        )
         answering = self._responder.waiting if self._responder else ()
-        sources = [*self._listeners, *self._greetings, *answering, *(session.waiting if session else ())]
+        sources = [
+            *self._listeners,
+            *self._greetings,
+            *answering,
+            *(session.waiting if session else ()),
+        ]
         ready = set(select.select(sources, [], [], max(0.0, wake - time.monotonic()))[0])
         if self._responder:
             self._responder.turn(ready)
@@ -106,7 +144,9 @@ class Server:
             self._accept(self._listeners[descriptor])
         for descriptor in [one for one in self._greetings if one in ready]:
             self._hear(descriptor)
-        for descriptor in [number for number, one in self._greetings.items() if time.monotonic() > one.deadline]:
+        for descriptor in [
+            number for number, one in self._greetings.items() if time.monotonic() > one.deadline
+        ]:
             self._greetings.pop(descriptor).connection.close()
         if session is not None and not session.turn(ready):
             session.close()
@@ -131,7 +171,10 @@ class Server:
             self._greetings.pop(descriptor).connection.close()
             return
         del self._greetings[descriptor]
-        ours, theirs = (ip_address(name[0]) for name in (greeting.connection.getsockname(), greeting.connection.getpeername()))
+        ours, theirs = (
+            ip_address(name[0])
+            for name in (greeting.connection.getsockname(), greeting.connection.getpeername())
+        )
         self._told(f"{theirs}: a test begins")
         self._session = Session(greeting.channel, ours, self._port, theirs, greeting.connection)
 
@@ -145,7 +188,9 @@ def serve_pipes(address: Address, port: int, seconds: float) -> None:
     try:
         while time.monotonic() < end:
             wake = min(end, session.due())
-            ready = set(select.select(session.waiting, [], [], max(0.0, wake - time.monotonic()))[0])
+            ready = set(
+                select.select(session.waiting, [], [], max(0.0, wake - time.monotonic()))[0]
+            )
             if not session.turn(ready):
                 return
     finally:
@@ -164,7 +209,9 @@ def _bounded(seconds: float) -> float:
 
 
 def _listen(address: Address, port: int) -> socket.socket:
-    listener = socket.socket(FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    listener = socket.socket(
+        FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    )
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)

@@ -33,9 +33,20 @@ LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client
 class Session:
     """Give it a `turn` whenever one of `waiting` is ready, or `due` has come; False: it is over, for the reason `why`."""
 
-    def __init__(self, channel: Channel, address: Address, port: int, peer: Optional[Address] = None,
-                 connection: Optional[socket.socket] = None) -> None:
-        self._channel, self._address, self._port, self._connection = channel, address, port, connection
+    def __init__(
+        self,
+        channel: Channel,
+        address: Address,
+        port: int,
+        peer: Optional[Address] = None,
+        connection: Optional[socket.socket] = None,
+    ) -> None:
+        self._channel, self._address, self._port, self._connection = (
+            channel,
+            address,
+            port,
+            connection,
+        )
         self.peer, self.why = peer, ""
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
@@ -46,7 +57,10 @@ class Session:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        parts = (self._echo.waiting if self._echo else (), self._program.waiting if self._program else ())
+        parts = (
+            self._echo.waiting if self._echo else (),
+            self._program.waiting if self._program else (),
+        )
         return (self._channel.fileno(), *parts[0], *parts[1])
 
     def due(self) -> float:
@@ -88,10 +102,19 @@ class Session:
         asked = message.get("ask")
         if asked == "bye":
             return False
-        answers = {"hello": self._hello, "begin": self._begin, "finish": self._finish, "host": self._host, "set": self._set,
-                   "keep": self._keep, "rdma": self._rdma}
+        answers = {
+            "hello": self._hello,
+            "begin": self._begin,
+            "finish": self._finish,
+            "host": self._host,
+            "set": self._set,
+            "keep": self._keep,
+            "rdma": self._rdma,
+        }
         if asked not in answers:
-            self._channel.send({"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"})
+            self._channel.send(
+                {"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"}
+            )
             return True
         try:
             self._channel.send(answers[asked](message))
@@ -130,14 +153,22 @@ class Session:
         if not 0 < seconds <= LONGEST or self.peer is None:
             return {"error": f"begin: a test takes up to {LONGEST:g} s, and comes after hello"}
         if tcpinfo.listening(self._address.version, self._port):
-            return {"error": f"begin: the server is busy: somebody else listens on port {self._port} there"}
+            return {
+                "error": f"begin: the server is busy: somebody else listens on port {self._port} there"
+            }
         self._program = Program(iperf.server(self._address, self._port))
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
             said = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
-            return {"error": f"begin: iperf3 does not listen there: {said[-1] if said else 'it says nothing'}"}
-        devices = [device.name for device in facts.path(kernel.devices(), kernel.way_to(self.peer).index)]
-        self._series = Series(self._address.version, 0 if message.get("udp") else self._port, devices=devices)
+            return {
+                "error": f"begin: iperf3 does not listen there: {said[-1] if said else 'it says nothing'}"
+            }
+        devices = [
+            device.name for device in facts.path(kernel.devices(), kernel.way_to(self.peer).index)
+        ]
+        self._series = Series(
+            self._address.version, 0 if message.get("udp") else self._port, devices=devices
+        )
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port}
 
@@ -146,7 +177,11 @@ class Session:
         self._stop()
         name, devices = message.get("program"), kernel.devices()
         held = next((index for index, address in kernel.addresses() if address == self._address), 0)
-        chosen = rdma.choose(rdma.ports(), [device.name for device in facts.path(devices, held)] or ["nothing"], self._address)
+        chosen = rdma.choose(
+            rdma.ports(),
+            [device.name for device in facts.path(devices, held)] or ["nothing"],
+            self._address,
+        )
         lacking = chosen if isinstance(chosen, str) else rdma.missing()
         if isinstance(chosen, str) or lacking:
             return {"lacking": lacking}
@@ -154,7 +189,11 @@ class Session:
             return {"error": "rdma: no such program, or no GID for this network"}
         self._program = Program(rdma.command(name, chosen, self._port))
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
-        return {"ready": self._port} if self._listens(self._program) else {"error": f"rdma: {name} does not listen there"}
+        return (
+            {"ready": self._port}
+            if self._listens(self._program)
+            else {"error": f"rdma: {name} does not listen there"}
+        )
 
     def _listens(self, program: Program) -> bool:
         deadline = time.monotonic() + READY
@@ -168,7 +207,11 @@ class Session:
     def _set(self, message: Message) -> Message:
         """Sysctls for this session. Raises ApplyError."""
         asked = message.get("sysctls")
-        self._tried.set({str(name): str(value) for name, value in asked.items()} if isinstance(asked, dict) else {})
+        self._tried.set(
+            {str(name): str(value) for name, value in asked.items()}
+            if isinstance(asked, dict)
+            else {}
+        )
         return {"set": True}
 
     def _keep(self, _: Message) -> Message:

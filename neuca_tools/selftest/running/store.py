@@ -34,7 +34,9 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
     while path.exists():
         path, number = state / f"selftest-{stamp}-{number}.json", number + 1
     old = names(state)
-    write_files({path: report.encode(), **dict.fromkeys(old[:max(0, len(old) + 1 - KEPT)])}, mode=0o600)
+    write_files(
+        {path: report.encode(), **dict.fromkeys(old[: max(0, len(old) + 1 - KEPT)])}, mode=0o600
+    )
     return path
 
 

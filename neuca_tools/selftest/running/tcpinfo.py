@@ -20,10 +20,27 @@ TCP = 6
 INFO, CONGESTION, MEMORY = 2, 4, 7  # INET_DIAG_*
 ESTABLISHED, LISTEN = 1, 10  # include/net/tcp_states.h
 MESSAGE = 72  # bytes of struct inet_diag_msg
-WORDS = {"mss": 16, "unacked": 24, "pmtu": 60, "rtt": 68, "snd_cwnd": 80, "min_rtt": 148, "dsack_dups": 216, "reord_seen": 220,
-         "snd_wnd": 228}
-LONG_WORDS = {"bytes_acked": 120, "bytes_received": 128, "delivery_rate": 160, "busy_time": 168, "rwnd_limited": 176,
-              "sndbuf_limited": 184, "bytes_sent": 200, "bytes_retrans": 208}
+WORDS = {
+    "mss": 16,
+    "unacked": 24,
+    "pmtu": 60,
+    "rtt": 68,
+    "snd_cwnd": 80,
+    "min_rtt": 148,
+    "dsack_dups": 216,
+    "reord_seen": 220,
+    "snd_wnd": 228,
+}
+LONG_WORDS = {
+    "bytes_acked": 120,
+    "bytes_received": 128,
+    "delivery_rate": 160,
+    "busy_time": 168,
+    "rwnd_limited": 176,
+    "sndbuf_limited": 184,
+    "bytes_sent": 200,
+    "bytes_retrans": 208,
+}
 MOST = 1024  # sockets of one look; iperf3 has at most 128 streams
 
 
@@ -32,7 +49,9 @@ def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[So
     extensions = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
     # Whatever still sends: a test that is being closed has data in flight too. Not listening, not waiting for its end.
     states = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9
-    return tuple(_socket(body) for body in _ask(version, extensions, states, local_port, remote_port))[:MOST]
+    return tuple(
+        _socket(body) for body in _ask(version, extensions, states, local_port, remote_port)
+    )[:MOST]
 
 
 def listening(version: int, port: int) -> bool:
@@ -40,9 +59,13 @@ def listening(version: int, port: int) -> bool:
     return any(True for _ in _ask(version, 0, 1 << LISTEN, port, 0))
 
 
-def _ask(version: int, extensions: int, states: int, local_port: int, remote_port: int) -> Iterator[bytes]:
+def _ask(
+    version: int, extensions: int, states: int, local_port: int, remote_port: int
+) -> Iterator[bytes]:
     """The kernel passes over other ports by itself (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
-    request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states) + struct.pack(">HH", local_port, remote_port)
+    request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states) + struct.pack(
+        ">HH", local_port, remote_port
+    )
     with wire.Socket(NETLINK_SOCK_DIAG) as asked:
         yield from asked.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
 
@@ -56,11 +79,24 @@ def _socket(body: bytes) -> Socket:
     found.update({name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()})
     known = len(memory) > 5
     return Socket(
-        local_port=local, remote_port=remote, **found, backoff=info[4] if len(info) > 7 else None,
-        app_limited=bool(info[7] & 1) if len(info) > 7 else None, recv_q=struct.unpack_from("=I", body, 56)[0],
-        rcvbuf=memory[1] if known else None, sndbuf=memory[3] if known else None, wmem_queued=memory[5] if known else None,
-        congestion=parts[CONGESTION].rstrip(b"\0").decode(errors="replace") if CONGESTION in parts else None)
+        local_port=local,
+        remote_port=remote,
+        **found,
+        backoff=info[4] if len(info) > 7 else None,
+        app_limited=bool(info[7] & 1) if len(info) > 7 else None,
+        recv_q=struct.unpack_from("=I", body, 56)[0],
+        rcvbuf=memory[1] if known else None,
+        sndbuf=memory[3] if known else None,
+        wmem_queued=memory[5] if known else None,
+        congestion=parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
+        if CONGESTION in parts
+        else None,
+    )
 
 
 def _value(info: bytes, form: str, place: int) -> Optional[int]:
-    return int(struct.unpack_from(form, info, place)[0]) if len(info) >= place + struct.calcsize(form) else None
+    return (
+        int(struct.unpack_from(form, info, place)[0])
+        if len(info) >= place + struct.calcsize(form)
+        else None
+    )

@@ -20,7 +20,8 @@ NAMES = frozenset(
     "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max net.core.wmem_max net.core.rmem_default"
     " net.core.wmem_default net.core.netdev_max_backlog net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
     " net.ipv4.tcp_max_syn_backlog net.ipv4.ipfrag_high_thresh net.ipv4.neigh.default.gc_thresh1"
-    " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split())
+    " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split()
+)
 VALUE = re.compile(r"\d{1,12}( \d{1,12}){0,2}")
 
 
@@ -29,18 +30,30 @@ def advised(finding: Finding) -> dict[str, str]:
     if not finding.advice.startswith("sysctl -w "):
         return {}
     try:
-        words = shlex.split(finding.advice.partition(", or ")[0].partition(";")[0].partition(" (")[0].partition(" now")[0])[2:]
+        words = shlex.split(
+            finding.advice.partition(", or ")[0]
+            .partition(";")[0]
+            .partition(" (")[0]
+            .partition(" now")[0]
+        )[2:]
     except ValueError:
         return {}
     found = dict(word.split("=", 1) for word in words if "=" in word)
-    return found if found and len(found) == len(words) and all(map(_allowed, found, found.values())) else {}
+    return (
+        found
+        if found and len(found) == len(words) and all(map(_allowed, found, found.values()))
+        else {}
+    )
 
 
 def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
     """Whether an advice is for this end, and whether for the other, of a test in this direction."""
     ours, theirs = ("sender", "receiver") if direction == "forward" else ("receiver", "sender")
     everywhere = finding.end in ("both", "path")
-    return everywhere or finding.end in (ours, "local"), everywhere or finding.end in (theirs, "peer")
+    return everywhere or finding.end in (ours, "local"), everywhere or finding.end in (
+        theirs,
+        "peer",
+    )
 
 
 def _allowed(name: str, value: str) -> bool:

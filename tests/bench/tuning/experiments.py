@@ -21,7 +21,10 @@ EXOGENI = "--profile exogeni"
 BDP = "--profile bdp --rate 1Gbit --rtt 100ms"
 ALL = (KERNEL, "A", "B")
 PORTS = 1000  # of a bridge, which has 1,023 at the most
-SECONDS, SHORT = 9, 3  # of a TCP stream on a long path, and on a short one, where it is at its full rate at once
+SECONDS, SHORT = (
+    9,
+    3,
+)  # of a TCP stream on a long path, and on a short one, where it is at its full rate at once
 # A stream that tuning does not help: what varies is the start.
 NONE = {"least": 0.95, "most": 1.05, "counter": True}
 NO_LOSS, LOSS = 0.1, "loss 0.1%"  # per cent
@@ -37,7 +40,13 @@ def exogeni(hosts: TwoHosts) -> Iterator[Finding]:
             found[rtt] = hosts.tcp(seconds)
         if found is before:
             hosts.tune(ALL, EXOGENI)
-    yield ratio("TCP, 100 ms RTT: defaults, `exogeni`", before[100], after[100], least=2.3, published="2.67 x (ExoGENI)")
+    yield ratio(
+        "TCP, 100 ms RTT: defaults, `exogeni`",
+        before[100],
+        after[100],
+        least=2.3,
+        published="2.67 x (ExoGENI)",
+    )
     yield ratio("at 10 ms RTT the processor is the limit", before[10], after[10], **NONE)
 
 
@@ -73,10 +82,38 @@ def udp(hosts: TwoHosts) -> Iterator[Finding]:
     after = hosts.udp(5, 100_000_000, 1448)
     shown = [f"{one.loss:.2f}%" for one in (before, after, steady)]
     share = 100 * overflown / max(1, before.lost)
-    yield Finding("UDP, 100 Mbit/s in bursts: lost by default", shown[0], "–", before.loss, 50, None, "%", "26% (ExoGENI)")
-    yield Finding("the same: `exogeni`", shown[0], shown[1], after.loss, None, NO_LOSS, "%", "0% (ExoGENI)")
-    yield Finding("packets lost by default, and dropped by full socket buffers", before.lost, overflown, share, 99, 101, "%")
-    yield Finding("without bursts nothing is lost by default", shown[2], "–", steady.loss, None, NO_LOSS, "%", counter=True)
+    yield Finding(
+        "UDP, 100 Mbit/s in bursts: lost by default",
+        shown[0],
+        "–",
+        before.loss,
+        50,
+        None,
+        "%",
+        "26% (ExoGENI)",
+    )
+    yield Finding(
+        "the same: `exogeni`", shown[0], shown[1], after.loss, None, NO_LOSS, "%", "0% (ExoGENI)"
+    )
+    yield Finding(
+        "packets lost by default, and dropped by full socket buffers",
+        before.lost,
+        overflown,
+        share,
+        99,
+        101,
+        "%",
+    )
+    yield Finding(
+        "without bursts nothing is lost by default",
+        shown[2],
+        "–",
+        steady.loss,
+        None,
+        NO_LOSS,
+        "%",
+        counter=True,
+    )
 
 
 def mtu(hosts: TwoHosts) -> Iterator[Finding]:
@@ -84,10 +121,16 @@ def mtu(hosts: TwoHosts) -> Iterator[Finding]:
     found = {}
     for offloads in ("off", "on"):
         for size in (1500, 9000):
-            hosts.build_by_documents(f"mtu = {size}\noffloads = tso {offloads} gso {offloads} gro {offloads}")
+            hosts.build_by_documents(
+                f"mtu = {size}\noffloads = tso {offloads} gso {offloads} gro {offloads}"
+            )
             found[offloads, size] = hosts.tcp(SHORT)
-    without, with_them = ([found[offloads, size] for size in (1500, 9000)] for offloads in ("off", "on"))
-    yield ratio("TCP without offloads: MTU 1500, 9000", *without, least=1.8, published="3 x (ESnet)")
+    without, with_them = (
+        [found[offloads, size] for size in (1500, 9000)] for offloads in ("off", "on")
+    )
+    yield ratio(
+        "TCP without offloads: MTU 1500, 9000", *without, least=1.8, published="3 x (ESnet)"
+    )
     yield ratio("with TSO, GSO and GRO it makes no difference", *with_them, **NONE)
 
 
@@ -101,7 +144,16 @@ ip -n B route add local 10.1.0.0/17 dev lo""")
     few, before = _reached(hosts, 900), _reached(hosts, 1600)
     hosts.tune([KERNEL], "--profile many-peers")
     after = _reached(hosts, 1600)
-    yield Finding("neighbours of 1,600 that answer: defaults", before, "–", before, 1000, 1024, "", "1,024 (IBM)")
+    yield Finding(
+        "neighbours of 1,600 that answer: defaults",
+        before,
+        "–",
+        before,
+        1000,
+        1024,
+        "",
+        "1,024 (IBM)",
+    )
     yield Finding("the same: `many-peers`", before, after, after, 1600, 1600, "")
     yield Finding("900 of 900 answer by default", few, "–", few, 900, 900, "", counter=True)
 
@@ -118,7 +170,11 @@ def broadcast(hosts: TwoHosts) -> Iterator[Finding]:
     """
     hosts.clear("N", "S")
     pairs = [f"link add p{number} type veth peer name q{number}" for number in range(PORTS)]
-    up = [f"link set {end} up" for number in range(PORTS) for end in (f"q{number}", f"p{number} master br0")]
+    up = [
+        f"link set {end} up"
+        for number in range(PORTS)
+        for end in (f"q{number}", f"p{number} master br0")
+    ]
     hosts.guest.put("/run/lab/ports", "\n".join([*pairs, *up]) + "\n")
     hosts.run("""for host in N S; do for key in all default; do
 ip netns exec $host sysctl -qw net.ipv6.conf.$key.disable_ipv6=1; done; done
@@ -129,10 +185,34 @@ ip -n N -batch /run/lab/ports""")
     hosts.tune([KERNEL], "--profile many-peers")
     after = {at_once: _flooded(hosts, at_once) for at_once in (5, 20)}
     shown = f"{before[5]:.1f}%"
-    yield Finding("broadcasts to 1,000 ports of a bridge, five at once: lost by default", shown, "–", before[5], 5, unit="%")
+    yield Finding(
+        "broadcasts to 1,000 ports of a bridge, five at once: lost by default",
+        shown,
+        "–",
+        before[5],
+        5,
+        unit="%",
+    )
     yield Finding("the same: `many-peers`", shown, f"{after[5]:.1f}%", after[5], 0, 0, "%")
-    yield Finding("one at a time none is lost by default", f"{before[1]:.1f}%", "–", before[1], 0, 0, "%", counter=True)
-    yield Finding("twenty at once are too many for it", "–", f"{after[20]:.1f}%", after[20], 5, unit="%", counter=True)
+    yield Finding(
+        "one at a time none is lost by default",
+        f"{before[1]:.1f}%",
+        "–",
+        before[1],
+        0,
+        0,
+        "%",
+        counter=True,
+    )
+    yield Finding(
+        "twenty at once are too many for it",
+        "–",
+        f"{after[20]:.1f}%",
+        after[20],
+        5,
+        unit="%",
+        counter=True,
+    )
 
 
 def _flooded(hosts: TwoHosts, at_once: int) -> float:
@@ -165,9 +245,12 @@ def congestion(hosts: TwoHosts) -> Iterator[Finding]:
 def _inside(hosts: TwoHosts, script: str, namespace: str, *words: object) -> str:
     """What a script of ours says in a namespace of the guest."""
     hosts.guest.put(f"/run/lab/{script}", (INSIDE / script).read_text())
-    return hosts.run(f"ip netns exec {namespace} python3 /run/lab/{script} {' '.join(map(str, words))}")
+    return hosts.run(
+        f"ip netns exec {namespace} python3 /run/lab/{script} {' '.join(map(str, words))}"
+    )
 
 
 # The last one leaves two thousand devices behind.
 EXPERIMENTS: Mapping[str, Callable[[TwoHosts], Iterator[Finding]]] = {
-    one.__name__: one for one in (exogeni, bdp, udp, mtu, neighbours, congestion, broadcast)}
+    one.__name__: one for one in (exogeni, bdp, udp, mtu, neighbours, congestion, broadcast)
+}

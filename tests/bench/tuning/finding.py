@@ -28,7 +28,9 @@ class Finding(NamedTuple):
 
     @property
     def met(self) -> bool:
-        return (self.least is None or self.figure >= self.least) and (self.most is None or self.figure <= self.most)
+        return (self.least is None or self.figure >= self.least) and (
+            self.most is None or self.figure <= self.most
+        )
 
     @property
     def aim(self) -> str:
@@ -41,7 +43,15 @@ class Finding(NamedTuple):
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
         effect = f"but: {self.effect}" if self.counter else self.effect
         verdict = "met" if self.met else "MISSED"
-        return (effect, self.published, str(self.before), str(self.after), f"{shown}{unit}", self.aim, verdict)
+        return (
+            effect,
+            self.published,
+            str(self.before),
+            str(self.after),
+            f"{shown}{unit}",
+            self.aim,
+            verdict,
+        )
 
     def __str__(self) -> str:
         return " | ".join(self.cells())

@@ -20,7 +20,12 @@ from counted import CONFIGURATION
 PATIENCE = 1800.0  # seconds: of the guest's leaping clock, and of an emulation that shares this machine with others
 KERNEL = "kernel"
 A, B = "10.0.1.1", "10.0.2.1"
-MACS = {"a0": "fe:16:3e:00:0a:01", "ra": "fe:16:3e:00:0a:02", "rb": "fe:16:3e:00:0b:02", "b0": "fe:16:3e:00:0b:01"}
+MACS = {
+    "a0": "fe:16:3e:00:0a:01",
+    "ra": "fe:16:3e:00:0a:02",
+    "rb": "fe:16:3e:00:0b:02",
+    "b0": "fe:16:3e:00:0b:01",
+}
 ADDRESSES = {"a0": f"{A}/24", "ra": "10.0.1.254/24", "rb": "10.0.2.254/24", "b0": f"{B}/24"}
 NICS = {"A": ("a0",), "R": ("ra", "rb"), "B": ("b0",)}
 
@@ -65,7 +70,10 @@ class TwoHosts:
         """Put the kernel back, and have these namespaces alone, empty."""
         if self._tuned_kernel:
             self.untune(KERNEL)
-        self.run(NO_NAMESPACES + "".join(f"\nip netns add {name}; ip -n {name} link set lo up" for name in names))
+        self.run(
+            NO_NAMESPACES
+            + "".join(f"\nip netns add {name}; ip -n {name} link set lo up" for name in names)
+        )
         for name in (KERNEL, *names):
             self.run(f"mkdir -p /run/lab/{name}; : > /run/lab/{name}/document")
             self.guest.put(f"/run/lab/{name}/config", CONFIGURATION.format(f"/run/lab/{name}"))
@@ -90,7 +98,9 @@ class TwoHosts:
         self._routes()
 
     def _routes(self):
-        self.run("ip -n A route add 10.0.2.0/24 via 10.0.1.254; ip -n B route add 10.0.1.0/24 via 10.0.2.254")
+        self.run(
+            "ip -n A route add 10.0.2.0/24 via 10.0.1.254; ip -n B route add 10.0.1.0/24 via 10.0.2.254"
+        )
 
     def path(self, rtt, there=""):
         """What the path does from now on: a round-trip time in ms, and what else netem does to packets on their way to B.
@@ -146,4 +156,6 @@ for host in A B; do ip -n $host tcp_metrics flush; done""")
 
     def counter(self, name):
         """A counter of nstat(8) in B, since the namespace was made."""
-        return int(json.loads(self.run(f"ip netns exec B nstat -asz --json {name}"))["kernel"][name])
+        return int(
+            json.loads(self.run(f"ip netns exec B nstat -asz --json {name}"))["kernel"][name]
+        )

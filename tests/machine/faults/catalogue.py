@@ -11,7 +11,17 @@ from dataclasses import dataclass
 import wires
 from wires import Path
 
-SERVE = ("--serve", "--config", "/run/lab/B/config", "--secret-file", "/run/lab/secret", "--for", "600", "--netns", "B")
+SERVE = (
+    "--serve",
+    "--config",
+    "/run/lab/B/config",
+    "--secret-file",
+    "/run/lab/secret",
+    "--for",
+    "600",
+    "--netns",
+    "B",
+)
 NEAR = ("--config", "/run/lab/A/config", "--json")
 SECRET = ("--secret-file", "/run/lab/secret")
 QUICK = ("--plan", "quick")
@@ -61,7 +71,9 @@ def _name(maker: Maker) -> str:
 def cases(seed: int, names: list[str] | None = None) -> list[Case]:
     """Every case once (or those named), with parameters that the seed decides: of each by its own, whatever the others are."""
     known = {**CAUSES, **HEALTHY}
-    return [known[name](random.Random(f"{seed} {name}")) for name in (known if names is None else names)]
+    return [
+        known[name](random.Random(f"{seed} {name}")) for name in (known if names is None else names)
+    ]
 
 
 # --- Words for the makers ----------------------------------------------------------------------------------------------------
@@ -72,10 +84,19 @@ def only(*steps: str, seconds: int = 5) -> tuple[str, ...]:
     return ("--only", ",".join(steps), "--time", f"{seconds}")
 
 
-def near(*words: str, expect: str = "", secret: bool = True, peer: str = wires.FAR, netns: bool = True) -> tuple[str, ...]:
+def near(
+    *words: str, expect: str = "", secret: bool = True, peer: str = wires.FAR, netns: bool = True
+) -> tuple[str, ...]:
     """The near end's words."""
     where = ("--netns", "A") if netns else ()
-    return (*NEAR, *(SECRET if secret else ()), *where, *words, *(("--expect", expect) if expect else ()), peer)
+    return (
+        *NEAR,
+        *(SECRET if secret else ()),
+        *where,
+        *words,
+        *(("--expect", expect) if expect else ()),
+        peer,
+    )
 
 
 def sysctl(namespace: str, **values: object) -> str:

@@ -54,7 +54,9 @@ def main() -> None:
     outcome, name = sys.argv[1:]
     evidence = json.loads(Path(outcome).read_text())["report"]["evidence"]
     DATA.mkdir(exist_ok=True)
-    (DATA / f"{name}.json").write_text(json.dumps(rounded(compact(evidence)), separators=(",", ":")) + "\n")
+    (DATA / f"{name}.json").write_text(
+        json.dumps(rounded(compact(evidence)), separators=(",", ":")) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ import healthy_setups
 from catalogue import CAUSES, HEALTHY, cases
 
 __all__ = ["CAUSES", "HEALTHY", "cases", "this_week"]
-MODULES = (causes_window, causes_path, causes_reach, healthy_setups)  # each adds to the catalogue what it knows
+MODULES = (
+    causes_window,
+    causes_path,
+    causes_reach,
+    healthy_setups,
+)  # each adds to the catalogue what it knows
 
 
 def this_week() -> int:

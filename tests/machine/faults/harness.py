@@ -31,11 +31,15 @@ class Stage:
             guest.put(f"/run/{path.name}", path.read_text())
         guest.put("/run/configuration", CONFIGURATION)
         self.kernel = guest.check("uname -sr").strip()
-        guest.check("mkfifo /run/ask /run/answer; python3 /run/rehearse.py /run/ask /run/answer > /run/rehearse.log 2>&1 &")
+        guest.check(
+            "mkfifo /run/ask /run/answer; python3 /run/rehearse.py /run/ask /run/answer > /run/rehearse.log 2>&1 &"
+        )
 
     def play(self, case: Case) -> dict:
         """A case's outcome: `report` is what neuca-selftest says, `error` why there is none; `seconds` of the guest's clock."""
-        said = self._guest.check("cat > /run/ask && cat /run/answer", PATIENCE, json.dumps(asdict(case)).encode())
+        said = self._guest.check(
+            "cat > /run/ask && cat /run/answer", PATIENCE, json.dumps(asdict(case)).encode()
+        )
         return json.loads(said)
 
 

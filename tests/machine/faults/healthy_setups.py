@@ -11,7 +11,17 @@ from causes_path import overlay
 from causes_reach import APPLY, ASKED, tuned
 from wires import ROUTED_FAR, Path, bare_switch, routed, switched
 
-EVERYTHING = only("latency", "path-mtu", "tcp", "tcp-reverse", "loaded", "tcp-parallel", "tcp-bidir", "udp", "connections")
+EVERYTHING = only(
+    "latency",
+    "path-mtu",
+    "tcp",
+    "tcp-reverse",
+    "loaded",
+    "tcp-parallel",
+    "tcp-bidir",
+    "udp",
+    "connections",
+)
 
 
 def case(name: str, what: object, setup: str, words: tuple[str, ...], **more: object) -> Case:
@@ -39,7 +49,12 @@ def country(random: Random) -> Case:
 @healthy
 def ocean(random: Random) -> Case:
     path = Path(random.choice((15, 20, 25)), random.choice((80, 100, 120)))
-    return case("ocean", path, routed(path), near(*QUICK, "--time", "10", expect=path.expect, peer=ROUTED_FAR))
+    return case(
+        "ocean",
+        path,
+        routed(path),
+        near(*QUICK, "--time", "10", expect=path.expect, peer=ROUTED_FAR),
+    )
 
 
 @healthy
@@ -51,37 +66,64 @@ def slow_line(random: Random) -> Case:
 @healthy
 def everything(random: Random) -> Case:
     path = Path(random.choice((10, 15, 20)), random.choice((2, 6, 10)))
-    return case("everything", path, switched(path), near(*EVERYTHING, "--parallel", "4", expect=path.expect))
+    return case(
+        "everything", path, switched(path), near(*EVERYTHING, "--parallel", "4", expect=path.expect)
+    )
 
 
 @healthy
 def nobody_said_what_to_expect(random: Random) -> Case:
     path, rate = Path(random.choice((30, 60)), random.choice((4, 10))), random.choice((10, 20))
-    return case("nobody-said-what-to-expect", f"{path}, --rate {rate}M", switched(path), near(*QUICK, "--rate", f"{rate}M"))
+    return case(
+        "nobody-said-what-to-expect",
+        f"{path}, --rate {rate}M",
+        switched(path),
+        near(*QUICK, "--rate", f"{rate}M"),
+    )
 
 
 @healthy
 def held_back(random: Random) -> Case:
     """A fast path, and a test that must not fill it."""
     rate = random.choice((20, 40))
-    return case("held-back", f"--rate {rate}M", switched(Path(0, 2)), near(*QUICK, "--rate", f"{rate}M", expect="400M"))
+    return case(
+        "held-back",
+        f"--rate {rate}M",
+        switched(Path(0, 2)),
+        near(*QUICK, "--rate", f"{rate}M", expect="400M"),
+    )
 
 
 @healthy
 def without_a_helper(random: Random) -> Case:
     path = Path(random.choice((20, 40)), random.choice((2, 10)))
-    setup = switched(path) + """ip netns exec B iperf3 -s -p 45678 -D
+    setup = (
+        switched(path)
+        + """ip netns exec B iperf3 -s -p 45678 -D
 until ip netns exec B ss -Hltn | grep -q :45678; do sleep 0.1; done
 """
-    return case("without-a-helper", path, setup, near(*QUICK, expect=path.expect, secret=False), helper=(),
-                after="ip netns pids B | xargs -r kill")
+    )
+    return case(
+        "without-a-helper",
+        path,
+        setup,
+        near(*QUICK, expect=path.expect, secret=False),
+        helper=(),
+        after="ip netns pids B | xargs -r kill",
+    )
 
 
 @healthy
 def sixth_version(random: Random) -> Case:
     path = Path(random.choice((20, 30)), random.choice((2, 10)))
-    setup = bare_switch(ipv6=True) + path.both() + ("ip -n A address add fd00::1/64 dev a0 nodad\n"
-                                                    "ip -n B address add fd00::2/64 dev b0 nodad\n")
+    setup = (
+        bare_switch(ipv6=True)
+        + path.both()
+        + (
+            "ip -n A address add fd00::1/64 dev a0 nodad\n"
+            "ip -n B address add fd00::2/64 dev b0 nodad\n"
+        )
+    )
     return case("sixth-version", path, setup, near(*QUICK, expect=path.expect, peer="fd00::2"))
 
 
@@ -94,12 +136,23 @@ def jumbo_frames(random: Random) -> Case:
 @healthy
 def overlay_that_fits(random: Random) -> Case:
     path = Path(random.choice((20, 30)), random.choice((2, 6)))
-    return case("overlay-that-fits", path, overlay(1550, 1500) + path.both(), near(*QUICK, expect=f"{path.rate * 0.95:g}M",
-                                                                                  peer="10.7.0.2"))
+    return case(
+        "overlay-that-fits",
+        path,
+        overlay(1550, 1500) + path.both(),
+        near(*QUICK, expect=f"{path.rate * 0.95:g}M", peer="10.7.0.2"),
+    )
 
 
 @healthy
 def tuned_by_the_agent(random: Random) -> Case:
     path = Path(random.choice((30, 60)), random.choice((10, 40)))
-    setup = switched(path) + ASKED + tuned("bdp").replace("bdp/'", "bdp\\nrate = 100Mbit\\nrtt = 50ms/'") + APPLY
-    return case("tuned-by-the-agent", path, setup, near(*QUICK, expect=path.expect, netns=False), inside="A")
+    setup = (
+        switched(path)
+        + ASKED
+        + tuned("bdp").replace("bdp/'", "bdp\\nrate = 100Mbit\\nrtt = 50ms/'")
+        + APPLY
+    )
+    return case(
+        "tuned-by-the-agent", path, setup, near(*QUICK, expect=path.expect, netns=False), inside="A"
+    )

@@ -50,7 +50,9 @@ def verdict(case: Case, outcome: Mapping) -> Verdict:
     findings = outcome["report"]["findings"]
     counted = findings if case.wanted else [one for one in findings if one["severity"] != "info"]
     nothing = NOTHING if case.wanted else QUIET
-    told = tuple(f"{one['id']} {one['severity']} {one['share']:.0%}: {one['text']}" for one in findings)
+    told = tuple(
+        f"{one['id']} {one['severity']} {one['share']:.0%}: {one['text']}" for one in findings
+    )
     return Verdict(case, counted[0]["id"] if counted else nothing, told)
 
 
@@ -76,7 +78,9 @@ def matrix(verdicts: Iterable[Verdict]) -> str:
     for wanted in sorted(rows, key=lambda name: (name == HEALTHY, name)):
         some = rows[wanted]
         names = ", ".join(dict.fromkeys(one.case.name for one in some))
-        found = ", ".join(f"{name} {count}" for name, count in Counter(one.found for one in some).most_common())
+        found = ", ".join(
+            f"{name} {count}" for name, count in Counter(one.found for one in some).most_common()
+        )
         lines.append((wanted, names, found, f"{sum(one.right for one in some)} of {len(some)}"))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -85,10 +89,17 @@ def summary(verdicts: Iterable[Verdict]) -> str:
     """The two figures, and whether they reach what was aimed at."""
     known = list(verdicts)
     lines = []
-    for words, some in (("the injected cause comes first", [one for one in known if one.case.wanted]),
-                        ("nothing above info where nothing is wrong", [one for one in known if not one.case.wanted])):
+    for words, some in (
+        ("the injected cause comes first", [one for one in known if one.case.wanted]),
+        (
+            "nothing above info where nothing is wrong",
+            [one for one in known if not one.case.wanted],
+        ),
+    ):
         if some:
             share = percent(some)
             met = "met" if share >= TARGET else "MISSED"
-            lines.append(f"{words}: {sum(one.right for one in some)} of {len(some)}, {share:.1f}% (aim {TARGET:g}%: {met})")
+            lines.append(
+                f"{words}: {sum(one.right for one in some)} of {len(some)}, {share:.1f}% (aim {TARGET:g}%: {met})"
+            )
     return "\n".join(lines)

@@ -54,7 +54,11 @@ class Path(NamedTuple):
     def netem(self, more: str = "") -> str:
         """One direction. The usual queue: one round trip, 10 ms and 10 packets at the least; a deeper one is a cause (D14)."""
         usual = max(10.0, self.packets, self.rate * 1e6 * 0.010 / 8 / self.packet)
-        limit = math.ceil(self.packets / 2 + (usual if self.queue is None else self.queue)) if self.rate else 100_000
+        limit = (
+            math.ceil(self.packets / 2 + (usual if self.queue is None else self.queue))
+            if self.rate
+            else 100_000
+        )
         delay = f"delay {self.rtt / 2:g}ms" if self.rtt and "delay" not in more else ""
         rate = f"rate {self.rate:g}mbit" if self.rate and "rate" not in more else ""
         return f"netem {delay} {more} {rate} limit {limit}"

@@ -38,22 +38,35 @@ def send(port, **message):
     data = json.dumps(message).encode() + b"\n"
     with writing:
         while data:
-            data = data[os.write(port, data):]
+            data = data[os.write(port, data) :]
 
 
 def serve(port, request):
     """Run one command. Its output goes to a file: a child that it leaves behind keeps nobody waiting."""
     with tempfile.TemporaryFile(dir="/run") as output:
-        process = subprocess.Popen(["/bin/bash", "-c", request["command"]], stdin=subprocess.PIPE, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
+        process = subprocess.Popen(
+            ["/bin/bash", "-c", request["command"]],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/root",
+        )
         try:
-            process.communicate(base64.b64decode(request.get("input", "")), timeout=request["timeout"])
+            process.communicate(
+                base64.b64decode(request.get("input", "")), timeout=request["timeout"]
+            )
             code = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             code = 124
         output.seek(0)
-        send(port, id=request["id"], code=code, output=base64.b64encode(output.read(LONGEST)).decode())
+        send(
+            port,
+            id=request["id"],
+            code=code,
+            output=base64.b64encode(output.read(LONGEST)).decode(),
+        )
 
 
 def answer_on_the_network():

@@ -29,7 +29,9 @@ def send(sender, at_once, ports):
     before, deadline = counted(), time.monotonic() + PATIENCE
     for _ in range(at_once):
         sender.sendto(bytes(64), ("10.9.255.255", 9))
-    while sum(since(before)) < at_once * (ports + 1):  # each comes to the bridge, and leaves it at every port
+    while sum(since(before)) < at_once * (
+        ports + 1
+    ):  # each comes to the bridge, and leaves it at every port
         if time.monotonic() > deadline:
             sys.exit(f"{since(before)} packets were seen of {at_once} broadcasts to {ports} ports")
         os.sched_yield()

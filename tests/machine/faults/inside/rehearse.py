@@ -24,8 +24,10 @@ SERVING = "serving tests"
 READY, ENDING = 60.0, 30.0  # seconds
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
 CONFIGURATION = Path("/run/configuration")  # of an agent; {0} is its folder
-CLEAN = ("for name in $(ip -o netns list | cut -d ' ' -f 1); do ip netns del $name; done; rm -rf /run/lab; mkdir -p /run/lab; "
-         "dmesg --clear 2>/dev/null || true")
+CLEAN = (
+    "for name in $(ip -o netns list | cut -d ' ' -f 1); do ip netns del $name; done; rm -rf /run/lab; mkdir -p /run/lab; "
+    "dmesg --clear 2>/dev/null || true"
+)
 
 
 class End:
@@ -44,7 +46,10 @@ class End:
     def until(self, word, seconds):
         """What it said on standard error, once this word is among it, or it ended, or so long."""
         said, deadline = "", time.monotonic() + seconds
-        while word not in said and select.select([self._said], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        while (
+            word not in said
+            and select.select([self._said], [], [], max(0.0, deadline - time.monotonic()))[0]
+        ):
             piece = os.read(self._said, 65536)
             if not piece:
                 break
@@ -105,8 +110,14 @@ def rehearse(case):
 
 
 def _shell(script):
-    subprocess.run(["bash", "-ec", script], check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                   stdin=subprocess.DEVNULL)
+    subprocess.run(
+        ["bash", "-ec", script],
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def _prepare(case):
@@ -132,8 +143,13 @@ def _test(case):
             if SERVING not in said:
                 return {"error": f"the helper does not serve: {said}"}
         if case["beside"]:
-            beside = subprocess.Popen(["bash", "-c", case["beside"]], start_new_session=True, stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            beside = subprocess.Popen(
+                ["bash", "-c", case["beside"]],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         near = End("near", case["words"], case["near_first"], case["inside"])
         code, out, errors = near.end(case["patience"])
     finally:
