@@ -8,15 +8,13 @@ and not the other. A qdisc that the kernel chose itself is written with "default
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
 from .device_settings import Declined, DeviceSettings
 from .effects import Effect, Note
-from .model import LinkKey, LinkRequest, Record, World
-from .roles import base
+from .model import LinkKey
 
 SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
 ORDER = (
@@ -107,27 +105,6 @@ def restorable(found: Mapping[str, str]) -> dict[str, str]:
 
 def _creatable(qdisc: str) -> bool:
     return qdisc.startswith(DEFAULT) or qdisc.split(maxsplit=1)[0] in CREATABLE
-
-
-def concerned(requests: Iterable[LinkRequest], world: World, record: Record) -> dict[int, set[str]]:
-    """The groups to look at, by the index of the device: those asked for, and those that were changed before."""
-    wanted: dict[LinkKey, set[str]] = defaultdict(set)
-    queued = set()
-    for request in requests:
-        wanted[request.key].update(group for group, _ in request.device)
-        queued |= {request.key} if request.txqueuelen is not None else set()
-    for key, original in record.originals.items():
-        wanted[key].update(map(group_of, original.device))
-    found = {}
-    for index, device in world.devices.items():
-        key = LinkKey(
-            base(device if device.vlan_id is None else world.devices.get(device.lower, device)),
-            device.vlan_id,
-        )
-        more = {"qdisc"} if key in queued and device.qdisc in ("mq", "pfifo") else set()
-        if wanted[key] or more:
-            found[index] = wanted[key] | more
-    return found
 
 
 @dataclass

@@ -11,6 +11,7 @@ from . import memory
 from . import record as records
 from .apply import Result, apply
 from .config import Config
+from .decide import Decision
 from .device_operation import SetDevice
 from .documents.links import carriers
 from .errors import NeucaError
@@ -21,7 +22,7 @@ from .model import Document, NetworkState, NicRecord, Owned
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
-from .reconcile import Host, Survey, host, log_result, writer
+from .reconcile import Host, host, log_result, writer
 from .requests import users
 
 
@@ -65,7 +66,7 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         )
 
 
-def _goes_back(operation: Operation, survey: Survey) -> bool:
+def _goes_back(operation: Operation, survey: Decision) -> bool:
     """A setting of the whole host that only this NIC asked for."""
     return (
         isinstance(operation, WriteSysctl)
@@ -114,7 +115,7 @@ def revert(config: Config, intake: Intake) -> Result:
         return result
 
 
-def _originals(survey: Survey, config: Config) -> NetworkState:
+def _originals(survey: Decision, config: Config) -> NetworkState:
     links = {
         key: replace(
             survey.have.links[key],
@@ -133,7 +134,7 @@ def _originals(survey: Survey, config: Config) -> NetworkState:
     return NetworkState(links, sysctls=survey.record.original_sysctls, files=files)
 
 
-def _do(handles: Host, survey: Survey, operations: Sequence[Operation]) -> Result:
+def _do(handles: Host, survey: Decision, operations: Sequence[Operation]) -> Result:
     result = apply(operations, writer(handles, survey))
     log_result(result)
     return result

@@ -201,6 +201,8 @@ class World:
 
     `age`: seconds since the boot, where it may still be coming up by itself; infinite where nobody brings it up.
     `advertised`: devices on which the kernel takes routes from router advertisements, and would not if they forwarded.
+    `sysctls`: the settings that were looked for, by path, without those that cannot be read. `files`: the agent's own files,
+    None for one that is not there. `managers`: manager -> interface -> word; `silent_managers`: why one did not answer.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -213,6 +215,10 @@ class World:
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
     advertised: frozenset[int] = frozenset()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
+    managers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    silent_managers: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------

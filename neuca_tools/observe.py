@@ -1,36 +1,21 @@
-"""What is there, in the same terms as what is asked: one look at the links in question, their settings and our files."""
+"""What is there, in the same terms as what is asked: the links in question, their settings and our files."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
-from .backends import sysctl
 from .desired import Resolution
 from .device_settings import DeviceSettings
-from .errors import ObserveError
-from .fileio import read_bytes
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, Virtual, World
 from .roles import automatic, find_links, lifelines
 
-ReadSysctl = Callable[[str], Optional[str]]
-Words = Mapping[str, Mapping[str, str]]  # manager -> interface name -> word
 
-
-def found(
-    resolution: Resolution,
-    world: World,
-    record: Record,
-    protocol: int,
-    files: Iterable[str],
-    managers: Words,
-    read_sysctl: ReadSysctl = sysctl.read,
-) -> NetworkState:
-    """The found side of a plan: dataplane links alone, and those that the agent itself once changed. Raises ObserveError."""
+def found(resolution: Resolution, world: World, record: Record, protocol: int) -> NetworkState:
+    """The found side of a plan: dataplane links alone, and those that the agent itself once changed."""
     wanted = {
         *resolution.want.links,
         *record.owned.vlans,
@@ -49,25 +34,24 @@ def found(
     keys = {device.index: key for key, device in everything.items()}
     links = {
         key: replace(
-            _link(key, device, resolution, world, record, managers, read_sysctl),
+            _link(key, device, resolution, world, record),
             master=masters.get(device.master),
             virtual=_virtual(key, device, keys, world),
         )
         for key, device in devices.items()
     }
-    paths = {*resolution.want.sysctls, *record.original_sysctls}
-    sysctls = {
-        path: value for path in sorted(paths) for value in [read_sysctl(path)] if value is not None
-    }
+    paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
+    sysctls = {path: world.sysctls[path] for path in paths if path in world.sysctls}
     unheard = any(nic.unheard for nic in record.nics.values())
     running = {
         path: "" if unheard else manager
         for path, manager in resolution.want.tell.items()
-        if manager in managers
+        if manager in world.managers
     }
+    files = {path: world.files.get(path) for path in resolution.want.files}
     leaving = {mac for mac, nic in record.nics.items() if nic.leaving}
     hops = _hops(world, devices, resolution, protocol, leaving)
-    return NetworkState(links, hops, sysctls=sysctls, files=_files(files), tell=running)
+    return NetworkState(links, hops, sysctls=sysctls, files=files, tell=running)
 
 
 def _virtual(
@@ -87,17 +71,12 @@ def _virtual(
 
 
 def _link(
-    key: LinkKey,
-    device: Device,
-    resolution: Resolution,
-    world: World,
-    record: Record,
-    managers: Words,
-    read: ReadSysctl,
+    key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record
 ) -> Link:
     wanted, original = resolution.want.links.get(key), record.originals.get(key, Original())
     templates = {*(wanted.sysctls if wanted else ()), *original.sysctls}
-    values = {template: read(template.replace(OWN, device.name)) for template in templates}
+    paths = {template: template.replace(OWN, device.name) for template in templates}
+    values = {name: world.sysctls[path] for name, path in paths.items() if path in world.sysctls}
     leased = {
         address
         for address in (wanted.addresses if wanted else ())
@@ -118,11 +97,11 @@ def _link(
         device.mtu,
         device.txqueuelen,
         addresses,
-        {template: value for template, value in values.items() if value is not None},
+        values,
         {name: value for name, value in settings.items() if name in names},
         {
             manager: words[device.name]
-            for manager, words in managers.items()
+            for manager, words in world.managers.items()
             if device.name in words
         },
     )
@@ -162,13 +141,3 @@ def _hops(
         for hop in hops
         if hop.ours or hop.left_over or (hop.to in banned and hop.via is not None)
     )
-
-
-def _files(paths: Iterable[str]) -> dict[str, Optional[bytes]]:
-    contents: dict[str, Optional[bytes]] = {}
-    for path in paths:
-        try:
-            contents[path] = read_bytes(Path(path))
-        except OSError as error:
-            raise ObserveError(f'read "{path}": {error.strerror}') from error
-    return contents

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Optional
 
-from . import __version__, firstboot, hardware, leftovers, marking, memory, probing
+from . import __version__, firstboot, leftovers, memory, probing
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
-from .backends import hostfacts, hostid, udev
+from .backends import udev
 from .backends.bus import Bus
 from .backends.linkwatch import Watch, interfaces
 from .backends.netlink import Netlink
 from .config import Config
-from .desired import Resolution, Settings, resolve
+from .decide import Decision, Policies, decide
+from .desired import Settings
 from .device_operation import SetDevice
-from .devices import concerned, restorable
-from .fileio import locked, read_bytes
-from .guard import METADATA_HOSTS
+from .devices import restorable
+from .fileio import locked
 from .intake import Intake, keep, metadata_hosts
+from .look import look, places
 from .managers import Managers, named_by_others
-from .marks import SYSCTL_FILE
-from .model import Link, LinkKey, NetworkState, Problem, Record, World
+from .model import Link, LinkKey, NetworkState, Problem, Record
 from .names import own_names
-from .observe import found
+from .observation import interest
 from .operation import Operation, Phase
 from .operations import (
     DeleteAddress,
@@ -49,7 +48,6 @@ from .operations import (
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
-from .routing import ROUTE_PROTOCOL
 from .status import DocumentStatus, Report, Status, judge
 from .tuning import Choice, audit
 
@@ -67,39 +65,6 @@ PATIENCE = (
 )  # seconds between looks: drivers, udev and systemd-sysctl settle late
 
 
-@dataclass(frozen=True)
-class Survey:
-    """All that a pass knows before it does anything."""
-
-    world: World
-    record: Record
-    resolution: Resolution
-    have: NetworkState
-    want: NetworkState
-    managers: Mapping[str, Mapping[str, str]]
-    silent_managers: Mapping[str, str]
-
-    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        return plan(
-            self.have,
-            self.want,
-            self.resolution.removable,
-            scope=scope,
-            rename_while_up=self.world.rename_while_up,
-        )
-
-    def changed(self) -> frozenset[str]:
-        """The NICs whose request is another one than what is in force, or that have appeared."""
-        changed = memory.changed(self.record, self.resolution, self.world)
-        kept = {(hop.to, hop.metric) for hop in self.want.hops}
-        gone = {
-            hop.link.mac
-            for hop in self.have.hops
-            if not hop.ours or (hop.to, hop.metric) not in kept
-        }
-        return changed | gone if "" in changed else changed
-
-
 class Host:
     """The handles of one pass."""
 
@@ -109,57 +74,22 @@ class Host:
         self.config, self.netlink, self.bus = config, netlink, bus
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
-    def survey(self, intake: Intake, record: Record) -> Survey:
-        """Look at everything, change nothing. Raises ObserveError."""
+    def survey(self, intake: Intake, record: Record) -> Decision:
+        """Look at everything of interest and decide; change nothing. Raises ObserveError."""
         config = self.config
         hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
-        world = self.netlink.look([*hosts, *METADATA_HOSTS])
-        record = memory.fresh(record, world)
-        tuning = hostfacts.look(
-            self.choice, config.profile_directory, config.sysctl_directory, record
-        )
+        wanted = interest(intake.document, config.links, record, hosts, self.choice)
+        ours = _udev_is_ours(config)
+        seen = look(wanted, self.netlink, self.managers(), config, ours)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs),
             config.links,
             tuple(hosts),
             config.allow_default_route,
-            tuning,
-            config.guest_router,
+            router=config.guest_router,
         )
-        requests = (*(intake.document.links if intake.document else ()), *config.links)
-        age = hostid.age() if _udev_is_ours(config) else world.age
-        world = replace(
-            world, settings=hardware.read(world, concerned(requests, world, record)), age=age
-        )
-        if intake.document and intake.document.router == "true":
-            world = replace(world, advertised=hostfacts.advertised(world))
-        resolution = resolve(intake.document, settings, world, record)
-        places = marking.Places(
-            config.udev_directory,
-            config.networkmanager_directory,
-            config.networkd_directory,
-            config.sysctl_directory,
-            config.udev_substring,
-            config.data_udev_priority,
-            config.mgmt_udev_priority,
-        )
-        sysctls = read_bytes(config.sysctl_directory / SYSCTL_FILE) or b""
-        marks = marking.wanted(resolution, record, places, _names(config.udev_directory), sysctls)
-        want = replace(resolution.want, files=marks.files, tell=marks.tell)
-        resolution = replace(resolution, want=want)
-        managers = self.managers()
-        words = managers.ask([device.name for device in world.devices.values()])
-        record = leftovers.leave(
-            record,
-            resolution.roles.nics,
-            marking.marked(resolution, record),
-            words,
-            managers.reasons,
-        )
-        have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
-        removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
-        resolution = replace(resolution, removable=removable)
-        return Survey(world, record, resolution, have, want, words, managers.reasons)
+        policies = Policies(settings, places(config), self.choice)
+        return decide(seen, intake.document, policies, record)
 
     def managers(self) -> Managers:
         """Both managers; nobody is asked anything where they are not those of this namespace."""
@@ -170,13 +100,6 @@ def _udev_is_ours(config: Config) -> bool:
     return config.managers == "auto" and udev.here(interfaces())
 
 
-def _names(directory: Path) -> list[str]:
-    try:
-        return [path.name for path in directory.iterdir()]
-    except FileNotFoundError:
-        return []
-
-
 @contextmanager
 def host(config: Config, choice: Optional[Choice] = None) -> Iterator[Host]:
     """Open what a survey or a pass needs, and close it again. `choice` of profiles: None for the one in force."""
@@ -184,7 +107,7 @@ def host(config: Config, choice: Optional[Choice] = None) -> Iterator[Host]:
         yield Host(config, netlink, bus, choice)
 
 
-def writer(handles: Host, survey: Survey) -> GuardedWriter:
+def writer(handles: Host, survey: Decision) -> GuardedWriter:
     """What may write to the links of this survey that are ours to set, and to no other."""
     allowed = {
         link.index for link in survey.have.links.values()
@@ -244,7 +167,7 @@ class Pass:
             return self.run(start)
         return report, _status(self.host.config, self.intake, after, report)
 
-    def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
+    def _mark(self, survey: Decision, scope: Optional[Collection[str]]) -> tuple[Decision, Result]:
         """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
         planned = survey.plan(scope)
         operations = [operation for operation in planned if operation.order <= Phase.MARK]
@@ -266,7 +189,7 @@ class Pass:
             flushed
         )
 
-    def _write_down(self, survey: Survey, operations: Sequence[Operation]) -> NetworkState:
+    def _write_down(self, survey: Decision, operations: Sequence[Operation]) -> NetworkState:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
         died = records.load_journal(self.state_directory, survey.world.boot_id)
         links = {**survey.have.links, **(died.links if died else {})}
@@ -283,8 +206,8 @@ class Pass:
         return before
 
     def _verify(
-        self, survey: Survey, scope: Optional[Collection[str]], result: Result, watch: Watch
-    ) -> tuple[Survey, Result]:
+        self, survey: Decision, scope: Optional[Collection[str]], result: Result, watch: Watch
+    ) -> tuple[Decision, Result]:
         """Ask again, with growing patience, until nothing is left to do.
 
         What is left although it was done is a failure, but sysctls, MTU and queue are set once more: udev runs systemd-sysctl
@@ -323,13 +246,13 @@ class Pass:
         )
         return self._again(survey, result) if result.declined else survey, result
 
-    def _again(self, survey: Survey, result: Result) -> Survey:
+    def _again(self, survey: Decision, result: Result) -> Decision:
         """Another survey, with all in the record that was done since."""
         return self.host.survey(
             self.intake, memory.decline(memory.intend(survey.record, result.done), result.declined)
         )
 
-    def _undo(self, after: Survey, before: NetworkState, result: Result) -> Result:
+    def _undo(self, after: Decision, before: NetworkState, result: Result) -> Result:
         """Bring the NICs that failed back to what they were: a plan with its arguments swapped."""
         if not result.lost_nics:
             return Result()
@@ -346,7 +269,9 @@ class Pass:
             [operation for operation in operations if operation.domain], writer(self.host, now)
         )
 
-    def _remember(self, after: Survey, scope: Optional[Collection[str]], result: Result) -> Survey:
+    def _remember(
+        self, after: Decision, scope: Optional[Collection[str]], result: Result
+    ) -> Decision:
         survey = self._again(after, result) if result.failures else after
         record = memory.settle(
             memory.intend(survey.record, result.done), survey.resolution, survey.have, survey.world
@@ -394,7 +319,7 @@ def status_now(config: Config, intake: Intake) -> Status:
         return _status(config, intake, survey, read_report(config.run_directory))
 
 
-def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Report]) -> Status:
+def _status(config: Config, intake: Intake, survey: Decision, report: Optional[Report]) -> Status:
     """Out of the plan that a start would carry out now."""
     stored = intake.stored
     faults = [

@@ -12,6 +12,7 @@ from . import record as records
 from .apply import Failure, Result, apply
 from .backends.linkwatch import Watch
 from .config import Config
+from .decide import Decision
 from .device_operation import SetDevice
 from .fileio import locked
 from .handback import revert
@@ -19,13 +20,13 @@ from .intake import Intake
 from .model import LinkKey
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteSysctl
-from .reconcile import PATIENCE, Host, Survey, host, log_result, writer
+from .reconcile import PATIENCE, Host, host, log_result, writer
 from .tuning.layer import Choice
 
 KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 
-def operations(survey: Survey, link: Optional[LinkKey] = None) -> tuple[Operation, ...]:
+def operations(survey: Decision, link: Optional[LinkKey] = None) -> tuple[Operation, ...]:
     """What tuning has to do, in the order of a pass; with `link` for it alone."""
     return tuple(
         one
@@ -59,7 +60,7 @@ def tune(
         return result
 
 
-def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Result, Survey]:
+def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Result, Decision]:
     """Plan, remember, apply, verify, remember; and what the host was like at the end."""
     directory = handles.config.state_directory
     with Watch() as watch:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional
 
 from ..fileio import read_bytes
-from ..model import Record, World
+from ..model import World
 from ..tuning import environment, sysctld
 from ..tuning.layer import (
     AVAILABLE,
@@ -19,9 +19,8 @@ from ..tuning.layer import (
     PERMITTED,
     Choice,
     Facts,
-    Layer,
     Obstacle,
-    layer,
+    TuningInputs,
     named,
 )
 from ..tuning.profile import LARGEST, NAME, Profile, parse
@@ -35,28 +34,23 @@ OF_FIRST_NAMESPACE = (
 )
 
 
-def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record: Record) -> Layer:
-    """Read profiles and host, and judge."""
+def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> TuningInputs:
+    """The profiles of this choice, and all of the host that they are judged by."""
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    found = {
-        path: value
-        for path in (*paths, AVAILABLE, PERMITTED)
-        for value in [sysctl.read(path)]
-        if value is not None
-    }
+    found = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
+    obstacles = {path: _obstacle(path, own) for path in paths}
     facts = Facts(
         environment.detect(_signs()),
-        found,
-        {path: one for path in paths for one in [_obstacle(path, own)] if one},
+        {path: value for path, value in found.items() if value is not None},
+        {path: one for path, one in obstacles.items() if one},
         sysctld.words(_sysctl_files(sysctl_directory)),
         _memory(),
         _modules() if CONGESTION in paths else None,
         own,
-        {mac: mtu for mac, mtu in record.probed.items() if mtu > 0},
     )
-    return layer(choice, profiles, facts, record, missing)
+    return TuningInputs(tuple(profiles), tuple(missing), facts)
 
 
 def advertised(world: World) -> frozenset[int]:

@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from .. import __version__, render, sealing
 from ..config import DEFAULT_PATH, Config
 from ..config.files import files as config_files
+from ..decide import Decision
 from ..errors import EXIT_OK, NeucaError
 from ..fileio import write_files
 from ..guest import programs
 from ..guest.outcome import with_guest
 from ..intake import confirmed
-from ..reconcile import Survey, host, status_now
+from ..reconcile import host, status_now
 from ..record import load_record
 from .context import configuration
 
@@ -120,7 +121,7 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
     intake = confirmed(config.state_directory, config.run_directory)
 
     @cache
-    def survey() -> Survey:
+    def survey() -> Decision:
         with host(config) as handles:
             return handles.survey(intake, load_record(config.state_directory))
 

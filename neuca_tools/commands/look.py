@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import render
 from ..config import Config
+from ..decide import Decision
 from ..errors import EXIT_PENDING, UsageError
 from ..guest.outcome import with_guest
 from ..guest.supervisor import INSIDE
 from ..intake import Intake, confirmed
-from ..reconcile import Survey, host, status_now
+from ..reconcile import host, status_now
 from ..record import load_record
 from ..status import find_link
 from .context import configuration, document, report_faults
@@ -57,7 +58,7 @@ def _wait_for_a_change(seconds: float) -> None:
         watch.wait(seconds)
 
 
-def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Survey]:
+def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
     intake = document(config, arguments.source)
     with host(config) as handles:
         return intake, handles.survey(intake, load_record(config.state_directory))

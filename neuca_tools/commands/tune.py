@@ -11,12 +11,13 @@ from .. import render
 from ..backends import hostfacts
 from ..config import Config
 from ..config.options import profile_names
+from ..decide import Decision
 from ..documents.values import UnusableError
 from ..errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, NeucaError, UsageError
 from ..intake import Intake, last_good
 from ..model import LinkKey
 from ..operations import WriteFile
-from ..reconcile import Survey, host
+from ..reconcile import host
 from ..record import load_choice, load_record
 from ..status import find_link
 from ..tuneup import operations, tune, untune
@@ -68,7 +69,7 @@ def _read(option: str, reader: Callable[[str], Read], text: Optional[str]) -> Op
         raise UsageError(f"tune --{option}: {reason}") from None
 
 
-def _link(text: str, survey: Survey) -> LinkKey:
+def _link(text: str, survey: Decision) -> LinkKey:
     names = {
         **survey.resolution.names,
         **{key: link.name or "" for key, link in survey.have.links.items()},
@@ -84,7 +85,7 @@ def _link(text: str, survey: Survey) -> LinkKey:
 def _apply(
     config: Config,
     intake: Intake,
-    survey: Survey,
+    survey: Decision,
     choice: Optional[Choice],
     link: Optional[LinkKey],
 ) -> int:
@@ -119,7 +120,7 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
-def _plan(arguments: argparse.Namespace, survey: Survey, link: Optional[LinkKey]) -> None:
+def _plan(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
     todo = operations(survey, link)
     if arguments.json:
         print(
@@ -131,12 +132,12 @@ def _plan(arguments: argparse.Namespace, survey: Survey, link: Optional[LinkKey]
         print(render.plan(todo, (), {}))
 
 
-def _audit(arguments: argparse.Namespace, survey: Survey, link: Optional[LinkKey]) -> None:
+def _audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
     data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
     data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
     print(json.dumps(data, indent=1) if arguments.json else render.tuning(data))
 
 
-def _exit_code(config: Config, intake: Intake, survey: Survey) -> int:
+def _exit_code(config: Config, intake: Intake, survey: Decision) -> int:
     invalid = survey.resolution.tuning.faults
     return report_faults(intake, config) or (EXIT_INVALID if invalid else EXIT_OK)

@@ -63,6 +63,15 @@ class Facts:
     probed: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TuningInputs:
+    """What the profiles are, and what they are judged by. `missing`: why some cannot be read."""
+
+    profiles: tuple[Profile, ...] = ()
+    missing: tuple[str, ...] = ()
+    facts: Facts = field(default_factory=Facts)
+
+
 class Asked(NamedTuple):
     """One value as the profiles ask it."""
 

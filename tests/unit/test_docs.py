@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from configparser import ConfigParser
-from dataclasses import fields
+from dataclasses import fields, replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import get_args
@@ -25,7 +25,7 @@ from neuca_tools.documents import devices, parse
 from neuca_tools.documents.links import _READERS
 from neuca_tools.documents.secrecy import LINK_KINDS, SECTIONS
 from neuca_tools.documents.values import UnusableError
-from neuca_tools.model import Device, ProblemCode, Record, Route, World
+from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
 from neuca_tools.observe import found
 from neuca_tools.operation import Operation
 from neuca_tools.plan import plan
@@ -304,15 +304,10 @@ def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
     )
     resolution = resolve(parse(block("[global]")), Settings(), world, record)
     files = marking.wanted(resolution, record, places, []).files
-    have = found(
-        resolution,
-        world,
-        record,
-        PROTOCOL,
-        files,
-        {},
-        lambda path: "0" if "/eth1/" in path else None,
-    )
+    names = {link.name: link.sysctls for link in resolution.want.links.values()}
+    world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
+    resolution = replace(resolution, want=replace(resolution.want, files=files))
+    have = found(resolution, world, record, PROTOCOL)
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")

@@ -11,13 +11,12 @@ import pytest
 from worlds import PLACES, document, key, mac, nic, route, texts, world
 
 from neuca_tools import leftovers, memory
-from neuca_tools.desired import Settings, resolve
-from neuca_tools.marking import wanted
+from neuca_tools.decide import Policies, decide
+from neuca_tools.desired import Settings
 from neuca_tools.model import Hop, NicRecord, Owned, Record
-from neuca_tools.observe import found
+from neuca_tools.observation import Observation
 from neuca_tools.plan import plan
 from neuca_tools.roles import Roles
-from neuca_tools.routing import ROUTE_PROTOCOL
 
 MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
 LEASE, HAND, SIX = (
@@ -42,18 +41,12 @@ def seen(*routes, leased=(LEASE, SIX)):
 
 
 def survey(here, record, text=ASKED, words=MANAGED, silent=()):
-    """What `Host.survey` does about leftovers."""
-    resolution = resolve(document(text), Settings(), here, record)
-    marks = wanted(resolution, record, PLACES, ())
-    resolution = replace(resolution, want=replace(resolution.want, tell=marks.tell))
-    record = leftovers.leave(record, resolution.roles.nics, [mac(2)], words, silent)
-    have = found(resolution, here, record, ROUTE_PROTOCOL, (), words, lambda _: None)
-    return (
-        resolution,
-        record,
-        have,
-        leftovers.removable(resolution.removable, record, have, here, resolution.roles),
-    )
+    """What a decision says about leftovers."""
+    here = replace(here, managers=words, silent_managers=dict.fromkeys(silent, "no response"))
+    policies = Policies(Settings(), PLACES)
+    decision = decide(Observation(here), document(text), policies, record)
+    resolution = decision.resolution
+    return resolution, decision.record, decision.have, resolution.removable
 
 
 def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():

@@ -14,6 +14,7 @@ from worlds import LAWS, Agent, bare, key, machine, nic, texts, vlan
 from neuca_tools.config import Config
 from neuca_tools.handback import _originals
 from neuca_tools.model import Owned, Record
+from neuca_tools.observation import Observation
 from neuca_tools.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.plan import plan
 from neuca_tools.tuning import audit
@@ -25,6 +26,7 @@ from neuca_tools.tuning.layer import (
     Choice,
     Facts,
     Obstacle,
+    TuningInputs,
     layer,
     named,
 )
@@ -51,19 +53,12 @@ class Tuned(Agent):
         self.profiles, self.facts = profiles, facts or Facts()
         self.choice = choice or Choice(tuple(profile.name for profile in profiles))
 
-    def survey(self, record=None):
-        record = self.record if record is None else record
-        paths = {
-            AVAILABLE,
-            PERMITTED,
-            *record.original_sysctls,
-            *(path for one in self.profiles for path in one.sysctls),
-        }
+    def look(self, wanted):
+        paths = {AVAILABLE, PERMITTED, *(path for one in self.profiles for path in one.sysctls)}
         facts = replace(self.facts, found={path: self.kernel.read_sysctl(path) for path in paths})
-        self.settings = replace(
-            self.settings, tuning=layer(self.choice, self.profiles, facts, record)
-        )
-        return super().survey(record)
+        seen = super().look(wanted)
+        world = replace(seen.world, sysctls={**facts.found, **seen.world.sysctls})
+        return Observation(world, TuningInputs(tuple(self.profiles), (), facts))
 
     def revert(self):
         survey = self.survey()
@@ -364,7 +359,7 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
     assert tuning_texts(agent.run()[0]) == []
     assert agent.rows()["eth2", "mtu"].reason == (
         "in a virtual machine (kvm) only an acknowledged probe of the path may raise it")  # fmt: skip
-    agent.facts = Facts(VM, probed={key(2).mac: 8000})
+    agent.record = replace(agent.record, probed={key(2).mac: 8000})
     agent.run()
     assert agent.rows()["eth2", "mtu"].reason == "the path carries 8000 (acknowledged probe)"
     assert agent.kernel.devices[2].mtu == 8000

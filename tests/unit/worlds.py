@@ -14,16 +14,16 @@ from kernel import Kernel, default_route
 
 from neuca_tools import marking, memory
 from neuca_tools.apply import apply
-from neuca_tools.desired import Settings, resolve
+from neuca_tools.decide import Policies, decide
+from neuca_tools.desired import Settings
 from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
 from neuca_tools.keys import KINDS
 from neuca_tools.model import Device, LinkKey, Record, Route, World
-from neuca_tools.observe import found
+from neuca_tools.observation import Observation, interest
 from neuca_tools.plan import plan
-from neuca_tools.reconcile import Survey
 from neuca_tools.roles import Policy
-from neuca_tools.routing import ROUTE_PROTOCOL
+from neuca_tools.tuning.layer import Choice
 
 PLACES = marking.Places(
     Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15
@@ -108,25 +108,24 @@ class Agent:
 
     def __init__(self, kernel, text="", policy=ANYONE, **more):
         self.kernel, self.record = kernel, Record()
-        self.settings = Settings(policy, **more)
+        self.settings, self.choice = Settings(policy, **more), Choice()
         self.ask(text)
 
     def ask(self, text):
         self.document = parse(text) if text else None
 
     def survey(self, record=None):
+        record = self.record if record is None else record
+        wanted = interest(self.document, self.settings.links, record, choice=self.choice)
+        policies = Policies(self.settings, PLACES, self.choice)
+        return decide(self.look(wanted), self.document, policies, record)
+
+    def look(self, wanted):
+        """What `look.look` does: of settings and files only what is of interest."""
         seen = self.kernel.world()
-        record = memory.fresh(self.record if record is None else record, seen)
-        resolution = resolve(self.document, self.settings, seen, record)
-        marks = marking.wanted(
-            resolution, record, PLACES, [Path(path).name for path in self.kernel.files]
-        )
-        resolution = replace(
-            resolution, want=replace(resolution.want, files=marks.files, tell=marks.tell)
-        )
-        have = found(resolution, seen, record, ROUTE_PROTOCOL, (), {}, self.kernel.read_sysctl)
-        have = replace(have, files={path: self.kernel.files.get(path) for path in marks.files})
-        return Survey(seen, record, resolution, have, resolution.want, {}, {})
+        values = {path: self.kernel.read_sysctl(path) for path in wanted.sysctls_of(seen)}
+        sysctls = {path: value for path, value in values.items() if value is not None}
+        return Observation(replace(seen, sysctls=sysctls, files=dict(self.kernel.files)))
 
     def plan(self, scope=None):
         return self.survey().plan(scope)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ...config import Config
+from ...decide import Decision
 from ...desired import Resolution
 from ...errors import UsageError
 from ...intake import confirmed
 from ...model import Address as Interface
 from ...model import Host as Address
 from ...operations import WriteSysctl
-from ...reconcile import Survey, host
+from ...reconcile import host
 from ...record import load_record
 from ...report import read_report
 from ...tuning.layer import CONGESTION
@@ -84,13 +85,13 @@ def wanted(resolution: Resolution) -> dict[str, str]:
     }
 
 
-def _reserved(survey: Survey) -> dict[int, str]:
+def _reserved(survey: Decision) -> dict[int, str]:
     roles = survey.resolution.roles
     found = dict.fromkeys(roles.protected, "an ignored NIC")
     return {**found, **dict.fromkeys(roles.management, "the management NIC")}
 
 
-def _meant(survey: Survey) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
+def _meant(survey: Decision) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
     links = [
         survey.have.links[key] for key in sorted(survey.want.links) if key in survey.have.links
     ]
