@@ -26,6 +26,7 @@ LEVELS = [
         "device_settings",
         "machine",
         "rates",
+        "shapes",
     },
     {
         "documents",
@@ -55,7 +56,7 @@ LEVELS = [
         "status",
         "render",
     },
-    {"fileio"},
+    {"fileio", "store"},
     {"backends", "sources", "config"},
     {"record", "report", "drives", "managers", "hardware"},
     {"intake", "observe", "apply", "verify", "probing"},
