@@ -136,10 +136,13 @@ def catch_up(place: Place) -> bool:
     return True
 
 
-def demand_room(directory: Path) -> None:
+def demand_room(place: Place) -> None:
     """For what must not be done unless it is remembered beyond this boot. Raises ApplyError."""
-    write_files({directory / PROBE: b"\0" * BLOCK}, 0o600)
-    write_files({directory / PROBE: None})
+    probe = place.directory / PROBE
+    write_files({probe: b"\0" * BLOCK}, 0o600)
+    write_files({probe: None})
+    if not catch_up(place):
+        raise ApplyError(unsaved(place), errno.ENOSPC)
 
 
 def _keep(where: Where, name: str, content: Optional[bytes], mode: int) -> None:

@@ -95,9 +95,7 @@ class _Record:
             data = read(path.parent, path.name)
             disks = {} if data is None else data["disks"]
             self.known: Known = {device: made(Attached, one) for device, one in disks.items()}
-        except RecordError as error:
-            raise ApplyError(error.text) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 
     def keep(self, device: str, attached: Optional[Attached]) -> None:

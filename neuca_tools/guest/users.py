@@ -124,14 +124,13 @@ def withdraw(login: str) -> None:
 def recorded(config: Config) -> set[str]:
     """The logins that have something of ours. Raises ApplyError where that is not known, which is not "nobody"."""
     path = config.state_directory / RECORD
-    what = f'read whose keys and sudo files are ours from "{path}"'
     try:
         data = read(config.state_directory, RECORD)
         return set() if data is None else {_login(one) for one in data["logins"]}
-    except RecordError as error:
-        raise ApplyError(f"{what}: {error.text.partition(chr(34) + ': ')[2]}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise ApplyError(f"{what}: it is not what neucad wrote") from error
+    except (RecordError, ValueError, TypeError, KeyError) as error:
+        path, cause = config.state_directory / RECORD, error.__cause__
+        why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
+        raise ApplyError(f'read whose keys and sudo files are ours from "{path}": {why}') from error
 
 
 def _login(value: object) -> str:

@@ -59,7 +59,7 @@ LEVELS = [
     {"fileio", "store"},
     {"backends", "sources", "config"},
     {"record", "report", "drives", "managers", "hardware"},
-    {"intake", "observe", "apply", "verify", "probing"},
+    {"intake", "observe", "apply", "verify", "probing", "rounds"},
     {"firstboot", "guest", "reconcile"},
     {"handback", "pinning", "sealing", "worker"},
     {"daemon", "tuneup"},
