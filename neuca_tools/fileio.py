@@ -23,11 +23,11 @@ FLOCK = "hhqqi"  # fcntl(2): type, whence, start, length, process id
 FEW = 4  # files up to which one fsync each is cheaper than a sync of the file system
 
 
-def read_bytes(path: Path) -> Optional[bytes]:
-    """The content of a file (at most 64 MiB), None where there is none. Raises OSError otherwise: an error is not "absent"."""
+def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
+    """The content of a file (`most` bytes), None where there is none. Raises OSError otherwise: an error is not "absent"."""
     try:
         with path.open("rb", buffering=0) as stream:
-            return stream.read(min(os.fstat(stream.fileno()).st_size, LARGEST))
+            return stream.read(min(os.fstat(stream.fileno()).st_size, most))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -65,7 +65,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
             with suppress(
                 FileExistsError
             ):  # a file where a directory should be: the open below says it better
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_directory(path.parent)
             _write_new(path, content, mode, sync=len(contents) <= FEW)
     for directory in {path.parent for path in contents} if len(contents) > FEW else ():
         with _naming("sync", directory):
@@ -76,6 +76,16 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     for directory in {path.parent for path in files}:
         with _naming("sync", directory), suppress(FileNotFoundError):
             sync_directory(directory)
+
+
+def make_directory(path: Path, mode: int = 0o755) -> None:
+    """Make a directory and those above it that are missing, with this mode whatever the umask. Raises OSError."""
+    if path.is_dir():
+        return
+    make_directory(path.parent, mode)
+    with suppress(FileExistsError):  # another process was faster; what is no directory fails later
+        path.mkdir(mode & 0o700)
+        path.chmod(mode)
 
 
 @contextmanager
@@ -138,7 +148,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
     child that outlives it does not have it.
     """
     with _naming("lock", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _lock(descriptor, path, patience)

@@ -21,6 +21,7 @@ from .errors import ObserveError, RecordError
 from .fileio import locked, names_in, read_bytes, write_files
 from .intake import Intake
 from .machine import Machine
+from .store import demand_room
 
 log = logging.getLogger("neuca")
 PLACE = "set-aside"  # below the state directory
@@ -33,13 +34,14 @@ def check(config: Config) -> bool:
     with locked(config.run_directory / "lock", config.command_timeout):
         why = _foreign(config)  # unless a pass has done it meanwhile
         if why:
+            demand_room(config.state)
             _set_aside(config, hostid.look(), why)
     return True
 
 
 def _foreign(config: Config) -> str:
     with suppress(RecordError):  # the pass, which needs it, says so
-        recorded = record.load_record(config.state_directory).nics.keys()
+        recorded = record.load_record(config.state).nics.keys()
         return (
             machine.foreign(_before(config), hostid.look(), recorded, hostid.macs())
             if recorded
@@ -52,11 +54,10 @@ def admit(config: Config, intake: Intake) -> None:
     """Under the lock of a pass: remember whose state this is; set it aside if a source says that it is not. Raises ApplyError."""
     now = hostid.look()
     if intake.other:
+        demand_room(config.state)
         _set_aside(config, machine.met(now, now, intake.instance), intake.other)
     else:
-        record.save_machine(
-            config.state_directory, machine.met(_before(config), now, intake.instance)
-        )
+        record.save_machine(config.state, machine.met(_before(config), now, intake.instance))
 
 
 def notes(config: Config) -> list[str]:
@@ -73,7 +74,7 @@ def notes(config: Config) -> list[str]:
 def _before(config: Config) -> Machine:
     """Nothing is known where there is no such file, or none that can be read."""
     with suppress(RecordError):
-        return record.load_machine(config.state_directory)
+        return record.load_machine(config.state)
     return Machine()
 
 

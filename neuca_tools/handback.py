@@ -24,6 +24,7 @@ from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
 from .reconcile import Host, host, log_result, writer
 from .requests import users
+from .store import demand_room
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -32,9 +33,8 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
     The plan is that of a complete document that no longer has the NIC. Other members of a bond that goes have their own again.
     """
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
-        requests = handles.survey(
-            intake, records.load_record(config.state_directory)
-        ).resolution.requests
+        demand_room(config.state)
+        requests = handles.survey(intake, records.load_record(config.state)).resolution.requests
         gone = {mac, *users(mac, requests)}
         touched = gone.union(*(carriers(one, requests) for one in gone))
         without = replace(intake, document=_without(intake.document or Document(), gone))
@@ -42,7 +42,7 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
             config, links=tuple(link for link in config.links if link.key.mac not in gone)
         )
         survey = Host(own, handles.netlink, handles.bus).survey(
-            without, records.load_record(config.state_directory)
+            without, records.load_record(config.state)
         )
         if survey.resolution.roles.role(mac) == "management":
             raise NeucaError(
@@ -56,11 +56,9 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         )
         if result.failures:
             return result
-        records.save_record(config.state_directory, memory.forget(survey.record, gone))
-        after = handles.survey(intake, records.load_record(config.state_directory))
-        records.save_record(
-            config.state_directory, memory.settle(after.record, after.resolution, after.have)
-        )
+        records.save_record(config.state, memory.forget(survey.record, gone))
+        after = handles.survey(intake, records.load_record(config.state))
+        records.save_record(config.state, memory.settle(after.record, after.resolution, after.have))
         return result + _do(
             handles, after, [one for one in after.plan(()) if isinstance(one, WriteFile)]
         )
@@ -90,17 +88,19 @@ def _without(document: Document, macs: Collection[str]) -> Document:
 def take_back(config: Config, mac: str) -> None:
     """The NIC is no longer ignored. Raises NeucaError for one that was not released."""
     with locked(config.run_directory / "lock", config.command_timeout):
-        record = records.load_record(config.state_directory)
+        demand_room(config.state)
+        record = records.load_record(config.state)
         if not record.nics.get(mac, NicRecord()).released:
             raise NeucaError(f'take back "{mac}": it was not released')
         nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        records.save_record(config.state_directory, replace(record, nics=nics))
+        records.save_record(config.state, replace(record, nics=nics))
 
 
 def revert(config: Config, intake: Intake) -> Result:
     """Put back every MTU, txqueuelen and sysctl to what it was before the agent; a new start sets them again."""
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
-        survey = handles.survey(intake, records.load_record(config.state_directory))
+        demand_room(config.state)
+        survey = handles.survey(intake, records.load_record(config.state))
         operations = [
             one
             for one in plan(survey.have, _originals(survey, config), Owned())
@@ -111,7 +111,7 @@ def revert(config: Config, intake: Intake) -> Result:
             record = replace(
                 survey.record, originals={}, original_sysctls={}, declined={}, written={}
             )
-            records.save_record(config.state_directory, record)
+            records.save_record(config.state, record)
         return result
 
 

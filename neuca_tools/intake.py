@@ -23,6 +23,7 @@ from .record import load_document, load_look, load_machine, save_document, save_
 from .sources import Answer, Session, SourceSpec, Surroundings, look, parse_source
 from .sources import platform as cloud
 from .sources.url import parse_url
+from .store import Where
 from .stored import StoredDocument
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform")
@@ -57,7 +58,7 @@ class Intake:
         return self.stored.sha256 if self.stored and not self.stale else ""
 
 
-def last_good(directory: Path, reason: str = "") -> Intake:
+def last_good(directory: Where, reason: str = "") -> Intake:
     """The document of before, stale until a source confirms it. A copy that is damaged counts as none: the sources have it."""
     try:
         stored = load_document(directory)
@@ -67,13 +68,13 @@ def last_good(directory: Path, reason: str = "") -> Intake:
     return Intake(document, stored if document else None, stale=document is not None, reason=reason)
 
 
-def _stored(directory: Path) -> Optional[StoredDocument]:
+def _stored(directory: Where) -> Optional[StoredDocument]:
     with suppress(RecordError):
         return load_document(directory)
     return None
 
 
-def _machine(directory: Path) -> Machine:
+def _machine(directory: Where) -> Machine:
     with suppress(RecordError):
         return load_machine(directory)
     return Machine()
@@ -98,7 +99,7 @@ def fetch(
     specs: Sequence[SourceSpec],
     budget: float,
     session: Session,
-    directory: Path,
+    directory: Where,
     surroundings: Optional[Surroundings] = None,
 ) -> Intake:
     """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
@@ -110,7 +111,7 @@ def fetch(
 
 
 def _fetched(
-    ask: Callable[[Session], Answer], session: Session, directory: Path, run_directory: Path
+    ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
     try:
         answer = ask(session)
@@ -128,12 +129,12 @@ def _fetched(
     return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
 
 
-def _differs(intake: Intake, directory: Path) -> bool:
+def _differs(intake: Intake, directory: Where) -> bool:
     before = _stored(directory)
     return before is not None and bool(intake.sha256) and intake.sha256 != before.sha256
 
 
-def _believed(intake: Intake, directory: Path, doubted: str) -> Intake:
+def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
     """A document that takes every NIC away is one that two looks have found."""
     before = last_good(directory)
     if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
@@ -149,7 +150,7 @@ def _links(intake: Intake) -> bool:
     )
 
 
-def _taken(answer: Answer, directory: Path) -> Intake:
+def _taken(answer: Answer, directory: Where) -> Intake:
     """The answer as the document in force. A part that it lacks, or that cannot be used, stays as it was."""
     text, beside, refused = _usable(answer)
     instance = answer.instance or platform.instance_id(beside or "")
@@ -217,7 +218,7 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
     return StoredDocument(source, sha256, now, text, beside)
 
 
-def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
+def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     """Keep the document for boots without metadata, a redacted copy for users other than root, and what the sources said.
 
     Writes nothing that is there already. Raises ApplyError.
@@ -232,7 +233,7 @@ def keep(intake: Intake, state_directory: Path, run_directory: Path) -> None:
     save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
 
 
-def confirmed(state_directory: Path, run_directory: Path) -> Intake:
+def confirmed(state_directory: Where, run_directory: Path) -> Intake:
     """The last good document with what the sources last said of it; a redacted copy for users other than root."""
     whole = last_good(state_directory)
     intake = whole if whole.document else last_good(run_directory)

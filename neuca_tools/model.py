@@ -35,7 +35,16 @@ Role = Literal["dataplane", "management", "ignored", "unlisted"]
 RouteState = Literal["present", "absent", "user"]
 Router = Literal["true", "false", "user"]
 ProblemCode = Literal[
-    "absent", "ignored", "contested", "drift", "refused", "failed", "name", "mtu", "invalid"
+    "absent",
+    "ignored",
+    "contested",
+    "drift",
+    "refused",
+    "failed",
+    "name",
+    "mtu",
+    "invalid",
+    "unsaved",
 ]
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl

@@ -74,10 +74,8 @@ def pin_names(config: Config) -> bool:
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
-    document = last_good(config.state_directory).document
-    return merge(document.links if document else (), config.links), load_record(
-        config.state_directory
-    )
+    document = last_good(config.state).document
+    return merge(document.links if document else (), config.links), load_record(config.state)
 
 
 def ask_ahead(config: Config) -> Intake:
@@ -85,7 +83,7 @@ def ask_ahead(config: Config) -> Intake:
     the state is about, all of that goes first. Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
-    intake = _ask(local, config) if local else last_good(config.state_directory)
+    intake = _ask(local, config) if local else last_good(config.state)
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
             firstboot.admit(config, intake)
@@ -98,9 +96,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     Nothing but files is written; the first pass does the rest. Raises NeucaError.
     """
     if intake.stale:
-        intake = last_good(
-            config.state_directory
-        )  # it may have been another machine's, and is gone
+        intake = last_good(config.state)  # it may have been another machine's, and is gone
     document = intake.document or Document()
     named = {key.mac for key in merge(document.links, config.links)}
     if (
@@ -109,7 +105,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         named |= {link.key.mac for link in document.platform.links} - {
             hint.mac for hint in document.platform.management
         }
-    record = load_record(config.state_directory)
+    record = load_record(config.state)
     if named <= config.ignored_macs | {
         mac for mac, nic in record.nics.items() if nic.role or nic.released
     }:
@@ -135,7 +131,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
 
 
 def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
-    return fetch(local, LOCAL_BUDGET, Session(), config.state_directory, config.surroundings)
+    return fetch(local, LOCAL_BUDGET, Session(), config.state, config.surroundings)
 
 
 def in_place(

@@ -62,7 +62,7 @@ def explore(
     """
     waiting = candidates(resolution, have, peers(config), record.probed, start)
     ready = [one for one in waiting if answers(one)]
-    save_record(config.state_directory, memory.intend(record, [one.operation for one in ready]))
+    save_record(config.state, memory.intend(record, [one.operation for one in ready]))
     found = {one.target.key.mac: SILENT for one in waiting}
     found.update({one.target.key.mac: probe(one, writer) for one in ready})
     for one in waiting:
@@ -72,7 +72,7 @@ def explore(
             one.neighbour,
             text(found[one.target.key.mac]),
         )
-    save_record(config.state_directory, replace(record, probed={**record.probed, **found}))
+    save_record(config.state, replace(record, probed={**record.probed, **found}))
     return any(mtu > 0 for mtu in found.values())
 
 

@@ -25,12 +25,12 @@ from .config import Config
 from .decide import Decision, Policies, decide
 from .desired import Settings
 from .device_operation import SetDevice
-from .devices import restorable
+from .errors import ApplyError
 from .fileio import locked
 from .intake import Intake, keep, metadata_hosts
 from .look import look, places
 from .managers import Managers, named_by_others
-from .model import Link, LinkKey, NetworkState, Problem, Record
+from .model import NetworkState, Problem, Record
 from .names import own_names
 from .observation import interest
 from .operation import Operation, Phase
@@ -48,7 +48,9 @@ from .operations import (
 from .plan import plan
 from .report import now, read_report, write_report
 from .roles import Policy
-from .status import DocumentStatus, Report, Status, judge
+from .rounds import as_it_was, identity, unfinished, waiting
+from .status import DocumentStatus, Report, Status, judge, with_unsaved
+from .store import NO_ROOM, catch_up, tell_unsaved, unsaved
 from .tuning import Choice, audit
 
 log = logging.getLogger("neuca")
@@ -126,7 +128,12 @@ def log_result(result: Result) -> None:
 def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
     """One pass under the lock. `start`: drift is set right; else only NICs that changed their request, or appeared."""
     with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
-        return Pass(handles, intake).run(start)
+        try:
+            return Pass(handles, intake).run(start)
+        except ApplyError as error:
+            if error.errno in NO_ROOM:
+                tell_unsaved(config.state, error.text)
+            raise
 
 
 class Pass:
@@ -134,22 +141,22 @@ class Pass:
 
     def __init__(self, handles: Host, intake: Intake) -> None:
         self.host, self.intake = handles, intake
-        self.state_directory = handles.config.state_directory
+        self.state = handles.config.state
         self.began = time.monotonic()
         self.earlier: tuple[str, ...] = ()  # what a first round did, before the path was probed
 
     def run(self, start: bool) -> tuple[Report, Status]:
+        catch_up(self.state)
         firstboot.admit(self.host.config, self.intake)
-        keep(self.intake, self.state_directory, self.host.config.run_directory)
-        survey = self.host.survey(self.intake, records.load_record(self.state_directory))
+        keep(self.intake, self.state, self.host.config.run_directory)
+        survey = self.host.survey(self.intake, records.load_record(self.state))
         survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
         scope = None if start or self.host.config.drift == "enforce" else survey.changed()
         before_us = leftovers.left(survey.record, survey.have, survey.world)
         survey, marked = self._mark(survey, scope)
-        operations = survey.plan(scope)
-        before = self._write_down(survey, operations)
+        before = self._write_down(survey, survey.plan(scope))
         with Watch() as watch:
-            result = marked + apply(operations, writer(self.host, survey))
+            result = marked + apply(self._due(survey, scope), writer(self.host, survey))
             after, result = self._verify(survey, scope, result, watch)
             undone = self._undo(after, before, result)
         after = self._remember(after, scope, result)
@@ -167,13 +174,19 @@ class Pass:
             return self.run(start)
         return report, _status(self.host.config, self.intake, after, report)
 
+    def _due(self, survey: Decision, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+        """The plan, but for what waits until the state can be saved."""
+        operations = survey.plan(scope)
+        held = set(waiting(operations)) if unsaved(self.state) else ()
+        return tuple(operation for operation in operations if operation not in held)
+
     def _mark(self, survey: Decision, scope: Optional[Collection[str]]) -> tuple[Decision, Result]:
         """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
         planned = survey.plan(scope)
         operations = [operation for operation in planned if operation.order <= Phase.MARK]
         if not any(isinstance(operation, (Unmanage, Tell)) for operation in operations):
             return survey, Result()
-        records.save_record(self.state_directory, survey.record)
+        records.save_record(self.state, survey.record)
         with Watch() as watch:
             result = apply(operations, writer(self.host, survey))
             watch.wait(MANAGERS_LET_GO)
@@ -191,18 +204,18 @@ class Pass:
 
     def _write_down(self, survey: Decision, operations: Sequence[Operation]) -> NetworkState:
         """The record of what will be ours, and a journal of what the links are like now; both before the first change."""
-        died = records.load_journal(self.state_directory, survey.world.boot_id)
+        died = records.load_journal(self.state, survey.world.boot_id)
         links = {**survey.have.links, **(died.links if died else {})}
         before = replace(
             survey.have,
-            links={key: _restorable(link) for key, link in links.items()},
+            links={key: as_it_was(link) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in survey.have.hops if hop.ours),
         )
-        records.save_record(self.state_directory, memory.intend(survey.record, operations))
+        records.save_record(self.state, memory.intend(survey.record, operations))
         if any(operation.domain for operation in operations):
-            records.save_journal(self.state_directory, before, survey.world.boot_id)
+            records.save_journal(self.state, before, survey.world.boot_id)
         return before
 
     def _verify(
@@ -225,9 +238,9 @@ class Pass:
             if patience:
                 watch.wait(patience)
             survey = self._again(survey, result)
-            left = _unfinished(survey.plan(scope), result)
-            done = {_identity(operation) for operation in result.done}
-            again = [operation for operation in left if _identity(operation) not in done]
+            left = unfinished(self._due(survey, scope), result)
+            done = {identity(operation) for operation in result.done}
+            again = [operation for operation in left if identity(operation) not in done]
             if patience == PATIENCE[-1]:
                 again += [operation for operation in left if isinstance(operation, LATE)]
             if again:
@@ -236,7 +249,7 @@ class Pass:
             elif not left:
                 return survey, result
         survey = self._again(survey, result)
-        left = _unfinished(survey.plan(scope), result)
+        left = unfinished(self._due(survey, scope), result)
         reason = "done, but it is not so: another program or the driver put it back"
         failures = tuple(Failure(operation, reason) for operation in left)
         result += Result(
@@ -282,11 +295,14 @@ class Pass:
             survey.world,
             survey.silent_managers,
         )
+        held = set(survey.plan(scope)) - set(self._due(survey, scope))
+        undone = result.lost_nics.union(*(operation.domains for operation in held))
         record = memory.applied(
-            record, survey.resolution, survey.world, scope, result.lost_nics, result.to_retry
+            record, survey.resolution, survey.world, scope, undone, result.to_retry
         )
-        records.save_record(self.state_directory, record)
-        records.remove_journal(self.state_directory)
+        records.save_record(self.state, record)
+        records.remove_journal(self.state)
+        catch_up(self.state)
         return replace(survey, record=record)
 
     def _report(self, result: Result, undone: Result, removed: Sequence[str]) -> Report:
@@ -299,9 +315,7 @@ class Pass:
             log.warning("undone: %s", operation.text)
         for failure in undone.failures:
             log.error("could not be undone: %s", failure.text)
-        problems = tuple(
-            Problem("failed", failure.text, _key(failure.operation)) for failure in result.failures
-        )
+        problems = tuple(map(_problem, result.failures))
         texts = (*self.earlier, *(operation.text for operation in result.done))
         before = read_report(self.host.config.run_directory)
         told = (*(before.removed if before else ()), *(f"{text}: removed" for text in removed))[
@@ -315,7 +329,7 @@ class Pass:
 def status_now(config: Config, intake: Intake) -> Status:
     """The status, from one look. Raises ObserveError, RecordError."""
     with host(config) as handles:
-        survey = handles.survey(intake, records.load_record(config.state_directory))
+        survey = handles.survey(intake, records.load_record(config.state))
         return _status(config, intake, survey, read_report(config.run_directory))
 
 
@@ -360,52 +374,31 @@ def _status(config: Config, intake: Intake, survey: Decision, report: Optional[R
         notes.append(
             f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)"
         )
+    left, held, reason = _left(config, survey)
     status = judge(
         __version__,
         document,
         survey.resolution,
         survey.have,
-        survey.plan(),
+        left,
         survey.changed(),
         survey.managers,
         notes,
         report,
         own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
     )
-    return replace(
-        status, data={**status.data, "tuning": audit.to_json(survey.resolution, survey.have)}
-    )
+    data = {**status.data, "tuning": audit.to_json(survey.resolution, survey.have)}
+    return with_unsaved(replace(status, data=data), reason, held)
 
 
-def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
-    """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
-    failed = {_identity(failure.operation)[:2] for failure in result.failures}
-    return tuple(
-        operation
-        for operation in left
-        if not operation.domains & result.lost_nics
-        and not isinstance(operation, (WriteFile, Unmanage, Tell))
-        and _identity(operation)[:2] not in failed
-    )
+def _left(config: Config, survey: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
+    """What is left to do now, what waits until the state can be saved, and why it cannot be."""
+    operations, reason = survey.plan(), unsaved(config.state)
+    held = waiting(operations) if reason else ()
+    return [operation for operation in operations if operation not in held], held, reason
 
 
-def _restorable(link: Link) -> Link:
-    """Without the addresses that the kernel itself gives a link whenever it comes up, nor what cannot be put back."""
-    addresses = tuple(
-        address for address in link.addresses if address.version == 4 or not address.is_link_local
-    )
-    return replace(link, device=restorable(link.device), addresses=addresses)
-
-
-def _identity(operation: Operation) -> tuple[object, ...]:
-    before, after = operation.change
-    kind = (
-        f"{operation.kind} {operation.group}"
-        if isinstance(operation, SetDevice)
-        else operation.kind
-    )
-    return kind, operation.target, before if after is None else after
-
-
-def _key(operation: Operation) -> Optional[LinkKey]:
-    return operation.link.key if operation.link else None
+def _problem(failure: Failure) -> Problem:
+    key = failure.operation.link.key if failure.operation.link else None
+    no_room = isinstance(failure.operation, WriteFile) and failure.errno in NO_ROOM
+    return Problem("unsaved" if no_room else "failed", failure.text, key)

@@ -8,174 +8,150 @@ found at start says that the last pass died.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, get_type_hints
 
 from .device_settings import Declined
 from .errors import RecordError
-from .fileio import read_bytes, write_files
 from .machine import Machine
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
+from .shapes import fit, made
+from .store import Where, exists, read, remove, save, unusable
 from .stored import StoredDocument
 from .tuning.layer import Choice
 
-VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 CHOICE = "tuning.json"
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
-def load_record(directory: Path) -> Record:
+_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+# What a file that is JSON, and not what we wrote, makes of the code that reads it.
+STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+def load_record(where: Where) -> Record:
     """The record; an empty one where there is none. Raises RecordError for one that cannot be used."""
-    data = _read(directory / RECORD)
+    data = read(where, RECORD)
     try:
         return _record(data) if data else Record()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _unusable(directory / RECORD, f"it is not what neucad wrote: {error!r}") from error
+    except STRANGE as error:
+        raise _strange(where, RECORD, error) from error
 
 
-def save_record(directory: Path, record: Record) -> None:
+def save_record(where: Where, record: Record) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    _write(directory / RECORD, _record_json(record), 0o644)
+    save(where, RECORD, _record_json(record), 0o644)
 
 
-def load_journal(directory: Path, boot_id: str) -> Optional[NetworkState]:
+def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     """What the links were like before the pass that died, None if the last one ended well.
 
     A journal of another boot says nothing of this kernel; one that cannot be read was never finished, so nothing was changed.
     """
     try:
-        data = _read(directory / JOURNAL)
+        data = read(where, JOURNAL)
         return _state(data) if data and data["boot_id"] == boot_id else None
-    except (RecordError, KeyError, TypeError, ValueError, AttributeError):
+    except (RecordError, *STRANGE):
         return None
 
 
-def save_journal(directory: Path, before: NetworkState, boot_id: str) -> None:
+def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
     """Keep what the links are like now. Raises ApplyError."""
-    _write(directory / JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
+    save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
 
 
-def remove_journal(directory: Path) -> None:
+def remove_journal(where: Where) -> None:
     """The pass has ended well. Raises ApplyError."""
-    if (directory / JOURNAL).exists():
-        write_files({directory / JOURNAL: None})
+    remove(where, JOURNAL)
 
 
-def load_document(directory: Path) -> Optional[StoredDocument]:
+def load_document(where: Where) -> Optional[StoredDocument]:
     """The last good document, None where there is none. Raises RecordError for one that cannot be read."""
-    data = _read(directory / DOCUMENT)
+    data = read(where, DOCUMENT)
     if data is None:
         return None
     try:
-        return StoredDocument(
-            **{name: str(data[name]) for name in ("source", "sha256", "fetched", "text")},
-            platform=str(data.get("platform", "")),
-        )
+        needed = {name: data[name] for name in ("source", "sha256", "fetched", "text")}
+        return made(StoredDocument, {**needed, "platform": data.get("platform", "")})
     except KeyError as error:
-        raise _unusable(directory / DOCUMENT, f"{error} is missing") from error
+        raise unusable(_path(where, DOCUMENT), f"{error} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise _strange(where, DOCUMENT, error) from error
 
 
-def save_document(directory: Path, document: StoredDocument, mode: int = 0o600) -> None:
+def has_document(where: Where) -> bool:
+    """Whether there is a document from before. Raises RecordError where that cannot be found out."""
+    return exists(where, DOCUMENT)
+
+
+def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
     """It may hold secrets: only root reads it; a redacted copy goes to the run directory with another mode."""
-    _write(directory / DOCUMENT, dict(document.__dict__), mode)
+    save(where, DOCUMENT, dict(document.__dict__), mode)
 
 
 def load_look(directory: Path) -> dict[str, Any]:
     """What the sources said at the last look; empty where nobody has looked since the boot."""
     try:
-        return _read(directory / LOOK) or {}
+        return read(directory, LOOK) or {}
     except RecordError:
         return {}
 
 
 def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    _write(directory / LOOK, {**said, "sha256": sha256}, 0o644)
+    save(directory, LOOK, {**said, "sha256": sha256}, 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
     """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
     try:
-        data = _read(directory / CHOICE)
-        return (
-            Choice(tuple(map(str, data["profiles"])), data["rate"], data["rtt"]) if data else None
-        )
-    except (RecordError, KeyError, TypeError):
+        data = read(directory, CHOICE)
+        if not data:
+            return None
+        return made(Choice, {name: data[name] for name in ("profiles", "rate", "rtt")})
+    except (RecordError, *STRANGE):
         return None
 
 
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
     """Keep it until the next boot; None: forget it. Raises ApplyError."""
-    if choice is not None:
-        _write(
-            directory / CHOICE,
-            {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt},
-            0o644,
-        )
-    elif (directory / CHOICE).exists():
-        write_files({directory / CHOICE: None})
+    if choice is None:
+        remove(directory, CHOICE)
+        return
+    data = {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}
+    save(directory, CHOICE, data, 0o644)
 
 
-def load_machine(directory: Path) -> Machine:
+def load_machine(where: Where) -> Machine:
     """Whose state this is. Raises RecordError for a file that cannot be used."""
-    data = _read(directory / MACHINE) or {"version": VERSION}
+    data = read(where, MACHINE) or {}
     try:
-        instances = {str(kind): str(name) for kind, name in dict(data.get("instances", {})).items()}
-        return Machine(
-            str(data.get("machine_id", "")),
-            str(data.get("uuid", "")),
-            instances,
-            str(data.get("set_aside", "")),
+        names = ("machine_id", "uuid", "instances", "set_aside")
+        return made(
+            Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
         )
     except (TypeError, ValueError) as error:
-        raise _unusable(directory / MACHINE, f"it is not what neucad wrote: {error!r}") from error
+        raise _strange(where, MACHINE, error) from error
 
 
-def save_machine(directory: Path, machine: Machine) -> None:
+def save_machine(where: Where, machine: Machine) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    _write(directory / MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
+    save(where, MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
+
+
+def _strange(where: Where, name: str, error: Exception) -> RecordError:
+    return unusable(_path(where, name), f"it is not what neucad wrote: {error!r}")
+
+
+def _path(where: Where, name: str) -> Path:
+    return (where if isinstance(where, Path) else where.directory) / name
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> Optional[dict[str, Any]]:
-    try:
-        content = read_bytes(path)
-        data = None if content is None else json.loads(content)
-    except OSError as error:
-        raise RecordError(f'read "{path}": {error.strerror}') from error
-    except (ValueError, RecursionError) as error:
-        raise _unusable(path, f"it is no JSON: {error}") from error
-    if data is not None and (not isinstance(data, dict) or data.get("version") != VERSION):
-        raise _unusable(path, f"it is not of version {VERSION}")
-    return data
-
-
-def _unusable(path: Path, why: str) -> RecordError:
-    return RecordError(
-        f'read "{path}": {why}',
-        hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
-    )
-
-
-def _write(path: Path, data: Mapping[str, Any], mode: int) -> None:
-    text = json.dumps({"version": VERSION, **data}, indent=1, sort_keys=True) + "\n"
-    content = text.encode()
-    if _unchanged(path, content, mode):
-        return
-    write_files({path: content}, mode)
-
-
-def _unchanged(path: Path, content: bytes, mode: int) -> bool:
-    try:
-        return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
-    except OSError:
-        return False
 
 
 def _key(text: str) -> LinkKey:
@@ -184,34 +160,63 @@ def _key(text: str) -> LinkKey:
 
 
 def _record(data: Mapping[str, Any]) -> Record:
-    owned = data["owned"]
+    """Raises one of STRANGE."""
+    owned, settings = data["owned"], data.get("declined", {})
     return Record(
-        data["boot_id"],
-        {mac: _nic(nic) for mac, nic in data["nics"].items()},
+        fit(data["boot_id"], str, "boot_id"),
+        {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
         Owned(
             frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
             frozenset(_key(key) for key in owned["vlans"]),
         ),
-        {_key(key): Original(**original) for key, original in data["originals"].items()},
-        data["original_sysctls"],
-        data["applied"],
+        {_key(key): _original(original) for key, original in data["originals"].items()},
+        _sysctls(data["original_sysctls"]),
+        fit(data["applied"], str, "applied"),
         tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {
-            _key(key): {name: Declined(*one) for name, one in settings.items()}
-            for key, settings in data.get("declined", {}).items()
+            _key(key): {name: _declined(one) for name, one in found.items()}
+            for key, found in settings.items()
         },
-        data.get("written", {}),
-        data.get("probed", {}),
-        tuple(map(str, data.get("retry", ()))),
+        fit(data.get("written", {}), Mapping[str, str], "written"),
+        fit(data.get("probed", {}), Mapping[str, int], "probed"),
+        fit(data.get("retry", []), tuple[str, ...], "retry"),
     )
 
 
+def _declined(data: Sequence[object]) -> Declined:
+    return made(Declined, dict(zip(Declined._fields, data)))
+
+
+def _mac(text: str) -> str:
+    """The first part of a key: a MAC, or the kind and name of a link of ours."""
+    if _key(text).vlan_id is not None:
+        raise ValueError(f"{text!r} is no NIC")
+    return text
+
+
+def _original(data: Mapping[str, Any]) -> Original:
+    original = made(Original, data)
+    _sysctls(original.sysctls)
+    return original
+
+
+def _sysctls(data: object) -> dict[str, str]:
+    """Settings below /proc/sys, none of which leads out of it."""
+    found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
+    for path in found:
+        if {"", ".", ".."} & set(path.split("/")) or "\0" in path:
+            raise ValueError(f"{path!r} is no setting")
+    return found
+
+
 def _nic(data: Mapping[str, Any]) -> NicRecord:
-    doubt = data.get("doubtful", ())
-    doubt = (
-        (4, 6)[: 2 * doubt] if isinstance(doubt, bool) else doubt
-    )  # an earlier record did not say of which family it was
-    return NicRecord(**{**data, "doubtful": tuple(map(int, doubt))})
+    doubt = data.get("doubtful", [])
+    if isinstance(doubt, bool):  # an earlier record did not say of which family it was
+        doubt = [4, 6][: 2 * doubt]
+    nic = made(NicRecord, {**data, "doubtful": doubt})
+    if nic.name and not _NAME.fullmatch(nic.name):
+        raise ValueError(f"{nic.name!r} is no name of an interface")
+    return nic
 
 
 def _record_json(record: Record) -> dict[str, Any]:
@@ -249,11 +254,8 @@ def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
     parent = _key(data["parent"]) if data["parent"] else None
-    return Virtual(
-        tuple(map(_key, data["members"])),
-        parent,
-        tuple((name, value) for name, value in data["options"]),
-    )
+    options = fit(data["options"], tuple[tuple[str, str], ...], "options")
+    return Virtual(tuple(map(_key, data["members"])), parent, options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -265,28 +267,31 @@ def _virtual_json(virtual: Virtual) -> dict[str, Any]:
 
 
 def _state(data: Mapping[str, Any]) -> NetworkState:
-    links = [
-        Link(
-            **{
-                **link,
-                "key": _key(link["key"]),
-                "addresses": tuple(map(ip_interface, link["addresses"])),
-                "master": _key(link["master"]) if link.get("master") else None,
-                "virtual": _virtual(link.get("virtual")),
-            }
-        )
-        for link in data["links"]
-    ]
+    """Raises one of STRANGE."""
+    links = [_link(link) for link in data["links"]]
     hops = [
         Hop(
             ip_network(hop["to"]),
             _key(hop["link"]),
-            hop["via"] and ip_address(hop["via"]),
-            hop["metric"],
+            ip_address(hop["via"]) if hop["via"] else None,
+            fit(hop["metric"], int, "metric"),
         )
         for hop in data["hops"]
     ]
-    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=data["sysctls"])
+    sysctls = fit(data["sysctls"], Mapping[str, Optional[str]], "sysctls")
+    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=sysctls)
+
+
+def _link(data: Mapping[str, Any]) -> Link:
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual")
+    plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
+    return Link(
+        key=_key(data["key"]),
+        addresses=tuple(map(ip_interface, data["addresses"])),
+        master=_key(data["master"]) if data.get("master") else None,
+        virtual=_virtual(data.get("virtual")),
+        **plain,
+    )
 
 
 def _state_json(state: NetworkState) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .model import (
     World,
 )
 from .operation import Operation
-from .status import members, parent
+from .status import members, parent, unsaved_line
 from .stored import StoredDocument
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
@@ -79,7 +79,7 @@ def status(data: Mapping[str, Any], color: bool) -> str:
         + f": neuca {data['neuca']}, {origin}{stale}"
     ]
     lines += [f"platform: {_PLATFORMS[document['platform']]}"] if document.get("platform") else []
-    lines += _last_pass(data["last_pass"])
+    lines += [*unsaved_line(data), *_last_pass(data["last_pass"])]
     shown = data["interfaces"]
     rows = [["", "NAME", "SHOULD BE", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
     rows += [

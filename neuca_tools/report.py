@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
-from .fileio import read_bytes, write_files
+from .errors import RecordError
 from .model import LinkKey, Problem
+from .shapes import fit, made
 from .status import Report
+from .store import read, save
 
 FILE = "last-pass.json"
 
@@ -40,28 +43,24 @@ def write_report(directory: Path, report: Report) -> None:
         }
         for problem in report.problems
     ]
-    text = json.dumps({**report.__dict__, "problems": problems}, indent=1)
-    write_files({directory / FILE: text.encode()})
+    save(directory, FILE, {**report.__dict__, "problems": problems}, 0o644)
 
 
 def read_report(directory: Path) -> Optional[Report]:
     """None where there was no pass since the boot, or nothing that can be read."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        data = json.loads(read_bytes(directory / FILE) or b"null")
-        problems = tuple(
-            Problem(
-                one["code"],
-                one["text"],
-                LinkKey(one["mac"], one["vlan_id"]) if one["mac"] else None,
-            )
-            for one in data["problems"]
-        )
-        return Report(
-            data["finished"],
-            data["seconds"],
-            tuple(data["changed"]),
-            problems,
-            bool(data["undone"]),
-            tuple(data.get("removed", ())),
-        )
+    with suppress(RecordError, ValueError, TypeError, KeyError):
+        data = read(directory, FILE)
+        if data is None:
+            return None
+        problems = tuple(map(_problem, data["problems"]))
+        plain = ("finished", "seconds", "changed", "undone", "removed")
+        return replace(made(Report, {name: data[name] for name in plain}), problems=problems)
     return None
+
+
+def _problem(data: Mapping[str, Any]) -> Problem:
+    problem = made(Problem, {"code": data["code"], "text": data["text"]})
+    if data["mac"] is None:
+        return problem
+    link = LinkKey(fit(data["mac"], str, "mac"), fit(data["vlan_id"], Optional[int], "vlan_id"))
+    return replace(problem, link=link)

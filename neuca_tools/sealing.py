@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Union
 
-from . import firstboot, marks, record, report
+from . import firstboot, marks, record, report, store
 from .config import Config
 from .errors import ApplyError, NeucaError, ObserveError
 from .fileio import NEW, lock_holder, locked, names_in, read_bytes, write_files
@@ -32,6 +32,7 @@ LOCKS = (
     "neucad.lock",
     "guest.lock",
 )  # of a pass, of the daemon, of a run for the guest; in the run directory
+IN_RUN = (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, store.WHY)
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
 SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
@@ -135,10 +136,8 @@ def own_files(config: Config) -> list[Path]:
         for place in (config.state_directory / name for name in (firstboot.PLACE, record.SCRIPTS))
         for name in names_in(place)
     ]
-    run = [
-        config.run_directory / name
-        for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())
-    ]
+    spare = [config.state.spare / name for name in kept]
+    run = [*spare, *(config.run_directory / name for name in (*IN_RUN, *outcome.files()))]
     # What a record tells of goes before that record.
     files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]
     outputs = [config.log_directory / name for name in OUTPUTS]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from .desired import Resolution
@@ -133,6 +133,23 @@ def judge(
         },
     }
     return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
+
+
+def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Status:
+    """`reason`: why the state cannot be saved, empty if it can; `held`: what waits for that."""
+    problems = status.data["problems"]
+    files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
+    why = next(iter([reason] if reason else files), None)
+    waits = [_problem(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
+    data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
+    if why is None or data["state"] != "ok":
+        return replace(status, data=data)
+    return replace(status, data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
+
+
+def unsaved_line(data: Mapping[str, Any]) -> list[str]:
+    """What `neuca status` says near its top while the state cannot be saved."""
+    return [f"degraded: not saved: {data['unsaved']}"] if data.get("unsaved") else []
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:

@@ -62,7 +62,7 @@ def tune(
 
 def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Result, Decision]:
     """Plan, remember, apply, verify, remember; and what the host was like at the end."""
-    directory = handles.config.state_directory
+    directory = handles.config.state
     with Watch() as watch:
         survey = handles.survey(intake, records.load_record(directory))
         todo = operations(survey, link)

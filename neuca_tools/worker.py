@@ -22,12 +22,14 @@ from typing import Callable, NoReturn, Optional
 
 from .config import Config
 from .errors import NeucaError
+from .fileio import locked
 from .guest import outcome as guest
 from .intake import Intake, confirmed, fetch, keep
 from .reconcile import run_pass, status_now
-from .record import DOCUMENT, load_look
+from .record import has_document, load_look
 from .sources import Session, parse_source
 from .status import Status
+from .store import catch_up, unsaved
 
 log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
@@ -50,7 +52,7 @@ class Job:
 
     def has_last_good(self) -> bool:
         """Whether there is a document from before."""
-        return (self.config.state_directory / DOCUMENT).exists()
+        return has_document(self.config.state)
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,10 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     intake = _intake(job)
     unanswered = intake.unanswered if job.fetch else None
     sha256 = intake.stored.sha256 if intake.stored else ""
-    news = bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
+    news = _saves(config) or _is_news(job, intake)
     if not (job.run or news):
         before = load_look(config.run_directory)
-        keep(intake, config.state_directory, config.run_directory)
+        keep(intake, config.state, config.run_directory)
         text = (
             ""
             if load_look(config.run_directory) == before
@@ -226,15 +228,26 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     )
 
 
+def _is_news(job: Job, intake: Intake) -> bool:
+    """Whether the sources say something else than at the last pass."""
+    return bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
+
+
+def _saves(config: Config) -> bool:
+    """Save what could not be saved before: whether there was anything, and now all of it is. Raises NeucaError."""
+    if not unsaved(config.state):
+        return False
+    with locked(config.run_directory / "lock", config.command_timeout):
+        return catch_up(config.state)
+
+
 def _intake(job: Job) -> Intake:
     """What the sources say now if it is time to ask them, else what they said before."""
     if not job.fetch:
-        before = confirmed(job.config.state_directory, job.config.run_directory)
+        before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
-    return fetch(
-        specs, job.config.timeout, job.session, job.config.state_directory, job.config.surroundings
-    )
+    return fetch(specs, job.config.timeout, job.session, job.config.state, job.config.surroundings)
 
 
 def _text(intake: Intake, status: Status) -> str:

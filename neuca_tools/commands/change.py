@@ -49,9 +49,9 @@ def _apply(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _release(arguments: argparse.Namespace, config: Config) -> int:
-    intake = last_good(config.state_directory)
+    intake = last_good(config.state)
     with host(config) as handles:
-        survey = handles.survey(intake, load_record(config.state_directory))
+        survey = handles.survey(intake, load_record(config.state))
     names = {key: link.name or "" for key, link in survey.have.links.items()}
     names.update(survey.resolution.names)
     key = find_link(arguments.link, survey.resolution, names)
@@ -74,7 +74,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _revert(_: argparse.Namespace, config: Config) -> int:
-    result = revert(config, last_good(config.state_directory))
+    result = revert(config, last_good(config.state))
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     print(f"{count} settings put back" if count else "nothing was changed, so nothing is put back")
     return EXIT_FAILED if result.failures else EXIT_OK

@@ -118,12 +118,12 @@ def _tried(name: str, get: Callable[[], str]) -> bytes:
 
 def _views(config: Config) -> Mapping[str, Callable[[], str]]:
     """The stages, of the document in force: no source is asked, so a service that hangs holds up nothing."""
-    intake = confirmed(config.state_directory, config.run_directory)
+    intake = confirmed(config.state, config.run_directory)
 
     @cache
     def survey() -> Decision:
         with host(config) as handles:
-            return handles.survey(intake, load_record(config.state_directory))
+            return handles.survey(intake, load_record(config.state))
 
     return {
         "status.json": lambda: _text(

@@ -82,9 +82,7 @@ def document(config: Config, source: Optional[str]) -> Intake:
     """The document to work on: asked for by root or from a file, else the copy of the last pass. Raises UsageError."""
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
-        intake = fetch(
-            asked, config.timeout, Session(), config.state_directory, config.surroundings
-        )
+        intake = fetch(asked, config.timeout, Session(), config.state, config.surroundings)
         if source and intake.refused:
             raise DocumentError(intake.refused)
         if source and intake.reason and not intake.none_for_us:
@@ -94,7 +92,7 @@ def document(config: Config, source: Optional[str]) -> Intake:
         return intake
     if source:
         raise NeucaError(f'read the document from "{source}": only root asks the network')
-    return confirmed(config.state_directory, config.run_directory)
+    return confirmed(config.state, config.run_directory)
 
 
 def report_faults(intake: Intake, config: Config) -> int:

@@ -39,7 +39,7 @@ def _say(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
 
 def stored_document(config: Config) -> Intake:
     """The last good document; root asks the sources where there is none."""
-    intake = confirmed(config.state_directory, config.run_directory)
+    intake = confirmed(config.state, config.run_directory)
     return document(config, None) if intake.document is None and is_root() else intake
 
 

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace, config: Config) -> int:
     deadline = time.monotonic() + arguments.timeout
     while True:
-        network = status_now(config, confirmed(config.state_directory, config.run_directory))
+        network = status_now(config, confirmed(config.state, config.run_directory))
         status = network if INSIDE in os.environ else with_guest(network, config.run_directory)
         left = deadline - time.monotonic()
         if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
@@ -61,7 +61,7 @@ def _wait_for_a_change(seconds: float) -> None:
 def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
     intake = document(config, arguments.source)
     with host(config) as handles:
-        return intake, handles.survey(intake, load_record(config.state_directory))
+        return intake, handles.survey(intake, load_record(config.state))
 
 
 def _plan(arguments: argparse.Namespace, config: Config) -> int:

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     choice = _choice(arguments, config)
     intake = document(config, arguments.source)
     with host(config, choice) as handles:
-        survey = handles.survey(intake, load_record(config.state_directory))
+        survey = handles.survey(intake, load_record(config.state))
     link = _link(arguments.interface, survey) if arguments.interface else None
     if arguments.action == "apply":
         return _apply(config, intake, survey, choice, link)
@@ -110,7 +110,7 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
             "tune revert: it puts back everything, and takes no --profile, --rate, --rtt or --interface"
         )
     to_stderr()
-    result = untune(config, last_good(config.state_directory))
+    result = untune(config, last_good(config.state))
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     print(
         f"{count} setting{'' if count == 1 else 's'} put back; a start of neucad sets again what the configuration asks for"

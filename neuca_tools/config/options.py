@@ -15,6 +15,7 @@ from neuca_tools.documents import values
 from neuca_tools.documents.values import UnusableError
 from neuca_tools.model import LinkRequest
 from neuca_tools.sources.base import Surroundings
+from neuca_tools.store import Place
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
@@ -103,6 +104,11 @@ class Config:
     def choice(self) -> Choice:
         """What `[tuning]` asks for: rate in bit/s, round-trip time in seconds."""
         return Choice(self.profiles, self.rate, self.rtt)
+
+    @property
+    def state(self) -> Place:
+        """Where state files are, and where they are kept while the state directory takes none."""
+        return Place(self.state_directory, self.run_directory)
 
     @property
     def surroundings(self) -> Surroundings:

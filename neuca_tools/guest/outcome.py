@@ -8,7 +8,6 @@ document which comes meanwhile is never missed.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,11 +17,22 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..config import Config
-from ..errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING, ApplyError
+from ..errors import (
+    EXIT_DEGRADED,
+    EXIT_FAILED,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_PENDING,
+    ApplyError,
+    RecordError,
+)
 from ..fileio import read_bytes, write_files
 from ..intake import Intake
 from ..model import Document
+from ..shapes import fit, made
 from ..status import Status
+from ..store import read
+from ..store import save as write
 from .base import FEATURES, STATES, Finding, State
 
 log = logging.getLogger("neuca")
@@ -87,9 +97,7 @@ def files() -> list[str]:
 
 def save(directory: Path, outcome: Outcome) -> None:
     """Raises ApplyError."""
-    write_files(
-        {directory / file_name(outcome.feature): json.dumps(outcome.to_json(), indent=1).encode()}
-    )
+    write(directory, file_name(outcome.feature), outcome.to_json(), 0o644)
 
 
 def forget(directory: Path, feature: str) -> None:
@@ -99,11 +107,11 @@ def forget(directory: Path, feature: str) -> None:
 
 def load(directory: Path, feature: str) -> Optional[Outcome]:
     """None where it has not run since the boot, is switched off, or left nothing that can be read."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        data = json.loads(read_bytes(directory / file_name(feature)) or b"null")
-        return Outcome(
-            feature, tuple(Finding(**one) for one in data["findings"]), data["finished"] or ""
-        )
+    with suppress(RecordError, ValueError, TypeError, KeyError):
+        data = read(directory, file_name(feature))
+        if data is not None:
+            findings = tuple(made(Finding, one) for one in data["findings"])
+            return Outcome(feature, findings, fit(data["finished"] or "", str, "finished"))
     return None
 
 

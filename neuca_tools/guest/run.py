@@ -54,7 +54,7 @@ def run_guest(
         while True:
             outcome.begin(config.run_directory)
             config = _anew(config, read) if read else config
-            intake = confirmed(config.state_directory, config.run_directory)
+            intake = confirmed(config.state, config.run_directory)
             if intake.document is None or intake.stored is None:
                 outcome.ran(config.run_directory, "")
                 return True

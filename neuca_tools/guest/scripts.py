@@ -10,7 +10,6 @@ ends; the next run of the agent then waits for it.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import subprocess
 import sys
@@ -20,16 +19,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..config import Config
-from ..errors import ApplyError
-from ..fileio import locked, read_bytes, write_files
+from ..errors import ApplyError, RecordError
+from ..fileio import locked, write_files
 from ..record import SCRIPTS
 from ..rows import Script
+from ..store import read, save
 from . import programs
 from .base import Finding, Guest
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN = 60.0  # seconds beyond its time-out after which a script is not waited for
+UNKNOWN = "a time that is not known"
 LONGEST_NAME = 40  # characters of a script's name in that of its files
 
 
@@ -65,7 +66,7 @@ def run(guest: Guest) -> Iterator[Finding]:
     for script, files in scripts:
         mark = _mark(files.mark)
         if "end" not in mark:
-            started = mark.get("started") or datetime.now(timezone.utc).strftime(
+            started = str(mark.get("started", "")) or datetime.now(timezone.utc).strftime(
                 "%Y-%m-%dT%H:%M:%SZ"
             )
             yield Finding("pending", f"{script.name}: runs since {started}", script.name)
@@ -105,10 +106,9 @@ def _finding(script: Script, files: Place) -> Optional[Finding]:
 def _mark(path: Path) -> dict[str, Any]:
     """Empty where there is none. One that cannot be read tells that the script has been started, and no more."""
     try:
-        content = read_bytes(path)
-        return {} if content is None else dict(json.loads(content))
-    except (OSError, ValueError, TypeError):
-        return {"started": "a time that is not known"}
+        return read(path.parent, path.name) or {}
+    except RecordError:
+        return {"started": UNKNOWN}
 
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
@@ -116,10 +116,7 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
     body = script.body if script.body.endswith("\n") else f"{script.body}\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
-    write_files(
-        {files.mark: json.dumps({"version": 1, "name": script.name, "started": started}).encode()},
-        0o600,
-    )
+    save(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
     command = [
         sys.executable,
         "-m",

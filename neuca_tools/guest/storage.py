@@ -7,7 +7,6 @@ The record says which disks are ours to take away again, and which session is: o
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,9 +15,10 @@ from typing import Optional
 
 from ..config import Config
 from ..documents import get
-from ..errors import ApplyError
-from ..fileio import read_bytes, write_files
+from ..errors import ApplyError, RecordError
 from ..rows import Storage
+from ..shapes import made
+from ..store import read, remove, save
 from . import blockdev, iscsi, programs
 from .base import Finding, Guest
 from .iscsi import Target
@@ -92,10 +92,10 @@ class _Record:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            content = read_bytes(path)
-            disks = {} if content is None else json.loads(content)["disks"]
-            self.known: Known = {device: Attached(**one) for device, one in disks.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            data = read(path.parent, path.name)
+            disks = {} if data is None else data["disks"]
+            self.known: Known = {device: made(Attached, one) for device, one in disks.items()}
+        except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 
     def keep(self, device: str, attached: Optional[Attached]) -> None:
@@ -103,8 +103,10 @@ class _Record:
         others = {name: one for name, one in self.known.items() if name != device}
         self.known = {**others, device: attached} if attached else others
         disks = {name: asdict(one) for name, one in self.known.items()}
-        content = json.dumps({"version": 1, "disks": disks}, indent=1).encode() if disks else None
-        write_files({self.path: content}, 0o600)
+        if disks:
+            save(self.path.parent, self.path.name, {"disks": disks}, 0o600)
+        else:
+            remove(self.path.parent, self.path.name)
 
 
 def own_files(config: Config) -> list[Path]:

@@ -9,7 +9,6 @@ in the background may go on: who copies the output stays as long as somebody may
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import signal
@@ -24,7 +23,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import NeucaError
-from ..fileio import locked, read_bytes, write_files
+from ..fileio import locked, write_files
+from ..store import content_of, read
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSIDE = "NEUCA_SCRIPT"  # in its environment: `neuca status` does not wait there for the very script that asks
@@ -50,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         known = _known(Path(mark))  # not while it is locked: to close it would let it go (fcntl(2))
         with locked(Path(mark), 1.0):  # until it ends: whoever wants to know waits for this
             end = supervise(Path(body), Path(output), float(seconds))
-            write_files({Path(mark): json.dumps({**known, "end": end}).encode()}, 0o600)
+            content = content_of(Path(mark).name, {**known, "end": end})
+            write_files({Path(mark): content}, 0o600)  # save() would open it, and close it
     except (NeucaError, OSError) as error:
         print(f"neucad: {error}", file=sys.stderr)
         return 1
@@ -58,11 +59,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _known(mark: Path) -> dict[str, Any]:
-    """What is in it already. Raises OSError."""
-    content = read_bytes(mark)
-    if content is None:
+    """What is in it already. Raises OSError, RecordError."""
+    data = read(mark.parent, mark.name)
+    if data is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such mark", str(mark))
-    return dict(json.loads(content))
+    return data
 
 
 def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:

@@ -8,7 +8,6 @@ the same goes, and nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ from ..config import Config
 from ..config.options import LOGIN
 from ..documents.instance import PUBLIC_KEYS
 from ..documents.tables import is_public_key
-from ..errors import ApplyError
-from ..fileio import read_bytes, write_files
+from ..errors import ApplyError, RecordError
 from ..model import Document
 from ..rows import User
+from ..store import read, remove, save
 from . import accounts, authorized_keys, sudoers
 from .base import Finding, Guest
 
@@ -126,10 +125,11 @@ def recorded(config: Config) -> set[str]:
     """The logins that have something of ours. Raises ApplyError where that is not known, which is not "nobody"."""
     path = config.state_directory / RECORD
     try:
-        content = read_bytes(path)
-        return set() if content is None else {_login(one) for one in json.loads(content)["logins"]}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not what neucad wrote"
+        data = read(config.state_directory, RECORD)
+        return set() if data is None else {_login(one) for one in data["logins"]}
+    except (RecordError, ValueError, TypeError, KeyError) as error:
+        path, cause = config.state_directory / RECORD, error.__cause__
+        why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"
         raise ApplyError(f'read whose keys and sudo files are ours from "{path}": {why}') from error
 
 
@@ -169,8 +169,10 @@ def _remember(config: Config, logins: Iterable[str]) -> None:
     logins = sorted(login for login in logins if LOGIN.fullmatch(login))
     if set(logins) == recorded(config):
         return
-    content = json.dumps({"version": 1, "logins": logins}).encode() if logins else None
-    write_files({config.state_directory / RECORD: content}, 0o600)
+    if logins:
+        save(config.state_directory, RECORD, {"logins": logins}, 0o600)
+    else:
+        remove(config.state_directory, RECORD)
 
 
 def _count(number: int, word: str) -> str:

@@ -12,6 +12,8 @@ import array
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -34,11 +36,14 @@ class Warm:
         self._ours.close()
         self._process.wait(30)
 
-    def run(self, pid, module, arguments):
-        """Exit code, standard output and standard error of `module`'s main in the namespaces of `pid`."""
+    def run(self, pid, module, arguments, seconds=None):
+        """Exit code, standard output and standard error of `module`'s main in the namespaces of `pid`.
+
+        It is killed once it has run for so many `seconds`.
+        """
         reply, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with reply, theirs, tempfile() as out, tempfile() as err:
-            request = json.dumps([pid, module, arguments]).encode()
+            request = json.dumps([pid, module, arguments, seconds]).encode()
             socket.send_fds(self._ours, [request], [out.fileno(), err.fileno(), theirs.fileno()])
             theirs.close()
             reply.settimeout(60)
@@ -73,10 +78,13 @@ def _serve(end):
 
 def _oversee(request, out, err, reply):
     """A child that waits for the command and reports its exit code, however that ends."""
+    *command, seconds = request
     child = os.fork()
     if child == 0:
         os.close(reply)
-        _command(*request, out, err)
+        _command(*command, out, err)
+    if seconds is not None and not select.select([os.pidfd_open(child)], [], [], seconds)[0]:
+        os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.write(reply, str(code).encode())
     os._exit(0)

@@ -35,8 +35,8 @@ OURS = (
 ).split()
 # What of these is read, and not only removed.
 CONTENTS = {
-    "state/guest-users.json": b'{"logins": []}',
-    "state/guest-storage.json": b'{"disks": {}}',
+    "state/guest-users.json": b'{"version": 1, "logins": []}',
+    "state/guest-storage.json": b'{"version": 1, "disks": {}}',
 }
 OTHERS = (
     "udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"

@@ -51,9 +51,9 @@ class Outlook:
 
 def outlook(config: Config) -> Outlook:
     """One look, which changes nothing. Raises ObserveError, RecordError."""
-    intake = confirmed(config.state_directory, config.run_directory)
+    intake = confirmed(config.state, config.run_directory)
     with host(config) as handles:
-        survey = handles.survey(intake, load_record(config.state_directory))
+        survey = handles.survey(intake, load_record(config.state))
     passed = read_report(config.run_directory) is not None
     left = (
         [one for one in survey.plan() if not (isinstance(one, WriteSysctl) and one.link is None)]

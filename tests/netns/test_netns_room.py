@@ -1,0 +1,188 @@
+"""A state directory that takes nothing: what NICs lack is added all the same, status says why, and it is made up for."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lab import mac
+
+ONE = f"[interface {mac(1)}]\nname = data1\naddresses = 172.16.1.1/24\n"
+TWO = f"[interface {mac(1)}]\nname = data1\naddresses = 172.16.1.2/24\n"
+WORDS = {"full": "No space left on device", "read-only": "Read-only file system"}
+
+
+class Disk:
+    """A small file system of its own under a directory of the agent, in the guest alone."""
+
+    def __init__(self, lab, name="state"):
+        self._lab, self.place = lab, lab.folder / name
+        self.place.mkdir(exist_ok=True)
+        lab.run("mount", "-t", "tmpfs", "-o", "size=1m,mode=755", name, self.place)
+
+    def spoil(self, how):
+        """Make it take nothing any more."""
+        if how == "full":
+            self._lab.run("sh", "-c", f"head -c 4m /dev/zero > {self.place}/ballast", check=False)
+        else:
+            self._lab.run("mount", "-o", "remount,ro", self.place)
+
+    def mend(self, how):
+        """Let it take something again."""
+        if how == "full":
+            self._lab.run("rm", self.place / "ballast")
+        else:
+            self._lab.run("mount", "-o", "remount,rw", self.place)
+
+    def files(self):
+        return set(self._lab.run("ls", self.place).out.split())
+
+    def json(self, name):
+        return json.loads(self._lab.run("cat", self.place / name).out)
+
+    def stamps(self):
+        """What tells a write."""
+        places = (self.place, self._lab.folder / "run" / "unsaved")
+        return self._lab.run("find", *places, "-type", "f", "-printf", "%p %i %T@\\n").out
+
+
+@pytest.fixture
+def disk(lab):
+    return Disk(lab)
+
+
+def reasons(lab, how, name):
+    """The exit code of status, and its lines that give a reason, as text and as JSON."""
+    code, data = lab.status()
+    text = lab.neuca("status").out.splitlines()
+    why = f'write "{lab.folder}/state/{name}": {WORDS[how]}'
+    assert (code, data["state"], data["unsaved"]) == (4, "degraded", why)
+    assert text[0].startswith("degraded: ")
+    assert f"degraded: not saved: {why}" in text[:3]
+    return data
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_a_first_boot_without_room_gets_its_dataplane_and_status_says_why_it_is_degraded(
+    lab, disk, how
+):
+    lab.veth("dp1", 1)
+    disk.spoil(how)
+    done = lab.once(ONE)
+    assert done.code == 4
+    assert done.err.splitlines()[-1] == "add the address 172.16.1.1/24 to data1"
+    assert lab.addresses("data1") == {"172.16.1.1/24"}
+    reasons(lab, how, "record.json")
+    before = disk.stamps()
+    assert lab.once().code == 4
+    assert disk.stamps() == before
+    disk.mend(how)
+    assert lab.once().code == 0
+    assert {"record.json", "document.json", "machine.json"} <= disk.files()
+    assert disk.json("record.json")["owned"]["addresses"] == [[mac(1), "172.16.1.1/24"]]
+    assert not list((lab.folder / "run" / "unsaved").iterdir())
+    assert (lab.status()[0], lab.status()[1]["unsaved"]) == (0, None)
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_after_a_reboot_without_room_the_dataplane_comes_up_from_the_last_good_document(
+    lab, disk, how
+):
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    disk.spoil(how)
+    lab.ip("link set data1 down")
+    lab.ip("address flush dev data1")
+    lab.ip("link set data1 name eth7")
+    assert lab.command("neucad", "--names", "--config", lab.config_file).code == 0
+    assert lab.link("data1")
+    assert lab.once().code == 0
+    assert lab.addresses("data1") == {"172.16.1.1/24"}
+    disk.mend(how)
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_names_are_given_where_rules_and_marks_cannot_be_written_either(lab, disk, how):
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    both = f"{ONE}[interface {mac(2)}]\nname = data2\n"
+    assert lab.once(ONE).code == 0
+    disk.spoil(how)
+    etc = Disk(lab, "udev")
+    etc.spoil(how)
+    lab.ip("link set data1 down")
+    lab.ip("link set data1 name eth7")
+    assert lab.command("neucad", "--names", "--config", lab.config_file).code == 0
+    assert lab.link("data1")
+    assert lab.once(both).code == 4
+    assert lab.link("data2")
+    code, data = lab.status()
+    assert (code, data["state"]) == (4, "degraded")
+    assert data["unsaved"].endswith(WORDS[how])
+    texts = [one["text"] for one in data["problems"] if one["code"] == "unsaved"]
+    assert texts
+    assert [text for text in texts if not text.endswith(WORDS[how])] == []
+    etc.mend(how)
+    disk.mend(how)
+    assert lab.once().code == 0
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_what_a_nic_would_lose_stays_until_there_is_room(lab, disk, how):
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    disk.spoil(how)
+    assert lab.once(TWO).code == 4
+    assert lab.addresses("data1") == {"172.16.1.1/24", "172.16.1.2/24"}
+    data = reasons(lab, how, "record.json")
+    waits = "waits for room: delete the address 172.16.1.1/24 from data1"
+    assert {"code": "unsaved", "text": waits} in data["problems"]
+    disk.mend(how)
+    assert lab.once().code == 0
+    assert lab.addresses("data1") == {"172.16.1.2/24"}
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_the_daemon_saves_everything_at_its_next_look_once_there_is_room(lab, disk, how):
+    lab.veth("dp1", 1)
+    lab.document(ONE)
+    daemon = lab.start()
+    lab.wait("the first document is in force", lambda: lab.status()[0] == 0)
+    disk.spoil(how)
+    lab.document(TWO)
+    both = {"172.16.1.1/24", "172.16.1.2/24"}
+    lab.wait("what is new is added", lambda: lab.addresses("data1") == both)
+    lab.wait("status says why", lambda: lab.status()[1]["unsaved"])
+    disk.mend(how)
+    lab.wait("the old one goes", lambda: lab.addresses("data1") == {"172.16.1.2/24"})
+    lab.wait("all is well", lambda: lab.status()[0] == 0 and "journal.json" not in disk.files())
+    assert disk.json("record.json")["owned"]["addresses"] == [[mac(1), "172.16.1.2/24"]]
+    assert daemon.stop() == 0
+
+
+def test_a_pass_that_dies_without_room_is_gone_on_with(lab, disk):
+    """The copy in the run directory counts, and is the newer one whenever a write is interrupted."""
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    disk.spoil("full")
+    assert lab.once(TWO).code == 4
+    spare = lab.folder / "run" / "unsaved" / "record.json"
+    assert [mac(1), "172.16.1.2/24"] in json.loads(spare.read_text())["owned"]["addresses"]
+    assert lab.once(f"[interface {mac(1)}]\nname = data1\n").code == 4
+    disk.mend("full")
+    assert lab.once().code == 0
+    assert lab.addresses("data1") == set()
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_a_nic_is_not_released_while_that_cannot_be_remembered(lab, disk, how):
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    disk.spoil(how)
+    done = lab.neuca("release", "data1")
+    assert done.code == 1
+    assert done.err.endswith(f"{WORDS[how]}\n")
+    assert lab.addresses("data1") == {"172.16.1.1/24"}
+    disk.mend(how)
