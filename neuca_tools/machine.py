@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Optional
 
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -21,16 +22,32 @@ _MACHINE_ID = re.compile(r"[0-9a-f]{32}")  # machine-id(5)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The metadata service that answered for this instance: the only one that is asked from then on.
+
+    `source` is `openstack` or `ec2`. `url` is the base URL without an interface
+    (`http://169.254.169.254`, `http://[fe80::a9fe:a9fe]`). `mac` identifies the NIC through which
+    it answered (its permanent MAC); empty for a loopback address.
+    """
+
+    source: str
+    url: str
+    mac: str = ""
+
+
+@dataclass(frozen=True)
 class Machine:
     """What tells one machine from another; empty: not known. `instances`: an id for each kind of platform that gave one.
 
     Of `machine_id` and `uuid` only digests are kept: machine-id(5) asks that it be shown to nobody.
+    `origin` is None until a network source has answered for this instance.
     """
 
     machine_id: str = ""
     uuid: str = ""
     instances: Mapping[str, str] = field(default_factory=dict)
     set_aside: str = ""
+    origin: Optional[Origin] = None
 
 
 def known(machine_id: str, uuid: str) -> Machine:

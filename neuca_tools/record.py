@@ -17,7 +17,7 @@ from typing import Any, Optional
 from .device_settings import Declined
 from .errors import RecordError
 from .fileio import read_bytes, write_files
-from .machine import Machine
+from .machine import Machine, Origin
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .stored import StoredDocument
 from .tuning.layer import Choice
@@ -130,14 +130,21 @@ def load_machine(directory: Path) -> Machine:
             str(data.get("uuid", "")),
             instances,
             str(data.get("set_aside", "")),
+            _origin(data.get("origin")),
         )
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise _unusable(directory / MACHINE, f"it is not what neucad wrote: {error!r}") from error
 
 
 def save_machine(directory: Path, machine: Machine) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    _write(directory / MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
+    origin = machine.origin and dict(machine.origin.__dict__)
+    data = {**machine.__dict__, "instances": dict(machine.instances), "origin": origin}
+    _write(directory / MACHINE, data, 0o644)
+
+
+def _origin(data: Optional[Mapping[str, Any]]) -> Optional[Origin]:
+    return Origin(*(str(data[name]) for name in ("source", "url", "mac"))) if data else None
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
