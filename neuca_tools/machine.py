@@ -13,7 +13,8 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Optional, Union
 
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -27,12 +28,35 @@ class Origin:
 
     `source` is `openstack` or `ec2`. `url` is the base URL without an interface
     (`http://169.254.169.254`, `http://[fe80::a9fe:a9fe]`). `mac` identifies the NIC through which
-    it answered (its permanent MAC); empty for a loopback address.
+    it answered (its permanent MAC, with `.ID` behind it for a VLAN); empty for an address of the
+    host itself. `others` are the MACs of the other NICs that were there: none of them ever takes
+    the place of the one that answered.
     """
 
     source: str
     url: str
     mac: str = ""
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """An interface through which metadata may be requested, with the networks that it routes to.
+
+    `identity` is what `Origin.mac` keeps. `likely`: something other than a router advertisement
+    says that it is for management; the well-known addresses are requested through no other one.
+    """
+
+    name: str
+    identity: str
+    networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
+    likely: bool = True
+
+    def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
+        """Whether the interface has a route to this address."""
+        return any(
+            address.version == network.version and address in network for network in self.networks
+        )
 
 
 @dataclass(frozen=True)

@@ -186,13 +186,17 @@ class Device:
 
 @dataclass(frozen=True)
 class Route:
-    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol."""
+    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol.
+
+    `expires`: it has a lifetime.
+    """
 
     to: Network
     index: int
     via: Optional[Host] = None
     metric: int = 0
     protocol: int = 0
+    expires: bool = False
 
 
 @dataclass(frozen=True)

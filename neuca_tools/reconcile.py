@@ -413,6 +413,7 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
         intake.platform,
         tuple(filter(None, [*invalid, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"),
+        intake.disputed,
     )
     notes = (
         [intake.reason]

@@ -144,7 +144,10 @@ def save_machine(directory: Path, machine: Machine) -> None:
 
 
 def _origin(data: Optional[Mapping[str, Any]]) -> Optional[Origin]:
-    return Origin(*(str(data[name]) for name in ("source", "url", "mac"))) if data else None
+    if not data:
+        return None
+    others = tuple(map(str, data.get("others", ())))
+    return Origin(str(data["source"]), str(data["url"]), str(data["mac"]), others)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
