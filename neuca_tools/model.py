@@ -39,6 +39,7 @@ ProblemCode = Literal[
 ]
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
+ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"  # 0: no router advertisement has any effect
 
 
 # --- What a document says -------------------------------------------------------------------------------------------
@@ -205,6 +206,9 @@ class World:
 
     `age`: seconds since the boot, where it may still be coming up by itself; infinite where nobody brings it up.
     `advertised`: devices on which the kernel takes routes from router advertisements, and would not if they forwarded.
+    `accept_ra` is what a new link gets (ACCEPT_RA), None where there is no IPv6. `autoconf` are the
+    addresses that the kernel made of router advertisements; `peers` the networks of the other ends
+    of point-to-point addresses.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -217,6 +221,9 @@ class World:
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
     advertised: frozenset[int] = frozenset()
+    accept_ra: Optional[str] = None
+    autoconf: frozenset[tuple[int, Address]] = frozenset()
+    peers: frozenset[tuple[int, Network]] = frozenset()
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------

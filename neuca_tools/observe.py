@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
+from .advertised import is_advertised
 from .backends import sysctl
 from .desired import Resolution
 from .device_settings import DeviceSettings
@@ -149,10 +150,13 @@ def _hops(
             route.via,
             route.metric,
             route.protocol == protocol,
-            automatic(route)
-            and keys[route.index].mac in leaving
-            and keys[route.index].vlan_id is None
-            and (route.index, route.to.version) not in kept,
+            (
+                automatic(route)
+                and keys[route.index].mac in leaving
+                and keys[route.index].vlan_id is None
+                and (route.index, route.to.version) not in kept
+            )
+            or (keys[route.index] in resolution.quiet and is_advertised(route, world)),
         )
         for route in world.routes
         if route.index in keys

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from . import __version__, firstboot, hardware, leftovers, marking, memory, probing
+from . import __version__, advertised, firstboot, hardware, leftovers, marking, memory, probing
 from . import record as records
 from .apply import Failure, GuardedWriter, Result, apply
 from .backends import hostfacts, hostid, udev
@@ -129,7 +129,10 @@ class Host:
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
         world = replace(
-            world, settings=hardware.read(world, concerned(requests, world, record)), age=age
+            world,
+            settings=hardware.read(world, concerned(requests, world, record)),
+            age=age,
+            accept_ra=hostfacts.accept_ra(),
         )
         if intake.document and intake.document.router == "true":
             world = replace(world, advertised=hostfacts.advertised(world))
@@ -158,6 +161,7 @@ class Host:
         )
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
         removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
+        removable = advertised.removable(removable, have, world, resolution.quiet)
         resolution = replace(resolution, removable=removable)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
@@ -272,7 +276,7 @@ class Pass:
         links = {**survey.have.links, **(died.links if died else {})}
         before = replace(
             survey.have,
-            links={key: _restorable(link) for key, link in links.items()},
+            links={key: _restorable(link, survey.world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in survey.have.hops if hop.ours),
@@ -465,10 +469,13 @@ def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, .
     )
 
 
-def _restorable(link: Link) -> Link:
-    """Without the addresses that the kernel itself gives a link whenever it comes up, nor what cannot be put back."""
+def _restorable(link: Link, world: World) -> Link:
+    """Without the addresses that the kernel gives a link by itself, nor what cannot be put back."""
     addresses = tuple(
-        address for address in link.addresses if address.version == 4 or not address.is_link_local
+        address
+        for address in link.addresses
+        if address.version == 4
+        or not (address.is_link_local or (link.index, address) in world.autoconf)
     )
     return replace(link, device=restorable(link.device), addresses=addresses)
 

@@ -57,7 +57,7 @@ def test_a_router_advertisement_gives_a_dataplane_nic_no_route_and_no_address(vi
         evil.mac, evil.link_local, frames.prefix_information(f"2001:db8:{number:x}::/64")))  # fmt: skip
     evil.delivered()
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
-    assert guest.routes("default", 6) == [("2001:db8:ffff::1", "mgmt0", 1024, "static")]
+    assert guest.routes("default", 6) == [("2001:db8:ffff::1", "mgmt0", 1024, "boot")]
     assert guest.routes("2001:db8:77::/48", 6) == []
     assert guest.sysctl("net/ipv6/conf/dp1/mtu") == "1500"
 

@@ -51,6 +51,7 @@ LEVELS = [
         "device_operation",
         "link_operations",
         "leftovers",
+        "advertised",
         "memory",
         "plan",
         "status",
