@@ -66,6 +66,7 @@ class Attacker:
         self.lab, self.nic, self.mac, self.link_local = lab, nic, MAC, LINK_LOCAL
         self.name = ""  # of the guest's NIC on the same network
         self.host = Namespace(OUTSIDE, lab.guest.enter if os.geteuid() else ())
+        lab.hosts.append(self.host)  # its end of a NIC stays until the laws have been checked
         self.services, self._threads = [], []
         self._stop = threading.Event()
         self._packets = None
@@ -244,4 +245,3 @@ class Attacker:
             service.close()
         if self._packets is not None:
             self._packets.close()
-        self.host.close()

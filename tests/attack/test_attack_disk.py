@@ -85,9 +85,15 @@ def test_a_new_document_is_applied_without_room_for_its_record(host, damage, rep
     assert host.addresses("dp2") == set()
 
 
-@pytest.mark.parametrize(
-    "content", ["[" * 100_000, '{"a":' * 50_000, "\0" * 4096, '{"version": 99}']
-)
+CONTENTS = {
+    "deep list": "[" * 100_000,
+    "deep object": '{"a":' * 50_000,
+    "zeros": "\0" * 4096,
+    "newer": '{"version": 99}',
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize("name", ["record.json", "journal.json", "document.json", "machine.json"])
 def test_no_content_of_a_state_file_ends_in_a_traceback(guest, name, content):
     guest.veth("dp1", 1)
