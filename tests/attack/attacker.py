@@ -40,6 +40,25 @@ except ConnectionRefusedError:
     print("refused")"""
 
 
+def packet_socket(where, nic):
+    """A packet socket on that NIC of another namespace, made there and handed over."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [*where.enter, sys.executable, "-c", PACKET, nic, str(theirs.fileno())]
+        subprocess.run(command, check=True, pass_fds=[theirs.fileno()], timeout=PATIENCE)
+        return socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+
+
+def waiting_frames(packets):
+    """All that a packet socket has taken in."""
+    found = []
+    packets.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            found.append(packets.recv(65536))
+    return found
+
+
 class Attacker:
     """`frames` builds what `send` sends. Threads answer (`answer_arp`, `serve_dhcp`) until `close`."""
 
@@ -47,6 +66,7 @@ class Attacker:
         self.lab, self.nic, self.mac, self.link_local = lab, nic, MAC, LINK_LOCAL
         self.name = ""  # of the guest's NIC on the same network
         self.host = Namespace(OUTSIDE, lab.guest.enter if os.geteuid() else ())
+        lab.hosts.append(self.host)  # its end of a NIC stays until the laws have been checked
         self.services, self._threads = [], []
         self._stop = threading.Event()
         self._packets = None
@@ -201,11 +221,7 @@ class Attacker:
         found = []
         with self._packet_socket() as packets:
             yield found
-            packets.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    frame = packets.recv(65536)
-                    found += [frame] if wanted(frame) else []
+            found += filter(wanted, waiting_frames(packets))
 
     def wait_for_frame(self, wanted, seconds=PATIENCE):
         """The first frame that is wanted, from now on."""
@@ -219,12 +235,7 @@ class Attacker:
         raise AssertionError(f"no such frame within {seconds:g} s")
 
     def _packet_socket(self):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            command = [*self.host.enter, sys.executable, "-c", PACKET, self.nic]
-            subprocess.run([*command, str(theirs.fileno())], check=True,
-                           pass_fds=[theirs.fileno()], timeout=PATIENCE)  # fmt: skip
-            return socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+        return packet_socket(self.host, self.nic)
 
     def close(self):
         self._stop.set()
@@ -234,4 +245,3 @@ class Attacker:
             service.close()
         if self._packets is not None:
             self._packets.close()
-        self.host.close()
