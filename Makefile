@@ -6,7 +6,7 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-package test-machine test-machine-all test-lanes bench bench-boot \
+.PHONY: help demo test test-unit test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
         bench-tuning bench-diagnosis lint clean
 
 help: ## list the targets
@@ -19,9 +19,9 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 # One pytest run, so that its closing line speaks for all of it; the quick tiers come first. A worker for each processor: most
 # tests have one, an emulated guest has one, and what a guest shares with others stays with one worker (tests/conftest.py).
 test: ## all tests, of the real guests a chosen set
-	@tests/setup.sh unit dbus netns package machine lanes parallel
+	@tests/setup.sh unit dbus netns attack package machine lanes parallel
 	@$(PYTEST) $(ARGS) -n auto --maxprocesses 4 --dist loadgroup -m "not long" \
-	    tests/unit tests/dbus tests/netns tests/package tests/machine tests/lanes
+	    tests/unit tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
@@ -34,6 +34,10 @@ test-dbus: ## against a private bus with mock services
 test-netns: ## against the real kernel, in private network namespaces
 	@tests/setup.sh netns
 	@$(PYTEST) $(ARGS) tests/netns
+
+test-attack: ## hostile hosts, volumes, peers, users and documents, in private network namespaces
+	@tests/setup.sh attack
+	@$(PYTEST) $(ARGS) tests/attack
 
 test-package: ## both packages: built, linted, installed, upgraded and purged in a root of their own
 	@tests/setup.sh package

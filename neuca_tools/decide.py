@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
-from . import leftovers, marking, memory
+from . import advertised, leftovers, marking, memory
 from .desired import Resolution, Settings, resolve
 from .marking import Places
 from .marks import SYSCTL_FILE
@@ -93,6 +93,7 @@ def decide(
     )
     have = found(resolution, world, record, ROUTE_PROTOCOL)
     removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
+    removable = advertised.removable(removable, have, world, resolution.quiet)
     return Decision(world, record, replace(resolution, removable=removable), have, want)
 
 

@@ -17,16 +17,17 @@ from . import machine
 from .documents import find_document, parse, platform
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
-from .machine import Machine
+from .machine import Machine, Origin
 from .model import Document, Host
-from .record import load_document, load_look, load_machine, save_document, save_look
+from .record import load_document, load_look, load_machine, save_document, save_look, save_machine
 from .sources import Answer, Session, SourceSpec, Surroundings, look, parse_source
 from .sources import platform as cloud
 from .sources.url import parse_url
 from .store import Where
 from .stored import StoredDocument
 
-LOOK = ("none_for_us", "reason", "refused", "doubted", "platform")
+LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
+CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer of an instance
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Intake:
     the digest of a document that takes every NIC away: it is believed when the next look finds it again. `instance` is what
     the source says of which instance this is, `other` why that is another machine than the one that the state is about.
     `platform` is what `auto` takes this host for (`sources.platform`); `unanswered`: no source has answered this time.
+    `origin` is the metadata service that answered, `said` the digest of its whole answer; `disputed`: what another one, on
+    another NIC, answers is not the same.
     """
 
     document: Optional[Document] = None
@@ -51,6 +54,9 @@ class Intake:
     session: Session = field(default_factory=Session)
     instance: str = ""
     other: str = ""
+    origin: Optional[Origin] = None
+    said: str = ""
+    disputed: str = ""
 
     @property
     def sha256(self) -> str:
@@ -107,7 +113,46 @@ def fetch(
     intake = _fetched(
         lambda known: look(specs, budget, known, around), session, directory, around.run_directory
     )
-    return replace(intake, platform=cloud(specs, around))
+    disputed = str(load_look(around.run_directory).get("disputed", ""))
+    if around.origin is None and intake.origin is not None:
+        disputed = _contradiction(specs, budget, around, intake)
+    return replace(intake, platform=cloud(specs, around), disputed=disputed)
+
+
+def _contradiction(
+    specs: Sequence[SourceSpec], budget: float, around: Surroundings, intake: Intake
+) -> str:
+    """What another NIC than the one that was believed has to say, where nothing is known yet of either."""
+    origin = intake.origin
+    others = tuple(one for one in around.outlets if origin and one.identity != origin.mac)
+    if not (origin and origin.mac and others):
+        return ""
+    said = [
+        (one.name, _said(specs, min(budget, CROSS_CHECK), replace(around, outlets=(one,))))
+        for one in others
+        if one.likely
+    ]
+    names = ", ".join(name for name, digest in said if digest not in ("", intake.said))
+    return (
+        f"a metadata service answers through {names} too, and differently: it is ignored; the one"
+        f" that counts is {origin.source} at {origin.url} through the NIC {origin.mac}"
+        if names
+        else ""
+    )
+
+
+def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
+    """The digest of the answer, empty if there is none."""
+    try:
+        answer = look(specs, budget, Session(), around)
+    except SourceError:
+        return ""
+    return "" if answer.empty or answer.origin is None else _digest(answer)
+
+
+def _digest(answer: Answer) -> str:
+    parts = [answer.data or b"", *(answer.parts[name] for name in sorted(answer.parts))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _fetched(
@@ -151,6 +196,13 @@ def _links(intake: Intake) -> bool:
 
 
 def _taken(answer: Answer, directory: Where) -> Intake:
+    """The answer as the document in force, with the service that gave it: an error page has none for us."""
+    speaks = bool(answer.instance) or not answer.empty
+    origin = answer.origin if speaks else None
+    return replace(_document_of(answer, directory), origin=origin, said=_digest(answer))
+
+
+def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the document in force. A part that it lacks, or that cannot be used, stays as it was."""
     text, beside, refused = _usable(answer)
     instance = answer.instance or platform.instance_id(beside or "")
@@ -230,7 +282,16 @@ def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
         save_document(
             run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644
         )
+    _pin(intake.origin, state_directory)
     save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+
+
+def _pin(origin: Optional[Origin], state_directory: Where) -> None:
+    """Remember the service that has answered: no other one is asked from now on. Raises ApplyError."""
+    known = _machine(state_directory)
+    before = known.origin
+    if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
+        save_machine(state_directory, replace(known, origin=origin))
 
 
 def confirmed(state_directory: Where, run_directory: Path) -> Intake:
@@ -247,6 +308,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
         refused=str(said.get("refused", "")),
         doubted=str(said.get("doubted", "")),
         platform=str(said.get("platform", "")),
+        disputed=str(said.get("disputed", "")),
     )
 
 

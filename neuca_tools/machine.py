@@ -13,6 +13,8 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Optional, Union
 
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -21,16 +23,55 @@ _MACHINE_ID = re.compile(r"[0-9a-f]{32}")  # machine-id(5)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The metadata service that answered for this instance: the only one that is asked from then on.
+
+    `source` is `openstack` or `ec2`. `url` is the base URL without an interface
+    (`http://169.254.169.254`, `http://[fe80::a9fe:a9fe]`). `mac` identifies the NIC through which
+    it answered (its permanent MAC, with `.ID` behind it for a VLAN); empty for an address of the
+    host itself. `others` are the MACs of the other NICs that were there: none of them ever takes
+    the place of the one that answered.
+    """
+
+    source: str
+    url: str
+    mac: str = ""
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """An interface through which metadata may be requested, with the networks that it routes to.
+
+    `identity` is what `Origin.mac` keeps. `likely`: something other than a router advertisement
+    says that it is for management; the well-known addresses are requested through no other one.
+    """
+
+    name: str
+    identity: str
+    networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
+    likely: bool = True
+
+    def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
+        """Whether the interface has a route to this address."""
+        return any(
+            address.version == network.version and address in network for network in self.networks
+        )
+
+
+@dataclass(frozen=True)
 class Machine:
     """What tells one machine from another; empty: not known. `instances`: an id for each kind of platform that gave one.
 
     Of `machine_id` and `uuid` only digests are kept: machine-id(5) asks that it be shown to nobody.
+    `origin` is None until a network source has answered for this instance.
     """
 
     machine_id: str = ""
     uuid: str = ""
     instances: Mapping[str, str] = field(default_factory=dict)
     set_aside: str = ""
+    origin: Optional[Origin] = None
 
 
 def known(machine_id: str, uuid: str) -> Machine:

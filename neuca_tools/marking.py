@@ -14,7 +14,7 @@ from typing import Optional
 
 from . import marks
 from .desired import Resolution
-from .model import OWN, LinkKey, NicRecord, Record
+from .model import ACCEPT_RA, OWN, LinkKey, NicRecord, Record
 from .roles import VIRTUAL_NICS
 from .tuning.layer import PROFILE
 
@@ -171,7 +171,7 @@ def _lists(
         "networkmanager",
         marks.networkmanager_conf(dataplane, patterns),
     )
-    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, sysctls_now))
+    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, record, sysctls_now))
     return files
 
 
@@ -190,9 +190,18 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     return {f"{name}.*" for name in bases if name and name not in others} | (made - others)
 
 
-def _sysctls(resolution: Resolution, now: bytes) -> bytes:
-    """Per-interface settings that are asked for and not refused; what only goes back to its original needs no file."""
+def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
+    """Per-interface settings that are asked for and not refused; what only goes back to its original needs no file.
+
+    Router advertisements are off on a NIC from the boot on, whether it is there at this moment or not.
+    """
     keys: dict[str, str] = {} if resolution.complete else marks.sysctls_of(now)
+    for key in resolution.quiet:
+        name = resolution.names.get(key) or (
+            "" if key.rank else pinned_name(key.mac, resolution, record)
+        )
+        if name:
+            keys[ACCEPT_RA.replace(OWN, name)] = "0"
     for key, link in resolution.want.links.items():
         request = resolution.requests.get(key)
         for template, value in request.sysctls if request and link.name else ():

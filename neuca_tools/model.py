@@ -48,6 +48,7 @@ ProblemCode = Literal[
 ]
 
 OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
+ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"  # 0: no router advertisement has any effect
 
 
 # --- What a document says -------------------------------------------------------------------------------------------
@@ -195,13 +196,17 @@ class Device:
 
 @dataclass(frozen=True)
 class Route:
-    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol."""
+    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol.
+
+    `expires`: it has a lifetime.
+    """
 
     to: Network
     index: int
     via: Optional[Host] = None
     metric: int = 0
     protocol: int = 0
+    expires: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,6 +217,9 @@ class World:
     `advertised`: devices on which the kernel takes routes from router advertisements, and would not if they forwarded.
     `sysctls`: the settings that were looked for, by path, without those that cannot be read. `files`: the agent's own files,
     None for one that is not there. `managers`: manager -> interface -> word; `silent_managers`: why one did not answer.
+    `accept_ra` is what a new link gets (ACCEPT_RA), None where there is no IPv6. `autoconf` are the
+    addresses that the kernel made of router advertisements; `peers` the networks of the other ends
+    of point-to-point addresses.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -228,6 +236,9 @@ class World:
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
     managers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     silent_managers: Mapping[str, str] = field(default_factory=dict)
+    accept_ra: Optional[str] = None
+    autoconf: frozenset[tuple[int, Address]] = frozenset()
+    peers: frozenset[tuple[int, Network]] = frozenset()
 
 
 # --- What plan compares ---------------------------------------------------------------------------------------------

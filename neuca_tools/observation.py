@@ -13,7 +13,7 @@ from . import forwarding
 from .devices import group_of
 from .documents.drafts import BY_NAME
 from .guard import METADATA_HOSTS
-from .model import OWN, Document, Host, LinkKey, LinkRequest, Record, World
+from .model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from .roles import base
 from .tuning.layer import Choice, TuningInputs
 
@@ -93,6 +93,8 @@ def interest(
     for request in requests:
         key = ANY_LINK if request.key.mac.startswith(BY_NAME) else request.key
         templates[key].update(template for template, _ in request.sysctls)
+        templates[key].add(ACCEPT_RA)
+        templates[key.nic].add(ACCEPT_RA)
         groups[key].update(group for group, _ in request.device)
     for key, original in record.originals.items():
         templates[key].update(original.sysctls)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Optional
 
+from .advertised import is_advertised
 from .desired import Resolution
 from .device_settings import DeviceSettings
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, Virtual, World
@@ -128,10 +129,13 @@ def _hops(
             route.via,
             route.metric,
             route.protocol == protocol,
-            automatic(route)
-            and keys[route.index].mac in leaving
-            and keys[route.index].vlan_id is None
-            and (route.index, route.to.version) not in kept,
+            (
+                automatic(route)
+                and keys[route.index].mac in leaving
+                and keys[route.index].vlan_id is None
+                and (route.index, route.to.version) not in kept
+            )
+            or (keys[route.index] in resolution.quiet and is_advertised(route, world)),
         )
         for route in world.routes
         if route.index in keys

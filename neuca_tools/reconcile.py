@@ -208,7 +208,7 @@ class Pass:
         links = {**survey.have.links, **(died.links if died else {})}
         before = replace(
             survey.have,
-            links={key: as_it_was(link) for key, link in links.items()},
+            links={key: as_it_was(link, survey.world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in survey.have.hops if hop.ours),
@@ -352,6 +352,7 @@ def _status(config: Config, intake: Intake, survey: Decision, report: Optional[R
         intake.platform,
         tuple(filter(None, [*invalid, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"),
+        intake.disputed,
     )
     notes = (
         [intake.reason]

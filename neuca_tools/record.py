@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Any, Optional, get_type_hints
 
 from .device_settings import Declined
 from .errors import RecordError
-from .machine import Machine
+from .machine import Machine, Origin
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .shapes import fit, made
 from .store import Where, exists, read, remove, save, unusable
@@ -131,16 +132,22 @@ def load_machine(where: Where) -> Machine:
     data = read(where, MACHINE) or {}
     try:
         names = ("machine_id", "uuid", "instances", "set_aside")
-        return made(
-            Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
-        )
+        known = {name: data[name] for name in names if name in data}
+        machine = made(Machine, {"instances": {}, **known})
+        return replace(machine, origin=_origin(data.get("origin")))
     except (TypeError, ValueError) as error:
         raise _strange(where, MACHINE, error) from error
 
 
 def save_machine(where: Where, machine: Machine) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    save(where, MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
+    origin = machine.origin and dict(machine.origin.__dict__)
+    data = {**machine.__dict__, "instances": dict(machine.instances), "origin": origin}
+    save(where, MACHINE, data, 0o644)
+
+
+def _origin(data: object) -> Optional[Origin]:
+    return made(Origin, data) if data else None
 
 
 def _strange(where: Where, name: str, error: Exception) -> RecordError:

@@ -276,6 +276,10 @@ def _management(
         for route in world.routes
         if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure
     }
+    if sure or _other_signs(world, record, dataplane):
+        anchored.add(
+            6
+        )  # its automatic routes are a router's word, which any host on a link can give
     decided = [route for route in best if not automatic(route)]
     telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
     carriers = _nics(world, (route.index for route in best)) & (
@@ -297,6 +301,20 @@ def _management(
     }
     doubtful = frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
     return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
+
+
+def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
+    """Whether something else than a router advertisement shows a management NIC that is there."""
+    known = {
+        mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
+    }
+    present = {identity(device) for device in world.devices.values() if is_nic(device)}
+    meant = (
+        route.index
+        for route in world.routes
+        if route.to.prefixlen == 0 and (route.to.version == 4 or not automatic(route))
+    )
+    return bool(known & present or _nics(world, meant) - set(dataplane))
 
 
 def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:

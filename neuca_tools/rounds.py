@@ -15,7 +15,7 @@ from .apply import Result
 from .device_operation import SetDevice
 from .devices import restorable
 from .link_operations import DeleteLink, SetMaster
-from .model import Link
+from .model import Link, World
 from .operation import Operation
 from .operations import AddAddress, DeleteAddress, DeleteRoute, Tell, Unmanage, WriteFile
 
@@ -41,10 +41,13 @@ def identity(operation: Operation) -> tuple[object, ...]:
     return kind, operation.target, before if after is None else after
 
 
-def as_it_was(link: Link) -> Link:
-    """Without the addresses that the kernel itself gives a link whenever it comes up, nor what cannot be put back."""
+def as_it_was(link: Link, world: World) -> Link:
+    """Without the addresses that the kernel gives a link by itself, nor what cannot be put back."""
     addresses = tuple(
-        address for address in link.addresses if address.version == 4 or not address.is_link_local
+        address
+        for address in link.addresses
+        if address.version == 4
+        or not (address.is_link_local or (link.index, address) in world.autoconf)
     )
     return replace(link, device=restorable(link.device), addresses=addresses)
 

@@ -38,7 +38,10 @@ class Report:
 
 @dataclass(frozen=True)
 class DocumentStatus:
-    """The document in force, in words for status; `source` is empty where there is none."""
+    """The document in force, in words for status; `source` is empty where there is none.
+
+    `disputed`: another metadata service has answered too, and differently.
+    """
 
     source: str = ""
     sha256: str = ""
@@ -49,6 +52,7 @@ class DocumentStatus:
     platform: str = ""
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    disputed: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def judge(
     `own_names` is what each NIC should be called, whether that can be done now or not.
     """
     problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
+    problems += [Problem("contested", document.disputed)] if document.disputed else []
     failed = _failures(report, left)
     problems += failed
     lost = _lost({problem.link.mac for problem in failed if problem.link}, left)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
+from .approach import surroundings
 from .config import Config
 from .errors import NeucaError
 from .fileio import locked
@@ -247,7 +248,9 @@ def _intake(job: Job) -> Intake:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
     specs = [parse_source(text) for text in job.config.sources]
-    return fetch(specs, job.config.timeout, job.session, job.config.state, job.config.surroundings)
+    config = job.config
+    around = surroundings(config, specs)
+    return fetch(specs, config.timeout, job.session, config.state, around)
 
 
 def _text(intake: Intake, status: Status) -> str:

@@ -25,7 +25,7 @@ from . import kinds
 from .hostid import boot_id
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
-UNICAST = 1  # RTN_UNICAST
+UNICAST, RTPROT_RA = 1, 9  # RTN_UNICAST; linux/rtnetlink.h
 DUMP_TRIES = (
     5  # a dump that was interrupted by a change is asked for again (appliers: NLM_F_DUMP_INTR)
 )
@@ -33,6 +33,8 @@ DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
 IFF_UP, IFF_SLAVE = 0x1, 0x800
 IFF_LOWER_UP = 0x10000
 IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
+# What addrconf.c gives to addresses that it makes of a router advertisement.
+IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
 # What the kernel answers where a host cannot be reached: no route or a route `throw`, routes `unreachable`, `prohibit` and
@@ -84,29 +86,40 @@ class Netlink:
             for route in _routes(message)
         )
         indexes = (self._route_to(host) for host in metadata_hosts)
-        addresses, leased = self._addresses()
         return World(
             devices,
-            addresses,
-            routes,
-            next((index for index in indexes if index), 0),
-            boot_id(),
-            kernel_release() >= LIVE_RENAME_SINCE,
-            leased,
+            routes=routes,
+            metadata_index=next((index for index in indexes if index), 0),
+            boot_id=boot_id(),
+            rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
+            **self._addresses(),
         )
 
-    def _addresses(self) -> tuple[dict[int, tuple[Address, ...]], frozenset[tuple[int, Address]]]:
-        """All of them, and those with a lifetime: from DHCP or a router advertisement, hardly ever from a hand."""
+    def _addresses(self) -> dict[str, Any]:
+        """All of them; those with a lifetime, from DHCP or a router, hardly ever from a hand; and those of `World` beside."""
         found: dict[int, list[Address]] = {}
-        leased: set[tuple[int, Address]] = set()
+        leased, autoconf, peers = set(), set(), set()
         for message in self._dump(self._ip.get_addr):
-            text = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
-            if text:
-                address = ip_interface(f"{text}/{message['prefixlen']}")
-                found.setdefault(message["index"], []).append(address)
-                flags = message.get_attr("IFA_FLAGS") or message["flags"]
-                leased |= set() if flags & IFA_F_PERMANENT else {(message["index"], address)}
-        return {index: tuple(addresses) for index, addresses in found.items()}, frozenset(leased)
+            index, length = message["index"], message["prefixlen"]
+            other = message.get_attr("IFA_ADDRESS")
+            text = message.get_attr("IFA_LOCAL") or other
+            if not text:
+                continue
+            address = ip_interface(f"{text}/{length}")
+            found.setdefault(index, []).append(address)
+            flags = message.get_attr("IFA_FLAGS") or message["flags"]
+            if not flags & IFA_F_PERMANENT:
+                leased.add((index, address))
+            if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
+                autoconf.add((index, address))
+            if other and other != text:
+                peers.add((index, ip_interface(f"{other}/{length}").network))
+        return {
+            "addresses": {index: tuple(addresses) for index, addresses in found.items()},
+            "leased": frozenset(leased),
+            "autoconf": frozenset(autoconf),
+            "peers": frozenset(peers),
+        }
 
     def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
         """A dump that no change interrupted; pyroute2 0.6.6 to 0.8 raise, 0.9 does not look. Raises ObserveError."""
@@ -130,7 +143,11 @@ class Netlink:
         )
 
     def _route_to(self, host: Host) -> int:
-        """The index of the device that packets to this host leave through now; 0 where there is no route. Raises ObserveError."""
+        """The index of the device that packets to this host leave through now. Raises ObserveError.
+
+        0 where there is no route, or one that a router advertisement alone has made: any host on
+        the link can send one, so it does not show which NIC is for management.
+        """
         try:
             answers = self._ip.route("get", dst=str(host))
         except (self._error, OSError) as error:
@@ -138,7 +155,8 @@ class Netlink:
             if code in NO_ROUTE:
                 return 0
             raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
-        index = next((answer.get_attr("RTA_OIF") for answer in answers), None)
+        meant = (answer for answer in answers if answer["proto"] != RTPROT_RA)
+        index = next((answer.get_attr("RTA_OIF") for answer in meant), None)
         return int(index or 0)
 
     # --- writing ---
@@ -333,10 +351,11 @@ def _routes(message: Any) -> Iterator[Route]:
     anywhere = "0.0.0.0" if message["family"] == socket.AF_INET else "::"
     to = ip_network(f"{message.get_attr('RTA_DST') or anywhere}/{message['dst_len']}")
     metric, protocol = message.get_attr("RTA_PRIORITY") or 0, message["proto"]
+    expires = bool((message.get_attr("RTA_CACHEINFO") or {}).get("rta_expires"))
     for hop in message.get_attr("RTA_MULTIPATH") or [message]:
         index = hop.get("oif") if hop is not message else message.get_attr("RTA_OIF")
         via = hop.get_attr("RTA_GATEWAY")
-        yield Route(to, index or 0, ip_address(via) if via else None, metric, protocol)
+        yield Route(to, index or 0, ip_address(via) if via else None, metric, protocol, expires)
 
 
 def kernel_release() -> tuple[int, int]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
+from ..approach import surroundings
 from ..config import DEFAULT_PATH, Config, load
 from ..errors import (
     EXIT_FAILED,
@@ -82,7 +83,8 @@ def document(config: Config, source: Optional[str]) -> Intake:
     """The document to work on: asked for by root or from a file, else the copy of the last pass. Raises UsageError."""
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
-        intake = fetch(asked, config.timeout, Session(), config.state, config.surroundings)
+        around = surroundings(config, asked)
+        intake = fetch(asked, config.timeout, Session(), config.state, around)
         if source and intake.refused:
             raise DocumentError(intake.refused)
         if source and intake.reason and not intake.none_for_us:

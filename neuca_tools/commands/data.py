@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional
 
+from ..approach import surroundings
 from ..config import Config
 from ..documents import get
 from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
@@ -92,7 +93,8 @@ def _public_ip(config: Config) -> Optional[str]:
             "ask the metadata service for the public address: only root asks the network"
         )
     asked = next((spec for spec in specs(config) if spec.kind == "ec2"), SourceSpec("ec2"))
-    return fetch_path(asked, "/latest/meta-data/public-ipv4", config.timeout, Session())
+    around = surroundings(config, [asked])
+    return fetch_path(asked, "/latest/meta-data/public-ipv4", config.timeout, Session(), around)
 
 
 def _distribution() -> Optional[str]:

@@ -49,6 +49,7 @@ class Draft:
     routes: list[RouteRequest] = field(default_factory=list)
     management: str = ""
     virtual: Optional[Virtual] = None
+    sysctls: tuple[tuple[str, str], ...] = ()
 
     def manage(self, reason: str) -> None:
         """The NIC is a management one, for the first reason found."""
@@ -99,6 +100,9 @@ class Draft:
             if self.addresses
             else []
         )
+        origins += [
+            Origin(f"sysctl {name}", value, self.part.where) for name, value in self.sysctls
+        ]
         own = [
             name
             for name in kinds.names(self.key.kind)
@@ -115,6 +119,7 @@ class Draft:
             self.name,
             tuple(self.addresses),
             mtu,
+            sysctls=self.sysctls,
             origins=tuple(origins),
             virtual=self.virtual,
         )

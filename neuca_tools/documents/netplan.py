@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument
 
 from . import made, network_config, values
 from .drafts import Draft, by_name, finish
@@ -20,7 +20,7 @@ from .parts import Part
 NAME = "network-config"
 KEYS = network_config.KEYS | frozenset(
     "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-    " routes to via table type id link interfaces".split()
+    " routes to via table type id link interfaces accept-ra".split()
 )
 _OPTIONS = {
     "bond": {
@@ -159,6 +159,8 @@ def _common(draft: Draft, link: Part) -> Draft:
         draft.manage("the platform's document has DHCP on it")
     if link.text("gateway4") or link.text("gateway6"):
         draft.manage("the platform's document gives it the default route")
+    if "accept-ra" in link.tree:
+        draft.sysctls = ((ACCEPT_RA, "1" if link.true("accept-ra") else "0"),)
     _addresses(draft, link)
     for route in link.parts("routes"):
         if route.text("table") not in (None, "main", "254") or route.text("type") not in (

@@ -22,6 +22,7 @@ from neuca_tools.sources.file import File
 from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
+from neuca_tools.sources.service import Service, by_outlet
 
 __all__ = [
     "Answer",
@@ -32,8 +33,10 @@ __all__ = [
     "Token",
     "fetch_path",
     "look",
+    "offers",
     "parse_source",
     "platform",
+    "uses_network",
     "without_network",
 ]
 
@@ -115,13 +118,15 @@ def look(
     )
 
 
-def fetch_path(spec: SourceSpec, path: str, budget: float, session: Session) -> Optional[str]:
+def fetch_path(
+    spec: SourceSpec, path: str, budget: float, session: Session, surroundings: Surroundings
+) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None where the source has no such item."""
     from neuca_tools.sources.race import first
 
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
-    sources = _made([spec], Surroundings())
+    sources = _made([spec], surroundings)
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )
@@ -142,7 +147,7 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
     cloud = platform(specs, surroundings)
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
     unknown = cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs)
-    return [*made, Unknown()] if unknown else made
+    return by_outlet([*made, Unknown()] if unknown else made)
 
 
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
@@ -151,6 +156,17 @@ def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     return list(
         dict.fromkeys(each for spec in specs for each in (auto if spec.kind == "auto" else [spec]))
     )
+
+
+def uses_network(specs: Sequence[SourceSpec]) -> bool:
+    """Whether one of these sources may ask the network."""
+    return any(spec.kind in ("auto", "nocloud", "openstack", "ec2") for spec in specs)
+
+
+def offers(specs: Sequence[SourceSpec], url: str) -> bool:
+    """Whether these sources have a service at this URL (without an interface), asked or not."""
+    made = (_KINDS[spec.kind].make(spec.argument, Surroundings()) for spec in _each(specs))
+    return any(isinstance(source, Service) and url in source.known_at() for source in made)
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Optional, Protocol, Union
 
 from neuca_tools.errors import SourceError
+from neuca_tools.machine import Origin, Outlet
 
 BODY_LIMIT = 1 << 20
 """Bytes that are taken from any source, before anything is unpacked."""
@@ -28,10 +29,19 @@ class SourceTimeoutError(SourceError):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names."""
+    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names.
+
+    `outlets` are the interfaces that requests may go through, the likeliest management NIC first;
+    an address of the host itself (`own`, loopback) needs none. `origin` is the service that has
+    answered for this instance: if set, no other one is asked. `blocked` says why there is no outlet.
+    """
 
     run_directory: Path = RUN_DIRECTORY
     check_platform: bool = True
+    outlets: tuple[Outlet, ...] = ()
+    own: frozenset[str] = frozenset()
+    origin: Optional[Origin] = None
+    blocked: str = "no NIC that may be for management has a route to it"
     dmi: Path = Path("/sys/class/dmi/id")
     proc: Path = Path("/proc")
 
@@ -132,6 +142,7 @@ class Answer:
 
     `parts` are the platform's own documents by their names (`documents.platform`); one that is missing says nothing.
     `instance`: the id of the instance with its kind (`ec2:i-0abc`), where it is in none of them; empty if not known.
+    `origin`: the service that answered, None for a source that needs no network.
     """
 
     source: str
@@ -141,6 +152,7 @@ class Answer:
     instance: str = field(
         default="", repr=False
     )  # what a service answers that answers every path alike
+    origin: Optional[Origin] = None
 
     @property
     def empty(self) -> bool:
@@ -156,6 +168,17 @@ class Source(Protocol):
     name: str
     local: bool = True
     """Whether it never asks the network, and so answers at once."""
+    outlet: Optional[Outlet] = None
+    """The interface that its requests go through."""
+
+    @property
+    def origin(self) -> Optional[Origin]:
+        """What to remember if it answers; None for a source that needs no network."""
+        return None
+
+    def through_each(self) -> Sequence[Source]:
+        """The same source on each interface that its requests may go through, the likeliest first."""
+        return (self,)
 
     def ways(self) -> Sequence[Source]:
         """The same source at each address that it may have, the likeliest first: the first that answers speaks for it."""

@@ -55,7 +55,7 @@ class Ec2(Service):
 
     @property
     def _tree(self) -> str:
-        return f"{self.url}/latest/meta-data/network/interfaces/macs/"
+        return f"{self.place}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data decides; what cannot be read whole beside it says nothing, for not every such service has any."""
@@ -63,7 +63,7 @@ class Ec2(Service):
 
     def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
         """The answer with the id of the instance. It is asked for now and then; where it cannot be read it says nothing."""
-        known = f"{self.url}{INSTANCE_ID}"
+        known = f"{self.place}{INSTANCE_ID}"
         token = answer.session.token(known)
         if token is None:
             try:
@@ -138,7 +138,7 @@ class Ec2(Service):
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
         """404 means that there is none. 401 means that the token ran out early, or that version 1 was switched off."""
-        token = session.token(str(self.url)) or self._new_token(deadline)
+        token = session.token(self.place) or self._new_token(deadline)
         response = self._get(path, token, deadline)
         if response.status == 401:
             token = self._new_token(deadline)
@@ -148,7 +148,7 @@ class Ec2(Service):
                 f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
             )
         data = response.body if response.status == 200 else None
-        return Answer(self.name, data, session.keep(str(self.url), token))
+        return Answer(self.name, data, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
         headers = {"X-aws-ec2-metadata-token": token.value} if token.value else {}

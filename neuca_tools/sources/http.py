@@ -52,6 +52,8 @@ class _Connection(socket.socket):
     def start(self, url: Url, deadline: Deadline) -> None:
         self.deadline = deadline
         self._patience()
+        if url.device:  # socket(7): then neither a route nor an answer of another interface counts
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(url.device))
         self.setblocking(False)
         code = self.connect_ex(_socket_address(url))
         if code == errno.EINPROGRESS:  # connect(2)
@@ -94,6 +96,8 @@ def request(
 ) -> Response:
     """Asks and reads the whole answer; raises SourceTimeoutError when the deadline passes, SourceError for the rest."""
     what = f"{method} {url}{path}"
+    if url.device and "%" not in url.address:
+        what += f" through {url.device}"
     missing = "no connection"
     try:
         with _Connection(_family(url), socket.SOCK_STREAM) as connection:

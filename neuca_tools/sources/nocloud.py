@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
@@ -19,7 +21,8 @@ from neuca_tools.documents.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import DRIVES, SEED, Directory, read
-from neuca_tools.sources.url import parse_url
+from neuca_tools.sources.service import outlets_for
+from neuca_tools.sources.url import Url, parse_url
 
 # The second name is the older one.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
@@ -75,7 +78,7 @@ class NoCloud(Directory):
             r"__dmi\.([a-z-]+)__", lambda match: _dmi(self.surroundings.dmi, match[1]), text
         ).rstrip("/")
         if place.startswith("http://"):
-            found = _seed(lambda name: _fetched(place, name, deadline))
+            found = self._fetched(place, deadline)
         elif place.startswith(("/", "file:///")):
             found = _read(Path(place[len("file://") :] if place.startswith("file:") else place))
         else:
@@ -85,6 +88,23 @@ class NoCloud(Directory):
         if found is None:
             raise SourceError(f'the seed at "{place}" has no user-data or no meta-data')
         return found
+
+    def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
+        """The seed at a URL, through the likeliest interface through which there is an answer."""
+        try:
+            url = parse_url(base)
+        except UsageError as error:
+            raise SourceError(f"the seed: {error}") from None
+        outlets = outlets_for(url, self.surroundings, named=True)
+        failed = [] if outlets else [f"GET {url}/user-data: {self.surroundings.blocked}"]
+        for number, outlet in enumerate(outlets):
+            there = replace(url, device=outlet.name if outlet else "")
+            share = deadline.share(len(outlets) - number)
+            try:
+                return _seed(partial(_fetched, there, deadline=share))
+            except SourceError as error:
+                failed.append(str(error))
+        raise SourceError("; ".join(failed))
 
 
 def _seed(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
@@ -96,13 +116,9 @@ def _read(place: Path) -> Optional[_Seed]:
     return _seed(lambda name: read(place / name))
 
 
-def _fetched(base: str, name: str, deadline: Deadline) -> Optional[bytes]:
+def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
     from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
 
-    try:
-        url = parse_url(base)
-    except UsageError as error:
-        raise SourceError(f"the seed: {error}") from None
     response = http.request("GET", url, f"/{name}", {}, deadline)
     if response.status not in (200, 404):
         raise SourceError(f"GET {url}/{name}: HTTP {response.status}")

@@ -14,10 +14,10 @@ from neuca_tools.documents.instance import OPENSTACK
 from neuca_tools.documents.network_data import NAME
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session
-from neuca_tools.sources.service import Service, ways_out
+from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
 
-_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service", IPv6: on each network, so it needs a NIC with it
+_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service": on each link, so it needs an interface
 _NO_OPENSTACK = (401, 404)  # EC2 wants a token for every path, also for those that it does not have
 
 
@@ -27,8 +27,7 @@ class OpenStack(Service):
     kind = "openstack"
 
     def other_urls(self) -> Iterable[Url]:
-        """Of those NICs alone that lead out: on a dataplane, anybody may answer."""
-        return [Url(f"{_IPV6}%{name}") for name in ways_out(self.surroundings.proc)]
+        return [Url(_IPV6)]
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """Without meta_data.json this is no OpenStack; the other two may be missing."""

@@ -2,7 +2,8 @@
 
 As in RFC 8305 (Happy Eyeballs) one starts a little after the other, and at once where the one before has failed: where all is
 well nobody is asked in vain. Of one source the first address that answers speaks, be it with "there is none". A source further
-down counts once each before it has said that there is none, has failed at every address, or has used up the budget.
+down counts once each before it has said that there is none, has failed at every address, or has used up the budget. A service on
+another NIC is another source: the likelier management NIC wins, however slow it is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,13 +11,14 @@ down counts once each before it has said that there is none, has failed at every
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
 from neuca_tools.errors import SourceError
+from neuca_tools.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 HEAD_START = 0.25
@@ -30,6 +32,7 @@ class _Entry:
 
     name: str
     ways: Sequence[Source]
+    outlet: Optional[Outlet] = None
     asked: int = 0
     failed: dict[int, str] = field(default_factory=dict)
     answer: Optional[Answer] = None
@@ -50,7 +53,7 @@ class Race:
     def __init__(
         self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
     ) -> None:
-        self._entries = [_Entry(source.name, source.ways()) for source in sources]
+        self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self.session = ask, session
         self._running: dict[Future[Answer], tuple[_Entry, int]] = {}
         with ExitStack() as stack:
@@ -65,7 +68,7 @@ class Race:
 
     def run(self) -> Optional[Answer]:
         """The answer that counts, its session that of all; None where all have spoken, and none has anything."""
-        while not self._winner() and not all(entry.over for entry in self._entries):
+        while not self._winner() and not all(entry.over for entry in self._counting()):
             entry = self._next()
             if entry is not None:
                 self._start(entry)
@@ -77,15 +80,31 @@ class Race:
 
     def said(self) -> list[str]:
         """What each source said, the errors of all its addresses."""
-        return [f"{entry.name}: {text}" for entry in self._entries for text in entry.said()]
+        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.said()]
 
     @property
     def failed(self) -> bool:
         """Whether some source has given no answer at all."""
-        return any(entry.answer is None for entry in self._entries)
+        return any(entry.answer is None for entry in self._counting())
+
+    @property
+    def none(self) -> Optional[Answer]:
+        """The answer of a service that knows this instance, and has nothing for it."""
+        answers = (entry.answer for entry in self._counting())
+        return next((answer for answer in answers if answer and answer.instance), None)
+
+    def _counting(self) -> Iterator[_Entry]:
+        """The sources in order. Once a service knows this instance, none on another NIC counts."""
+        found: Optional[Outlet] = None
+        for entry in self._entries:
+            if found and entry.outlet not in (None, found):
+                continue
+            yield entry
+            if entry.outlet and entry.over and entry.answer and entry.answer.instance:
+                found = entry.outlet
 
     def _winner(self) -> Optional[Answer]:
-        for entry in self._entries:
+        for entry in self._counting():
             if not entry.over:
                 return None
             if entry.answer is not None and not entry.answer.empty:
@@ -94,7 +113,7 @@ class Race:
 
     def _next(self) -> Optional[_Entry]:
         """Whom to ask next; nobody behind a source that has something."""
-        for entry in self._entries:
+        for entry in self._counting():
             if entry.answer is not None and not entry.answer.empty:
                 return None
             if not entry.over and entry.asked < len(entry.ways):
@@ -119,7 +138,7 @@ class Race:
             entry.failed[way] = str(error)
             return
         self.session = self.session.joined(answer.session)
-        entry.answer = entry.answer or answer
+        entry.answer = entry.answer or replace(answer, origin=entry.ways[way].origin)
 
 
 def first(
@@ -137,4 +156,6 @@ def first(
         raise SourceError(
             f"no {what} from any source: {'; '.join(race.said()) or 'there is none to ask'}"
         )
+    if race.none is not None:
+        return replace(race.none, session=race.session)
     return Answer(sources[-1].name, None, race.session)

@@ -1,14 +1,18 @@
-"""A metadata service that is asked over HTTP: at the address that the configuration names, or wherever such a one may be."""
+"""A metadata service that is asked over HTTP, through the NICs that may be for management and no other one."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+from itertools import groupby
+from typing import TYPE_CHECKING, Optional
 
+from neuca_tools.errors import SourceError
+from neuca_tools.machine import Origin, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings
 from neuca_tools.sources.url import Url, parse_url
 
@@ -16,7 +20,25 @@ if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
 
 LINK_LOCAL = Url("169.254.169.254")  # in RFC 3927's range: every cloud's IPv4 address
-_MOST_NICS = 4  # that are asked for a link-local IPv6 address
+_MOST_OUTLETS = 4  # interfaces that one service is requested through
+
+
+def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optional[Outlet]]:
+    """The interfaces through which this URL may be requested; None stands for the host itself.
+
+    A URL that the administrator or the platform wrote (`named`) may be behind a NIC that nothing
+    but its own route speaks for; a well-known address may not.
+    """
+    bare, _, zone = url.address.partition("%")
+    address = ip_address(bare)
+    if address.is_loopback or str(address) in surroundings.own:
+        return [None]
+    found = [
+        outlet
+        for outlet in sorted(surroundings.outlets, key=lambda outlet: not outlet.likely)
+        if (named or outlet.likely) and zone in ("", outlet.name) and outlet.reaches(address)
+    ]
+    return list(found[:_MOST_OUTLETS])
 
 
 class Service(Source):
@@ -29,17 +51,56 @@ class Service(Source):
         self.named, self.surroundings = bool(argument), surroundings
         self.url = parse_url(argument) if argument else LINK_LOCAL
         self.name = f"{self.kind}={self.url}" if argument else self.kind
+        self.outlet: Optional[Outlet] = None
+
+    @property
+    def origin(self) -> Origin:
+        others = {
+            outlet.identity.partition(".")[0]
+            for outlet in self.surroundings.outlets
+            if outlet != self.outlet
+        }
+        identity = self.outlet.identity if self.outlet else ""
+        return Origin(self.kind, _bare(self.url), identity, tuple(sorted(others)))
+
+    @property
+    def place(self) -> str:
+        """The key of what a session remembers of this service: another NIC leads to another one."""
+        return f"{self.url} {self.outlet.identity}" if self.outlet else str(self.url)
+
+    def through_each(self) -> Sequence[Service]:
+        found: dict[Optional[Outlet], Service] = {}
+        for url in self._urls():
+            for outlet in outlets_for(url, self.surroundings, self.named):
+                found.setdefault(outlet, self._at(self.url, outlet))
+        nowhere = [self] if self._urls() else []  # it says why
+        return sorted(found.values(), key=_rank) or nowhere
 
     def ways(self) -> Sequence[Service]:
-        return [self] if self.named else [self, *map(self._at, self.other_urls())]
+        return [
+            self._at(_scoped(url, outlet), outlet)
+            for url in self._urls()
+            for outlet in outlets_for(url, self.surroundings, self.named)
+            if outlet == self.outlet
+        ] or [self]
+
+    def _urls(self) -> list[Url]:
+        """Every address that it may have; of a service that has answered, that one."""
+        urls = [self.url, *(() if self.named else self.other_urls())]
+        origin = self.surroundings.origin
+        return [url for url in urls if origin is None or _bare(url) == origin.url]
+
+    def known_at(self) -> frozenset[str]:
+        """The URLs that it may have, without interfaces."""
+        return frozenset(map(_bare, self._urls()))
 
     def other_urls(self) -> Iterable[Url]:
         """Where it may be, beside the IPv4 address."""
         return ()
 
-    def _at(self, url: Url) -> Service:
+    def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
         other = copy.copy(self)
-        other.url = url
+        other.url, other.outlet = url, outlet
         return other
 
     def request(
@@ -48,26 +109,37 @@ class Service(Source):
         """Raises SourceError."""
         from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
 
-        return http.request(method, self.url, path, headers, deadline)
+        if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
+            raise SourceError(f"{method} {self.url}{path}: {self.surroundings.blocked}")
+        name = self.outlet.name if self.outlet else ""
+        return http.request(method, replace(self.url, device=name), path, headers, deadline)
 
 
-def ways_out(proc: Path) -> list[str]:
-    """The names of the NICs that carry a default route of either family; proc(5), and net/ipv6/route.c for IPv6."""
-    four = (
-        row[0] for row in _rows(proc / "net/route") if len(row) > 7 and row[1] == row[7] == "0" * 8
-    )
-    six = (
-        row[9]
-        for row in _rows(proc / "net/ipv6_route")
-        if len(row) > 9 and row[0] == "0" * 32 and row[1] == "00"
-    )
-    return [name for name in dict.fromkeys((*four, *six)) if name != "lo"][:_MOST_NICS]
+def by_outlet(sources: Sequence[Source]) -> list[Source]:
+    """Each source on each of its interfaces.
+
+    Of services in a row all are asked on one interface before any is on the next: the kind of a
+    service says nothing of how far its network is to be trusted.
+    """
+    made: list[Source] = []
+    for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
+        each = [one for source in row for one in source.through_each()]
+        made += sorted(each, key=_rank) if are_services else each
+    return made
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:  # a kernel without this family
-        return
-    for line in text.splitlines():
-        yield line.split()
+def _rank(source: Source) -> int:
+    """The place of its interface among all."""
+    outlets = source.surroundings.outlets if isinstance(source, Service) else ()
+    return outlets.index(source.outlet) if source.outlet in outlets else -1
+
+
+def _bare(url: Url) -> str:
+    return str(replace(url, address=url.address.partition("%")[0]))
+
+
+def _scoped(url: Url, outlet: Optional[Outlet]) -> Url:
+    """A link-local address with its zone (RFC 4007, section 11)."""
+    if outlet is None or "%" in url.address or not url.address.lower().startswith("fe80:"):
+        return url
+    return replace(url, address=f"{url.address}%{outlet.name}")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from neuca_tools.errors import UsageError
@@ -16,11 +16,15 @@ _BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Z
 
 @dataclass(frozen=True)
 class Url:
-    """`address` is literal, an IPv6 one perhaps with its `%zone`; `prefix` is empty or starts with a slash."""
+    """`address` is literal, an IPv6 one perhaps with its `%zone`; `prefix` is empty or starts with a slash.
+
+    `device` is the interface that the socket is bound to; empty: whatever the routes say.
+    """
 
     address: str
     port: int = 80
     prefix: str = ""
+    device: str = field(default="", compare=False)
 
     @property
     def authority(self) -> str:

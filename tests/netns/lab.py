@@ -74,6 +74,7 @@ class Lab:
         self.folder, self.warm = folder, warm
         self.guest = Namespace(GUEST)
         self.outside = Namespace(OUTSIDE, self.guest.enter if os.geteuid() else ())
+        self.hosts = []  # more namespaces, closed with the laboratory
         self.foreign = Foreign(self)
         self.metadata = self.daemon = None
         self.applied, self.peers = False, 0
@@ -82,7 +83,7 @@ class Lab:
         self.configure()
 
     def close(self):
-        for part in (self.daemon, self.metadata, self.outside, self.guest):
+        for part in (self.daemon, self.metadata, *self.hosts, self.outside, self.guest):
             if part is not None:
                 part.close()
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.machine import Machine, foreign, instance, known, met, renewed
+from neuca_tools.machine import Machine, Origin, foreign, instance, known, met, renewed
+from neuca_tools.record import load_machine, save_machine
 
 A, B = (
     frozenset({"02:00:00:00:00:01", "02:00:00:00:00:02"}),
@@ -87,3 +88,11 @@ def test_what_is_not_known_now_stays_as_it_was():
     after = met(before, known(OTHER_ID, ""), "openstack:u")
     assert (after.machine_id, after.uuid) == (known(OTHER_ID, "").machine_id, FULL.uuid)
     assert after.instances == {"ec2": "i-1", "openstack": "u"}
+
+
+def test_the_metadata_service_that_answered_is_kept_across_boots(tmp_path):
+    save_machine(tmp_path, FULL)
+    assert load_machine(tmp_path).origin is None
+    pinned = Machine(origin=Origin("openstack", "http://[fe80::a9fe:a9fe]", "02:00:00:00:00:01"))
+    save_machine(tmp_path, pinned)
+    assert load_machine(tmp_path) == pinned

@@ -1,0 +1,48 @@
+"""What router advertisements have made on a dataplane link, and so has to be removed from it.
+
+Any host on the link can send one. The kernel marks what it makes of them in three ways: default
+routes and routes to other prefixes have RTPROT_RA, addresses the flags of address generation, and
+the route to an on-link prefix is the kernel's own without an address of that network.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from .model import LinkKey, NetworkState, Owned, Route, World
+
+RA, KERNEL = 9, 2  # RTPROT_RA, RTPROT_KERNEL (linux/rtnetlink.h)
+
+
+def is_advertised(route: Route, world: World) -> bool:
+    """Whether the kernel has made this route of a router advertisement."""
+    if route.to.version == 4 or route.to.is_link_local or route.to.is_multicast:
+        return False
+    if route.protocol == KERNEL and route.via is None:
+        return route.to not in _own(route.index, world)
+    return route.protocol == RA
+
+
+def _own(index: int, world: World) -> set[object]:
+    """The networks of the addresses that somebody gave this device."""
+    networks: set[object] = {
+        address.network
+        for address in world.addresses.get(index, ())
+        if (index, address) not in world.autoconf
+    }
+    return networks | {network for device, network in world.peers if device == index}
+
+
+def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
+    """What may be removed, with the addresses that advertisements have made on these links."""
+    made = {
+        (key, address)
+        for key, link in have.links.items()
+        if key in quiet
+        for address in link.addresses
+        if (link.index, address) in world.autoconf
+    }
+    return replace(owned, addresses=owned.addresses | made)

@@ -1,0 +1,189 @@
+"""A hostile document wants the management network, the default route, or a host that is of no use any more."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
+
+NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
+IGNORED = mac(9)
+REACH = """import socket, sys
+for where in sys.argv[1:]:
+    with socket.create_connection((where, 80), 5):
+        pass"""
+
+
+@pytest.fixture
+def host(guest):
+    """Its management network has a web server at the gateway and the service's address."""
+    guest.management()
+    guest.veth("dp1", 1)
+    guest.veth("kept", 9, up=True, foreign=True)
+    guest.configure("[network]\nignore-macs = " + IGNORED + "\n")
+    for address in (GATEWAY, GATEWAY6, SERVICE):
+        guest.run(sys.executable, "-c", LISTEN, address, where=guest.outside)
+    assert guest.once(NIC).code == 0
+    return guest
+
+
+LISTEN = """import os, socket, sys
+if os.fork() == 0:
+    for number in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+    made = socket.create_server((sys.argv[1], 80), family=family)
+    import threading
+    while True:
+        made.accept()[0].close()
+else:
+    os._exit(0)"""
+
+
+def reachable(host):
+    """The gateways and the metadata service, over TCP."""
+    return host.run(sys.executable, "-c", REACH, GATEWAY, GATEWAY6, SERVICE, check=False).code == 0
+
+
+def ways(host):
+    """Which device packets to the management network's other side take."""
+    found = [host.look(f"route get {where}")[0]["dev"] for where in (SERVICE, GATEWAY, "8.8.8.8")]
+    return [
+        *found,
+        *(host.look(f"-6 route get {where}")[0]["dev"] for where in (GATEWAY6, "2600::1")),
+    ]
+
+
+def refused(host):
+    code, status = host.status()
+    holders = [status, *status["interfaces"]]
+    return code, [one["text"] for holder in holders for one in holder["problems"]]
+
+
+MADE = {
+    "bridge": f"[bridge evil0]\nmembers = {mac(1)}\nmac = %s\naddresses = 10.7.0.1/24\n",
+    "macvlan": f"[macvlan evil0]\nparent = {mac(1)}\nmac = %s\naddresses = 10.7.0.1/24\n",
+    "bond": f"[bond evil0]\nmode = active-backup\nmembers = {mac(1)}\nmac = %s\n",
+    "vlan": f"[vlan {mac(1)}.66]\nmac = %s\naddresses = 10.7.0.1/24\n",
+    "vxlan": f"{NIC}[vxlan evil0]\nid = 7\nlocal = 172.16.0.1\nremote = 172.16.0.2\nmac = %s\n",
+}
+
+
+@pytest.mark.parametrize("address", [MANAGEMENT_MAC, IGNORED], ids=["management", "ignored"])
+@pytest.mark.parametrize("kind", MADE)
+def test_the_mac_of_a_protected_nic_is_given_to_no_device(host, kind, address):
+    host.foreign.may_make("evil0", "dp1.66")
+    host.once(MADE[kind] % address)
+    macs = [one.get("address") for one in host.look("link")]
+    assert macs.count(address) == 1
+    assert host.once(NIC).code == 0
+    names = {one["ifname"] for one in host.look("link")}
+    assert names == {"lo", "mgmt0", "dp1", "kept"}
+
+
+HALVES = {
+    "a third": ["2000::/3"],
+    "quarters": [f"{number * 64}.0.0.0/2" for number in range(4)],
+    "sixteenths": [f"{number * 16}.0.0.0/4" for number in range(16)],
+    "hundreds": [f"{number}.0.0.0/8" for number in range(1, 255) if number != 127],
+    "thousands": [f"{number >> 4}.{(number & 15) * 16}.0.0/12" for number in range(16, 224 * 16)],
+    "by six": [f"{0x2000 + number * 0x200:x}::/7" for number in range(16)],
+}
+
+
+@pytest.mark.parametrize("routes", HALVES.values(), ids=HALVES)
+def test_no_union_of_routes_takes_the_place_of_the_default_route(host, routes):
+    before = ways(host)
+    hop = {4: "172.16.0.254", 6: "fd00:16::fe"}
+    text = "".join(f"{to} = {hop[6 if ':' in to else 4]}\n" for to in routes)
+    assert host.once(f"{NIC}[routes]\n{text}").code in (1, 4)
+    assert ways(host) == before
+    assert reachable(host)
+
+
+@pytest.mark.parametrize("address", ["2001::1/3", "8.0.0.1/5", "192.1.2.3/4", "2600::1/7"])
+def test_no_address_takes_the_place_of_the_default_route(host, address):
+    before = ways(host)
+    done = host.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, {address}\n")
+    assert done.code in (1, 4)
+    assert ways(host) == before
+    assert reachable(host)
+
+
+WORST = {
+    "net.ipv4.ip_default_ttl": "1",
+    "net.ipv4.tcp_rmem": "1 1 1",
+    "net.ipv4.tcp_wmem": "1 1 1",
+    "net.ipv4.neigh.default.gc_thresh3": "0",
+    "net.ipv6.neigh.default.gc_thresh3": "0",
+    "net.netfilter.nf_conntrack_max": "1",
+    "net.ipv4.tcp_mem": "1 1 1",
+    "net.ipv4.udp_mem": "1 1 1",
+    "net.core.rmem_max": "2304",
+    "net.core.somaxconn": "1",
+    "net.ipv6.route.max_size": "1",
+    "net.ipv6.route.gc_thresh": "0",
+    "net.ipv4.icmp_echo_ignore_all": "1",
+    "net.ipv6.icmp.echo_ignore_all": "1",
+    "net.ipv4.ip_local_port_range": "1 1",
+    "net.ipv4.ip_unprivileged_port_start": "0",
+    "net.ipv4.ping_group_range": "0 2147483647",
+    "net.ipv4.tcp_syncookies": "0",
+    "net.ipv4.tcp_max_syn_backlog": "1",
+    "net.ipv4.tcp_retries2": "1",
+    "net.ipv4.tcp_fin_timeout": "1",
+    "net.ipv4.ipfrag_high_thresh": "0",
+    "net.ipv6.bindv6only": "1",
+    "net.ipv4.fwmark_reflect": "1",
+    "net.ipv4.ip_nonlocal_bind": "1",
+    "net.ipv6.xfrm6_gc_thresh": "0",
+    "net.unix.max_dgram_qlen": "0",
+}
+
+
+def test_no_hostile_setting_of_the_whole_host_is_written(host):
+    there = f"cd /proc/sys; for one in {' '.join(WORST)}; do readlink -e ${{one//./\\/}}; done"
+    found = host.run("bash", "-c", there, check=False).out.split()
+    paths = [path[len("/proc/sys/") :] for path in found]
+    before = {path: host.sysctl(path) for path in paths}
+    assert "net/ipv4/ip_default_ttl" in before
+    text = "".join(f"sysctl.{key} = {value}\n" for key, value in WORST.items())
+    assert host.once(NIC + text).code == 4
+    assert {path: host.sysctl(path) for path in paths} == before
+    assert reachable(host)
+
+
+NAMES = ("lo", "all", "default", ".", "..", "mgmt0", "kept", "a/b", "a b", "a\x1bb", "x" * 16, "%d")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_name_is_given_to_no_device(host, name):
+    before = {one["ifname"] for one in host.look("link")}
+    host.once(f"[interface {mac(1)}]\nname = {name}\naddresses = 172.16.0.1/24\n")
+    assert {one["ifname"] for one in host.look("link")} == before
+    assert host.once(NIC).code == 0
+
+
+def test_a_document_of_every_vlan_costs_nobody_else_anything(host):
+    text = "".join(f"[vlan {mac(1)}.{number}]\naddresses = 10.{number >> 8}.{number & 255}.1/24\n"
+                   for number in range(1, 4095))  # fmt: skip
+    before = ways(host)
+    host.document(NIC + text)
+    plan = host.neuca("plan", "--json")
+    assert plan.code in (0, 1, 2, 4)
+    assert ways(host) == before
+    host.document(NIC)
+
+
+LINES = ("host_name = evil\n127.0.0.1 sudo", "host_name = -rf", "host_name = a\x1b[2Jb")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_hostile_host_name_is_no_host_name(host, line):
+    host.once(f"[global]\n{line}\n{NIC}")
+    hosts = host.folder / "hosts"
+    assert not hosts.exists() or "sudo" not in hosts.read_text()
+    assert host.once(NIC).code == 0

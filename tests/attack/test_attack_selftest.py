@@ -1,0 +1,118 @@
+"""A hostile host at the other end of a self-test, as client and as server; it has no secret."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import sys
+
+import attacker
+import frames
+import hostile_peer
+import pytest
+from ends import FAR, LONG, MAIN, NEAR, PORT, TCP
+
+UNREACHABLE, BUSY = 8, 9  # neuca-selftest(1)
+DEEP = b'{"nonce":' + b"[" * 2000 + b"]" * 2000 + b"}"
+LINES = {
+    "surrogate": b'{"nonce":"\\ud800","proof":"x"}',
+    "proof": b'{"nonce":"x","proof":"\\udfff"}',
+    "list": b'{"nonce":["x"],"proof":{"a":1}}',
+    "number": b'{"nonce":1e999,"proof":-1}',
+    "huge": b'{"nonce":' + b"9" * 4000 + b"}",
+    "deep": DEEP,
+    "bytes": bytes(range(256)).replace(b"\n", b""),
+    "nul": b"\0" * 100,
+    "long": b"x" * 100_000,
+    "null": b"null",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_no_line_ends_the_server(ends, line):
+    helper = ends.serve()
+    for _ in range(2):
+        hostile_peer.say(ends.lab.guest.enter, FAR, line + b"\n")
+    assert helper.poll() is None
+    assert ends.helped(*TCP)[0] == 0
+
+
+SECRETLESS = {
+    "surrogate": (b'{"neuca-selftest":1,"nonce":"\\ud800"}', b'{"proof":"\\ud800"}'),
+    "list": (b'{"neuca-selftest":1,"nonce":[]}', b'{"proof":[]}'),
+    "deep": (DEEP,),
+    "bytes": (bytes(range(255, 0, -1)).replace(b"\n", b""),),
+    "long": (b"x" * 100_000,),
+    "version": (b'{"neuca-selftest":true,"nonce":"' + b"0" * 64 + b'"}', b'{"proof":1}'),
+    "busy": (b'{"busy":"\\ud800"}',),
+    "escape": (b'{"neuca-selftest":1,"nonce":"\\u001b[2J"}', b'{"proof":"\\u001b[2J"}'),
+    "silence": (),
+}
+
+
+@pytest.mark.parametrize("lines", SECRETLESS.values(), ids=SECRETLESS)
+def test_no_line_ends_the_client(ends, lines):
+    """It reports what it can: no traceback, an exit code of its own, no escape on a terminal."""
+    server = hostile_peer.HostileServer(ends.lab.outside.enter, FAR, *lines)
+    with contextlib.closing(server):
+        done = ends.test("--secret-file", ends.secret, *TCP)
+    assert "Traceback" not in done.out + done.err
+    assert "\x1b[2J" not in done.out + done.err
+    assert done.code in (UNREACHABLE, BUSY), done
+
+
+def test_idle_connections_do_not_lock_anybody_out(ends):
+    ends.serve()
+    with contextlib.ExitStack() as stack:
+        for _ in range(32):
+            stack.enter_context(hostile_peer.connection(ends.lab.outside.enter, FAR))
+        assert ends.helped(*TCP)[0] == 0
+
+
+THIRD = "172.16.0.99"
+
+
+def test_a_captured_broadcast_is_answered_neither_twice_nor_to_a_third_host(ends):
+    lab, (ask, answer) = ends.lab, (b"nsQ", b"nsA")
+    ends.serve("--for", "120", where=lab.guest)
+    lab.run("ip", "address", "add", f"{THIRD}/24", "dev", "dp1", where=lab.outside)
+    with attacker.packet_socket(lab.outside, "dp1") as packets:
+        words = ("--secret-file", ends.secret, "--only", "broadcast", "--broadcast", "1", NEAR)
+        lab.run(sys.executable, "-c", MAIN, "--config", ends.far, *words, where=lab.outside,
+                check=False)  # fmt: skip
+        seen = attacker.waiting_frames(packets)
+        asked = [one for one in seen if one[42:45] == ask]
+        assert asked
+        assert [one for one in seen if one[42:45] == answer]
+        for one in asked:
+            ports = struct.unpack("!HH", one[34:38])
+            packet = frames.udp4(THIRD, "255.255.255.255", ports, one[42:])
+            packets.send(one)
+            packets.send(frames.ethernet(one[6:12].hex(), frames.BROADCAST, frames.IP4, packet))
+        assert hostile_peer.say(lab.outside.enter, NEAR, b"\n")  # it has had its turn since
+        again = attacker.waiting_frames(packets)
+    assert [one for one in again if one[42:45] == answer] == []
+
+
+def test_iperf3_of_a_helper_runs_without_privileges_and_takes_nobody_else(ends):
+    """While a test is under way a third host connects to iperf3's port."""
+    ends.serve("--for", "120")
+    lab = ends.lab
+    lab.run("ip", "address", "add", f"{THIRD}/24", "dev", "dp1", where=lab.outside)
+    test = ends.start(sys.executable, "-c", MAIN, "--config", lab.config_file, "--secret-file",
+                      ends.secret, "--only", "tcp", "--time", "8", "--expect", "1M", "--rate",
+                      "20M", FAR, where=lab.guest)  # fmt: skip
+    ends.until(lambda: PORT in ends.listening())
+    found = lab.run("sh", "-c", IPERF3, where=lab.outside).out.split()
+    assert found
+    assert {int(one) for one in found} & {0} == set()
+    test.wait(LONG)
+
+
+IPERF3 = """for place in /proc/[0-9]*; do
+    [ "$(cat $place/comm)" = iperf3 ] && [ "$(readlink $place/ns/net)" = "$(readlink /proc/self/ns/net)" ] &&
+    awk '/^Uid:/ { print $3 }' $place/status
+done 2>/dev/null; true"""
