@@ -9,9 +9,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import mac, nic, route, vlan, world
 
-from neuca_tools.guard import fence, sysctl_reason
+from neuca_tools.guard import fence
 from neuca_tools.model import NicRecord, Record
 from neuca_tools.roles import Policy, assign
+from neuca_tools.sysctls import key_reason
 
 TOO_SHORT = "a prefix of length 0 or 1 would take the default route's place"
 INSIDE = "it lies inside the management network 192.0.2.0/24"
@@ -191,7 +192,7 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     ("net/ipv4/conf/x{interface}/rp_filter", 'it would change "x{interface}", not this interface alone'),
 ])  # fmt: skip
 def test_a_sysctl_is_refused_for_this_reason(path, reason):
-    assert sysctl_reason(path) == reason
+    assert key_reason(path) == reason
 
 
 def test_before_the_management_nic_has_its_address_its_network_of_before_is_guarded():
