@@ -127,15 +127,16 @@ def fence(
         network.network_address for network in before if network.prefixlen == network.max_prefixlen
     ]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *gateways}
-    prefixes = _connected(world, roles)
-    prefixes = {prefix for prefix in {*prefixes, *before} if prefix != LINK_LOCAL}
+    routed = _routed(world, roles)
+    prefixes = _connected(world, roles) | ({*before} - routed)
+    prefixes.discard(LINK_LOCAL)
     return Fence(
         tuple(sorted(prefixes, key=str)),
         {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
         allow_default_route,
         frozenset(route.to.version for route in defaults),
         twice,
-        routed=_routed(world, roles),
+        routed=routed,
         shortest=shortest,
     )
 

@@ -115,7 +115,10 @@ def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host
         + f"[interface {mac(1)}]\ntxqueuelen = 500\nsysctl.net.ipv4.tcp_rmem = 4096 65536 131072\n"
     )
     assert host.once().code == 0
-    assert (host.sysctl(RMEM), host.look("link show eth1")[0]["txqlen"]) == ("4096 65536 131072", 500)
+    assert (host.sysctl(RMEM), host.look("link show eth1")[0]["txqlen"]) == (
+        "4096 65536 131072",
+        500,
+    )
     row = next(
         one
         for one in host.neuca("explain", "--json", "eth1").json["settings"]
