@@ -191,11 +191,10 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
-    """The dataplane NICs, and all that is stacked on them or that we made."""
+    """The dataplane NICs, the virtual links that we made, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     nics = {device.index for device in world.devices.values() if identity(device) in named}
-    stacked = {device.index for device in roles.stacked.values()}
-    return above(world, nics | stacked | roles.ours) - roles.protected
+    return (above(world, roles.ours) | nics) - roles.protected
 
 
 def _length_now(host: Host, routes: Iterable[Route]) -> int:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
-from worlds import mac, nic, route, vlan, world
+from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.guard import fence, ground
-from neuca_tools.model import NicRecord, Record
+from neuca_tools.model import NicRecord, Owned, Record
 from neuca_tools.roles import Policy, assign
 from neuca_tools.sysctls import key_reason
 
@@ -94,6 +94,22 @@ def test_a_metadata_route_that_is_there_lets_only_shorter_prefixes_through():
 def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
     ours = survey(routes=[route("169.254.0.0/16", 2, "10.0.0.254", 20, 110)])
     assert ours.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
+
+
+def test_a_route_of_ours_on_a_vlan_with_a_mac_address_of_its_own_does_not_open_it_either():
+    made = Record(boot_id="boot-1", owned=Owned(vlans=frozenset({key(2, 7)})))
+    seen = world(
+        nic(1),
+        nic(2),
+        vlan(9, 2, 7, mac="02:00:00:00:aa:01"),
+        addresses={1: "192.0.2.10/24"},
+        routes=[
+            route("0.0.0.0/0", 1, "192.0.2.1"),
+            route("169.254.0.0/16", 9, "10.0.0.254", 20, 110),
+        ],
+    )
+    limits = fence(seen, assign(seen, {mac(2)}, Policy(), made), ())
+    assert limits.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
 @pytest.mark.parametrize(("address", "reason"), [
