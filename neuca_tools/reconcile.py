@@ -89,6 +89,7 @@ class Host:
             tuple(hosts),
             config.allow_default_route,
             router=config.guest_router,
+            allow_sysctls=config.allow_sysctls,
         )
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, intake.document, policies, record)

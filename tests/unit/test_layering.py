@@ -33,6 +33,8 @@ LEVELS = [
         "roles",
         "names",
         "guard",
+        "coverage",
+        "sysctls",
         "marks",
         "requests",
         "layers",
