@@ -9,55 +9,23 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from . import amounts
+from .causes import NOT_AS_PLANNED, OUTCOMES, UNFINISHED, Outcome, is_explained
 from .codes import ExitCode
 from .conditions import PHASE_RULES, SESSION_RULES
 from .conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
-from .conditions.queues import BLOAT, DROPS
+from .derive import look
 from .evidence import Evidence
-from .limits import CAUSES_OF_LOSS, next_after
-from .measure import Fact, Look, look
-from .thresholds import TOGETHER, passed
+from .limits import next_after
+from .measure import Fact, Look
+from .thresholds import passed
 
 FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
 TRIFLE = 0.1  # of the lost time, or of what was lost
 SLIGHT = 0.01  # of the datagrams, of a test that reached what it should: a moment at which a host was busy
 SHORTEST = 0.9  # of the time that was asked for
-CAUSES_OF_A_GAP = frozenset(["D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"])
-CAUSES_OF_PACKETS = frozenset("D06 D24".split())
-BLACK_HOLE = frozenset({"D21"})
-OTHERWISE_MORE = frozenset(
-    "D21 D26 D27".split()
-)  # it is no capacity of the path: more streams, or the other way, carry more
-ITS_OWN = frozenset(
-    {"D26"}
-)  # a queue that stands before one stream, and many streams carry more: it is not in their way
-SOMEBODY_ELSE = frozenset(
-    {"D43"}
-)  # who has the same address answers, or refuses, or has another secret; another NIC takes it
-CAUSES = {
-    "D05": CAUSES_OF_LOSS,
-    "D26": CAUSES_OF_A_GAP,
-    "D27": CAUSES_OF_A_GAP,
-    "D28": CAUSES_OF_A_GAP,
-    "D09": CAUSES_OF_PACKETS,
-    "D04": BLACK_HOLE,
-    "D17": BLACK_HOLE,
-    "D18": OTHERWISE_MORE,
-    "D42": BLACK_HOLE,
-    BLOAT: ITS_OWN,
-    "D29": SOMEBODY_ELSE,
-    "D33": SOMEBODY_ELSE | {"D16", "D30"},
-    "D35": SOMEBODY_ELSE,
-}
-IN_EACH_OTHERS_WAY = frozenset(
-    "D04 D05 D14 D18".split()
-)  # of both ways at once: that they share what each had alone is why
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT
 )
-OF_THE_PATH = frozenset(
-    "D21 D30 D31 D32 D33 D34 D35 D43".split()
-)  # why a test did not end, or did not run with whom it should
 
 
 @dataclass(frozen=True)
@@ -122,20 +90,22 @@ class Diagnosis:
     def exit_code(self) -> ExitCode:
         """Point 8 of the issue: why the test did not run, else whether the rate is as expected."""
         ids = {one.id for one in self.findings if one.severity == FAULT}
-        if "D34" in ids:
-            return ExitCode.BUSY
-        if ids & {"D16", "D30", "D31", "D32", "D33"} and not any(one.rate for one in self.phases):
-            return ExitCode.UNREACHABLE
-        if "D29" in ids and not self.phases:
-            return ExitCode.NOT_AS_PLANNED
+        for outcome in OUTCOMES:
+            if ids & outcome.conditions and self._applies(outcome):
+                return outcome.exit_code
         if self.inconclusive:
             return ExitCode.INCONCLUSIVE
-        if ids & {"D37", "D38", "D46"}:
+        if ids & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
         failed = any(one.passed is False for one in self.phases)
         if failed or ids:
             return ExitCode.BELOW
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
+
+    def _applies(self, outcome: Outcome) -> bool:
+        if outcome.untested:
+            return not self.phases
+        return not outcome.unmeasured or not any(one.rate for one in self.phases)
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -230,18 +200,13 @@ def _weighed(found: list[Finding]) -> list[Finding]:
         if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
         for name in (one.id, one.title)
     }
-    return [
-        replace(one, severity=INFO, predicted=None, next_limit=None)
-        if _is_symptom(one, ids)
-        else one
-        for one in found
-    ]
+    return [_stepped_back(one, ids) for one in found]
 
 
-def _is_symptom(one: Finding, ids: set[str]) -> bool:
-    shared = "D28" in ids and not ids & CAUSES["D28"]
-    causes = CAUSES.get(one.id, frozenset()) | CAUSES.get(one.title, frozenset())
-    return bool(ids & causes) or (shared and one.phase == TOGETHER and one.id in IN_EACH_OTHERS_WAY)
+def _stepped_back(one: Finding, met: set[str]) -> Finding:
+    if not is_explained((one.id, one.title), one.phase, met):
+        return one
+    return replace(one, severity=INFO, predicted=None, next_limit=None)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:
@@ -259,7 +224,7 @@ def _result(one: Look) -> PhaseResult:
         one.protocol,
         whole or one.rate,
         one.loss,
-        one.retransmits,
+        one.throughput.retransmits,
         passed(one),
         error,
         one.rate,
@@ -267,7 +232,7 @@ def _result(one: Look) -> PhaseResult:
 
 
 def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:
-    if any(one.id in OF_THE_PATH for one in found):
+    if any(one.id in UNFINISHED for one in found):
         return None
     for one in looks:
         run = one.phase.run
@@ -292,7 +257,11 @@ def _unexplained(
     explained = all_passed or any(one.severity != INFO or one.id == "D18" for one in found)
     if explained or tcp is None:  # datagrams came as they were sent
         return None
-    if tcp.rwnd_limited is None and tcp.cwnd is None and tcp.snd_wnd is None:
+    if (
+        tcp.windows.rwnd_limited is None
+        and tcp.windows.cwnd is None
+        and tcp.windows.snd_wnd is None
+    ):
         return "neither window, retransmits nor round trip is known: iperf3 -J says more"
     if evidence.expect is None:
         return "no condition explains this rate, and no rate is expected (--expect): it may be all that there is"

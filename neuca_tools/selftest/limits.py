@@ -7,18 +7,18 @@ from __future__ import annotations
 from typing import Optional
 
 from . import amounts
+from .causes import explains_loss
 from .conditions.base import Hit, links_of, sysctl_max
 from .conditions.window import LOSSY, RMEM, WMEM
 from .measure import Look
 from .predict import Limit, goodput, mathis
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB gave 3.8 MB in flight (facts, 3.1)
-CAUSES_OF_LOSS = frozenset("D11 D13 D14 D17 D18 D19 D21 D39 D40".split())
 
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be put into a number, the lowest first."""
-    rtt = look.rtt or look.min_rtt
+    rtt = look.rtt or look.round_trip.shortest
     rmem, wmem = sysctl_max(look.receiver, RMEM), sysctl_max(look.sender, WMEM)
     speeds = [
         (link.speed, link.mtu or 1500)
@@ -39,7 +39,7 @@ def limits(look: Look) -> list[Limit]:
         if look.rate and load.busy and load.busy > 0.05:
             found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
     if rtt and look.loss and look.loss > LOSSY:
-        found.append(Limit("loss", "D05", mathis(look.mss or 1448, rtt, look.loss)))
+        found.append(Limit("loss", "D05", mathis(look.windows.mss or 1448, rtt, look.loss)))
     return sorted(found, key=lambda one: one.rate)
 
 
@@ -51,7 +51,7 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     left = [
         one for one in limits(look) if one.condition != condition and one.rate >= (look.rate or 0)
     ]
-    if condition in CAUSES_OF_LOSS:  # the loss goes with its cause
+    if explains_loss(condition):  # the loss goes with its cause
         left = [one for one in left if one.condition != "D05"]
     if hit.end == "both":
         left = [one for one in left if one.condition not in ("D01", "D03")]

@@ -40,8 +40,6 @@ LONG_FUNCTIONS = {
     "neuca_tools/roles.py": {"assign": 43},
     "neuca_tools/routing.py": {"resolve_routes": 42},
     "neuca_tools/selftest/conditions/queues.py": {"path_capacity": 41},
-    "neuca_tools/selftest/conditions/window.py": {"slow_reader": 44},
-    "neuca_tools/selftest/measure.py": {"look": 46},
     "neuca_tools/status.py": {"judge": 73},
     "neuca_tools/tuning/layer.py": {"layer": 42},
 }

@@ -62,7 +62,7 @@ def cpu(look: Look) -> Optional[Hit]:
 
 def _is_working(look: Look) -> bool:
     """A full CPU does not matter where the window is what the flow waits for."""
-    return (look.rwnd_limited or 0) < 0.4 and (look.sndbuf_limited or 0) < 0.2
+    return (look.windows.rwnd_limited or 0) < 0.4 and (look.windows.sndbuf_limited or 0) < 0.2
 
 
 def _got_nothing(look: Look) -> bool:
@@ -89,7 +89,7 @@ def steal(look: Look) -> Optional[Hit]:
 
 def clock(look: Look) -> Optional[Hit]:
     """iperf3 ends its intervals by the clock: lengths that jump are the clock's doing, or a host that stood still."""
-    lengths = [one.seconds for one in look.steady[:-1] if one.seconds > 0]
+    lengths = [one.seconds for one in look.throughput.steady[:-1] if one.seconds > 0]
     if len(lengths) < 3:
         return None
     usual = sorted(lengths)[len(lengths) // 2]

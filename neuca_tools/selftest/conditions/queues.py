@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from .. import amounts
+from ..causes import BLOAT, DROPS
 from ..evidence import Sample
 from ..measure import Fact, Look, delta, growth, steady_sockets
 from ..predict import goodput, line_of, mathis, round_rate
@@ -36,7 +37,6 @@ NIC_DROPS = re.compile(
 )
 SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
 BUSY = 0.8  # of a CPU's time (D12)
-DROPS, BLOAT = "queue drops", "bufferbloat"
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds more (D14)
 STEADY = 0.03  # coefficient of variation (D18)
 IN_PIECES = 0.10  # the same, of seconds that iperf3 counts in pieces of its buffer
@@ -59,7 +59,7 @@ def _explained(look: Look, count: float) -> float:
     """The share of the losses that so many drops explain, of the time that windows and buffers leave."""
     if look.protocol == "udp":
         return min(1.0, count / max(1, lost(look))) if losing(look) else 0.05
-    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.retransmits or 0)
+    again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.throughput.retransmits or 0)
     if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY):
         return 0.05  # a full path drops now and then, or it is not full
     return look.left * min(1.0, count / again)
@@ -67,7 +67,7 @@ def _explained(look: Look, count: float) -> float:
 
 def _slowed_by(look: Look, count: float) -> float:
     """As `_explained`, of the sender's own queue: the kernel tells its TCP at once, which slows down and sends nothing twice."""
-    segments, rtt = growth(look.sender_fact("Tcp.OutSegs")), look.rtt or look.min_rtt
+    segments, rtt = growth(look.sender_fact("Tcp.OutSegs")), look.rtt or look.round_trip.shortest
     if (
         look.protocol != "tcp"
         or passed(look) is not False
@@ -76,7 +76,7 @@ def _slowed_by(look: Look, count: float) -> float:
         or not look.rate
     ):
         return 0.0
-    ceiling = mathis(look.mss or 1448, rtt, min(1.0, count / segments))
+    ceiling = mathis(look.windows.mss or 1448, rtt, min(1.0, count / segments))
     return (
         look.left if look.rate >= ceiling / 2 else 0.0
     )  # so few could not hold it back so much (as D05)
@@ -156,7 +156,7 @@ def qdisc(look: Look) -> Optional[Hit]:
 
 def bloat(look: Look) -> Optional[Hit]:
     """A queue makes the path slow for everybody."""
-    idle = look.evidence.idle.p50 or look.min_rtt
+    idle = look.evidence.idle.p50 or look.round_trip.shortest
     # A host that is busy answers late, and no queue is to blame: the kernel's own round trips do not wait for a process.
     loaded = min((value for value in (look.evidence.loaded.p50, look.rtt) if value), default=None)
     if (
@@ -203,7 +203,7 @@ def policed(session: Session) -> Optional[Hit]:
     if tcp is None or (slowest is not None and (not over or losing(slowest))):
         return None  # it loses at any rate (D19), or UDP gets through at every rate
     seen = bool(tcp.phase.sender)  # the kernel's round trips, not only retransmits
-    near = round_rate(max(tcp.rates, default=0.0))
+    near = round_rate(max(tcp.throughput.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     text = (
         f"loss without a queue before it{where}: a policer or random loss; a UDP ladder tells which"
@@ -254,7 +254,7 @@ def _flat_with_loss(look: Look) -> bool:
     ):
         return False
     if not look.queueing or not look.phase.sender:
-        return not look.flat and bool(look.retransmits)
+        return not look.windows.flat and bool(look.throughput.retransmits)
     if look.queueing <= FLAT_RTT:
         return True
     return (
@@ -267,8 +267,8 @@ def path_capacity(look: Look) -> Optional[Hit]:
     if (
         look.protocol != "tcp"
         or not look.rate
-        or (look.rwnd_limited or 0) >= 0.4
-        or (look.sndbuf_limited or 0) >= 0.2
+        or (look.windows.rwnd_limited or 0) >= 0.4
+        or (look.windows.sndbuf_limited or 0) >= 0.2
     ):
         return None
     speed = _line(look)
@@ -308,7 +308,11 @@ def path_capacity(look: Look) -> Optional[Hit]:
 def _stands(look: Look) -> bool:
     """Whether the queue was there at every look: then the path was never idle, and what varies is when iperf3 counts."""
     known = [one.rtt / 1e6 for one in steady_sockets(look) if one.rtt]
-    return len(known) > 1 and look.min_rtt is not None and min(known) > QUEUED * look.min_rtt
+    return (
+        len(known) > 1
+        and look.round_trip.shortest is not None
+        and min(known) > QUEUED * look.round_trip.shortest
+    )
 
 
 def _alone_late(look: Look) -> bool:

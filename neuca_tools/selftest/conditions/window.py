@@ -36,21 +36,21 @@ NO_ROUND_TRIP = 0.8  # the round trip that window and rate imply, against the on
 def receiver_window(look: Look) -> Optional[Hit]:
     if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
         return None
-    if look.rwnd_limited is not None:
+    if look.windows.rwnd_limited is not None:
         full = (
-            look.in_flight is None
-            or look.snd_wnd is None
-            or look.in_flight >= AT_WINDOW * look.snd_wnd
+            look.windows.in_flight is None
+            or look.windows.snd_wnd is None
+            or look.windows.in_flight >= AT_WINDOW * look.windows.snd_wnd
         )
-        if look.rwnd_limited >= RECEIVER_LIMITED and full:
-            return _window_hit(look, look.rwnd_limited, "receiver", HIGH)
+        if look.windows.rwnd_limited >= RECEIVER_LIMITED and full:
+            return _window_hit(look, look.windows.rwnd_limited, "receiver", HIGH)
         return None
     if (
-        look.snd_wnd
+        look.windows.snd_wnd
         and look.rtt
-        and not look.retransmits
+        and not look.throughput.retransmits
         and not _at_line(look)
-        and look.rate * look.rtt / 8 >= AT_WINDOW * look.snd_wnd
+        and look.rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
     ):
         return _window_hit(look, 0.9, "receiver", HIGH)
     return None
@@ -58,13 +58,27 @@ def receiver_window(look: Look) -> Optional[Hit]:
 
 def flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a window that stays the same, no loss, and a rate that is window over round trip."""
-    if look.protocol != "tcp" or look.rwnd_limited is not None or (look.snd_wnd and look.rtt):
+    if (
+        look.protocol != "tcp"
+        or look.windows.rwnd_limited is not None
+        or (look.windows.snd_wnd and look.rtt)
+    ):
         return None
-    if look.retransmits or not look.rate or len(look.rates) < 2 or _at_line(look):
+    if (
+        look.throughput.retransmits
+        or not look.rate
+        or len(look.throughput.rates) < 2
+        or _at_line(look)
+    ):
         return None
-    if not look.flat or not look.cwnd or look.flow is None or look.flow.sent.retransmits:
+    if (
+        not look.windows.flat
+        or not look.windows.cwnd
+        or look.flow is None
+        or look.flow.sent.retransmits
+    ):
         return None
-    if look.rtt and look.cwnd * 8 / look.rate > look.rtt / NO_ROUND_TRIP:
+    if look.rtt and look.windows.cwnd * 8 / look.rate > look.rtt / NO_ROUND_TRIP:
         return None  # the window is larger than what is on its way: it is not what holds the flow
     return _window_hit(look, 0.8, "both", MEDIUM)
 
@@ -76,18 +90,14 @@ def _at_line(look: Look) -> bool:
 def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
     rate = look.rate or 0.0
     window = (
-        (look.snd_wnd if end == "receiver" else None) or look.cwnd or rate * (look.rtt or 0) / 8
+        (look.windows.snd_wnd if end == "receiver" else None)
+        or look.windows.cwnd
+        or rate * (look.rtt or 0) / 8
     )
     rtt = look.rtt or window * 8 / rate
     wanted = max(aim(rate, look.evidence.expect), rate)
     room = buffer_for(wanted, rtt)
-    facts = [
-        Fact("rwnd_limited / busy_time", after=look.rwnd_limited),
-        Fact("snd_wnd", after=look.snd_wnd),
-        Fact("snd_cwnd", after=look.cwnd),
-        Fact("unacked × mss", after=look.in_flight),
-        Fact("rtt", after=look.rtt),
-    ]
+    facts = _window_facts(look)
     if end == "receiver":
         text = (
             f"the receiver's window of {amounts.size(window)} lets through {amounts.rate(window * 8 / rtt)} at a round trip "
@@ -96,7 +106,7 @@ def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
         return Hit(
             share,
             text,
-            _known(facts),
+            facts,
             f'sysctl -w {RMEM}="4096 131072 {room}"',
             end,
             confidence,
@@ -112,7 +122,18 @@ def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
             "stays is it the link"
         )
     advice = f'sysctl -w {RMEM}="4096 131072 {room}" {WMEM}="4096 16384 {room}"'
-    return Hit(share, text, _known(facts), advice, "both", confidence, room * 4 / rtt)
+    return Hit(share, text, facts, advice, "both", confidence, room * 4 / rtt)
+
+
+def _window_facts(look: Look) -> tuple[Fact, ...]:
+    facts = [
+        Fact("rwnd_limited / busy_time", after=look.windows.rwnd_limited),
+        Fact("snd_wnd", after=look.windows.snd_wnd),
+        Fact("snd_cwnd", after=look.windows.cwnd),
+        Fact("unacked × mss", after=look.windows.in_flight),
+        Fact("rtt", after=look.rtt),
+    ]
+    return _known(facts)
 
 
 def _known(facts: list[Fact]) -> tuple[Fact, ...]:
@@ -121,48 +142,49 @@ def _known(facts: list[Fact]) -> tuple[Fact, ...]:
 
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the buffer."""
-    if look.protocol != "tcp" or look.rwnd_limited is None:
+    if look.protocol != "tcp" or look.windows.rwnd_limited is None:
         return None
-    sockets = [
-        one
-        for sample in look.phase.receiver[1:]
-        for one in data_sockets(sample, look.phase)
-        if one.recv_q is not None and one.rcvbuf
-    ]
-    fills = sorted((one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets)
-    fill = fills[len(fills) // 2] if fills else 0.0
+    sockets = _reading_sockets(look)
+    fill = _middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    queues = sorted(one.recv_q or 0 for one in sockets)
-    waits = queues[len(queues) // 2] * 8 / look.rate if queues and look.rate else 0.0
-    if look.rwnd_limited < RECEIVER_LIMITED and waits < HOARDS:
+    waits = 0.0
+    if look.rate:
+        waits = _middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
+    if look.windows.rwnd_limited < RECEIVER_LIMITED and waits < HOARDS:
         return None
     waiting = waits >= HOARDS or (waits >= WAITS and fill > SLOW_READER)
     if not waiting and (zero is None or _explained(look, sockets)):
         return None
-    facts = (
-        fact("rwnd_limited / busy_time", look.rwnd_limited),
-        fact("Recv-Q / rb", fill),
-        *((zero,) if zero else ()),
-    )
-    full = look.receiver_load.is_full
+    facts = [fact("rwnd_limited / busy_time", look.windows.rwnd_limited), fact("Recv-Q / rb", fill)]
     text = (
         f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read"
     )
-    text += (
-        f", and its CPU {look.receiver_load.cpu} is full" if full else ""
-    )  # as fast as that host can be is no fault
-    share = (
-        look.rwnd_limited if waits < HOARDS else 1.0
-    )  # who is never done reading is what everything waits for
+    severity = None
+    if look.receiver_load.is_full:  # reading as fast as that host can is no fault
+        text += f", and its CPU {look.receiver_load.cpu} is full"
+        severity = LIMIT
+    # A reader that never catches up is what everything waits for.
+    share = look.windows.rwnd_limited if waits < HOARDS else 1.0
     return Hit(
         share,
         text,
-        facts,
+        tuple([*facts, zero] if zero else facts),
         "look at what the receiver does with the data: its CPU, its disk; larger "
         "buffers do not help",
         "receiver",
-        severity=LIMIT if full else None,
+        severity=severity,
     )
+
+
+def _reading_sockets(look: Look) -> list[Socket]:
+    """The receiver's data connections at every look after the first, as far as their queue is known."""
+    every = (data_sockets(sample, look.phase) for sample in look.phase.receiver[1:])
+    return [one for sockets in every for one in sockets if one.recv_q is not None and one.rcvbuf]
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The upper median; 0 of nothing."""
+    return sorted(values)[len(values) // 2] if values else 0.0
 
 
 def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
@@ -176,9 +198,13 @@ def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
 def sender_buffer(look: Look) -> Optional[Hit]:
     """The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate in net/ipv4/tcp_output.c): a writer in
     large pieces may never let it. What is queued at each look tells then."""
-    if look.protocol != "tcp" or look.sndbuf_limited is None or not look.rate:
+    if look.protocol != "tcp" or look.windows.sndbuf_limited is None or not look.rate:
         return None
-    share = look.sndbuf_limited if look.sndbuf_limited >= SENDER_LIMITED else _queued_full(look)
+    share = (
+        look.windows.sndbuf_limited
+        if look.windows.sndbuf_limited >= SENDER_LIMITED
+        else _queued_full(look)
+    )
     limit = sysctl_max(look.sender, WMEM)
     sizes = [
         one.sndbuf
@@ -188,10 +214,10 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     ]
     if not share or (limit and sizes and max(sizes) < AT_WINDOW * limit):
         return None
-    rtt = look.rtt or look.min_rtt
+    rtt = look.rtt or look.round_trip.shortest
     room = buffer_for(max(aim(look.rate, look.evidence.expect), look.rate), rtt) if rtt else None
     facts = [
-        fact("sndbuf_limited / busy_time", look.sndbuf_limited),
+        fact("sndbuf_limited / busy_time", look.windows.sndbuf_limited),
         Fact("tb", after=max(sizes, default=None)),
         Fact(f"{WMEM} maximum", after=limit),
     ]
@@ -212,12 +238,14 @@ def sender_buffer(look: Look) -> Optional[Hit]:
 
 def _queued_full(look: Look) -> float:
     """The share of the looks at which the send buffer was full, where neither of the windows was."""
-    window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
+    window = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
     known = [one for one in steady_sockets(look) if one.sndbuf and one.wmem_queued is not None]
     sent = known and all(
         one.app_limited for one in known
     )  # all that the buffer holds: it has filled the window by chance
-    if not sent and (not window or look.in_flight is None or look.in_flight >= AT_WINDOW * window):
+    if not sent and (
+        not window or look.windows.in_flight is None or look.windows.in_flight >= AT_WINDOW * window
+    ):
         return 0.0
     full = sum((one.wmem_queued or 0) >= WRITABLE * (one.sndbuf or 0) for one in known)
     return look.left * full / len(known) if known and full >= MOSTLY * len(known) else 0.0
@@ -226,19 +254,22 @@ def _queued_full(look: Look) -> float:
 def application(look: Look) -> Optional[Hit]:
     if (
         look.protocol != "tcp"
-        or look.idle_share is None
+        or look.windows.idle_share is None
         or look.sender_load.is_full
         or not look.rate
     ):
         return None
-    if look.idle_share < IDLE:
+    if look.windows.idle_share < IDLE:
         return _starved(look)
-    text = f"nothing was on its way {amounts.percent(look.idle_share)} of the time: the sending application had nothing to send"
+    text = (
+        f"nothing was on its way {amounts.percent(look.windows.idle_share)} of the time: "
+        "the sending application had nothing to send"
+    )
     severity = INFO if _as_asked(look) else None
     return Hit(
-        look.idle_share,
+        look.windows.idle_share,
         text,
-        (fact("1 - busy_time / time", look.idle_share),),
+        (fact("1 - busy_time / time", look.windows.idle_share),),
         "look at what the sender reads from, and whether a rate was asked for (-b)",
         "sender",
         severity=severity,
@@ -252,14 +283,19 @@ def _starved(look: Look) -> Optional[Hit]:
         for one in steady_sockets(look)
         if one.app_limited is not None and one.sndbuf and one.wmem_queued is not None
     ]
-    window = min(look.cwnd or 0.0, look.snd_wnd or 0.0)
-    if not known or look.in_flight is None or look.in_flight > IDLE * window or look.left < NETWORK:
+    window = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
+    if (
+        not known
+        or look.windows.in_flight is None
+        or look.windows.in_flight > IDLE * window
+        or look.left < NETWORK
+    ):
         return None
     if not all(
         one.app_limited and (one.wmem_queued or 0) < WRITABLE * (one.sndbuf or 0) for one in known
     ):
         return None
-    text = f"{amounts.size(look.in_flight)} of a window of {amounts.size(window)} were on their way, and nothing waited"
+    text = f"{amounts.size(look.windows.in_flight)} of a window of {amounts.size(window)} were on their way, and nothing waited"
     return Hit(
         look.left,
         f"{text}: the sending application had nothing to send",
@@ -290,16 +326,16 @@ def loss_limited(look: Look) -> Optional[Hit]:
         return None
     facts = [
         fact("bytes_retrans / bytes_sent", look.loss),
-        Fact("retransmits", after=look.retransmits),
+        Fact("retransmits", after=look.throughput.retransmits),
     ]
-    rtt = look.rtt or (look.cwnd * 8 / look.rate if look.cwnd else None)
+    rtt = look.rtt or (look.windows.cwnd * 8 / look.rate if look.windows.cwnd else None)
     text = f"{amounts.percent(look.loss)} of what was sent was lost and sent again; the congestion window follows the loss"
     if rtt:
-        ceiling = mathis(look.mss or 1448, rtt, look.loss)
+        ceiling = mathis(look.windows.mss or 1448, rtt, look.loss)
         if look.rate < ceiling / 2:
             return None  # so little loss cannot hold it back so much
         facts.append(fact("Mathis limit, bit/s", round(ceiling)))
-    near = round_rate(max(look.rates, default=0.0))
+    near = round_rate(max(look.throughput.rates, default=0.0))
     if near:
         text += f"; the best interval is just below {amounts.rate(near)}"
     advice = (

@@ -9,10 +9,11 @@ from typing import NamedTuple, Optional
 
 from .. import amounts
 from ..compare import numbered
+from ..derive import look
 from ..diagnosis import Diagnosis
 from ..evidence import Evidence, Latency, Phase, Sample
 from ..load import busy_series
-from ..measure import data_sockets, look
+from ..measure import data_sockets
 from .svg import Bar, Format, Series, bars, heat, lines, stacked
 
 MOST_POINTS = 600  # of one line: more cannot be seen

@@ -1,0 +1,67 @@
+"""The table of causes: it names conditions that exist, gives each row a reason, and goes in no circle."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+
+import pytest
+
+from neuca_tools.selftest.causes import (
+    EXPLANATIONS,
+    NOT_AS_PLANNED,
+    OUTCOMES,
+    UNFINISHED,
+    causes_of,
+    explains_loss,
+    is_explained,
+)
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.thresholds import TOGETHER
+
+RULES = (*PHASE_RULES, *SESSION_RULES)
+NAMES = {row.id for row in RULES} | {row.title for row in RULES}
+
+
+@pytest.mark.parametrize("row", EXPLANATIONS, ids=lambda row: "-".join(row.symptoms))
+def test_a_row_names_conditions_that_exist_and_gives_a_reason(row):
+    assert {*row.symptoms, *row.causes} <= NAMES
+    assert not set(row.symptoms) & set(row.causes)
+    assert len(row.reason.split()) > 4
+
+
+def test_outcomes_name_conditions_that_exist():
+    decided = frozenset().union(*(outcome.conditions for outcome in OUTCOMES))
+    assert decided | NOT_AS_PLANNED | UNFINISHED <= NAMES
+
+
+def test_no_condition_explains_itself_in_a_circle():
+    symptoms = {symptom for row in EXPLANATIONS for symptom in row.symptoms}
+    graph = {symptom: causes_of(symptom) for symptom in symptoms}
+    order = list(TopologicalSorter(graph).static_order())
+    assert order.index("D21") < order.index("D05")
+
+
+def test_a_symptom_is_explained_by_any_one_of_its_causes_and_by_nothing_else():
+    assert is_explained(("D05", "limited by loss"), "tcp", {"D05", "D11"})
+    assert not is_explained(("D05", "limited by loss"), "tcp", {"D05", "D09"})
+
+
+def test_of_two_conditions_with_one_id_the_title_decides():
+    assert is_explained(("D14", "bufferbloat"), "tcp", {"D26"})
+    assert not is_explained(("D14", "queue drops"), "tcp", {"D26"})
+
+
+def test_sharing_the_path_explains_only_the_phase_in_which_it_is_shared():
+    assert is_explained(("D18",), TOGETHER, {"D28"})
+    assert not is_explained(("D18",), "tcp", {"D28"})
+
+
+def test_sharing_that_has_a_cause_of_its_own_explains_nothing():
+    assert not is_explained(("D05",), TOGETHER, {"D28", "D01"})
+
+
+def test_a_queue_that_drops_explains_loss_and_a_full_cpu_does_not():
+    assert explains_loss("D11")
+    assert not explains_loss("D09")
