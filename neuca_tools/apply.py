@@ -22,7 +22,7 @@ from .errors import ApplyError, GuardError, ManagerError, NeucaError
 from .fileio import write_files
 from .managers import Managers
 from .model import Address, Host, Network
-from .operation import Operation, Target
+from .operation import Operation, Target, Writer
 from .operations import Unmanage, WriteFile, WriteSysctl
 
 COSTS_ITSELF = (Unmanage, WriteSysctl, SetDevice)
@@ -181,7 +181,7 @@ class GuardedWriter:
         self._managers.tell(manager)
 
 
-def apply(operations: Iterable[Operation], writer: GuardedWriter) -> Result:
+def apply(operations: Iterable[Operation], writer: Writer) -> Result:
     """Do them all. Files of one directory go out together; so do the NICs of one manager."""
     done: list[Operation] = []
     failures: list[Failure] = []
@@ -219,7 +219,7 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
         yield [operation for _, operation in pairs]
 
 
-def _try(batch: list[Operation], writer: GuardedWriter) -> Optional[NeucaError]:
+def _try(batch: list[Operation], writer: Writer) -> Optional[NeucaError]:
     """None, or why it failed. A manager that does not do as asked costs no NIC its settings: status shows who holds it."""
     first = batch[0]
     try:

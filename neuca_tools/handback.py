@@ -1,75 +1,133 @@
-"""Giving things back: one NIC (`release`), or every setting that was changed (`revert`)."""
+"""Release one NIC (`neuca release`), or restore every setting that was changed (`neuca tune revert`)."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
 
 from . import memory
 from . import record as records
-from .apply import Result, apply
+from .apply import Result
 from .config import Config
 from .decide import Decision
 from .device_operation import SetDevice
 from .documents.links import carriers
 from .errors import NeucaError
 from .fileio import locked
+from .host import Host, StateFiles, host, log_result
 from .intake import Intake
 from .marks import SYSCTL_FILE
-from .model import Document, NetworkState, NicRecord, Owned
+from .model import Document, NetworkState, NicRecord, Owned, Record
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
-from .plan import plan
-from .reconcile import Host, host, log_result, writer
 from .requests import users
 from .store import demand_room
+from .transaction import Purpose, Transaction
+
+SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The purpose of `neuca release`: what is ours on these NICs goes; those `touched` change with them."""
+
+    macs: frozenset[str]
+    touched: frozenset[str]
+
+    def shape(self, decision: Decision) -> Decision:
+        """The document without the NICs, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """What concerns the NICs, and settings of the host that only they asked for."""
+        planned = decision.plan({*self.touched, ""})
+        originals = decision.record.original_sysctls
+        return tuple(
+            one for one in planned if one.domain in self.touched or _restores(one, originals)
+        )
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """Nothing on the NICs is ours any more, unless the release failed."""
+        record = memory.intend(decision.record, result.done)
+        record = memory.settle(record, decision.resolution, decision.have)
+        return record if result.failures else memory.forget(record, self.macs)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files as they should be, and nothing else."""
+
+    def shape(self, decision: Decision) -> Decision:
+        """What the document asks for, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The files that differ."""
+        return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """What is still ours."""
+        return memory.settle(decision.record, decision.resolution, decision.have)
+
+
+@dataclass(frozen=True)
+class Restore:
+    """The purpose of `neuca tune revert`: every setting has the value from before the agent."""
+
+    sysctl_file: Path
+
+    def shape(self, decision: Decision) -> Decision:
+        """The original values as the desired state."""
+        want = _originals(decision, self.sysctl_file)
+        resolution = replace(decision.resolution, removable=Owned())
+        return replace(decision, want=want, resolution=resolution)
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings that differ from their original values."""
+        return tuple(one for one in decision.plan() if isinstance(one, SETTINGS))
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """No original value is kept, unless one could not be restored."""
+        if result.failures:
+            return decision.record
+        return replace(decision.record, originals={}, original_sysctls={}, declined={}, written={})
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
-    """Take away what is ours on one NIC, its VLANs and all that is made of it, then its rule and marks; it is ignored then.
+    """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
 
-    The plan is that of a complete document that no longer has the NIC. Other members of a bond that goes have their own again.
+    The plan is that of a complete document without the NIC, which is ignored from then on. Other
+    members of a bond that is removed get their own settings again. Raises NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+    with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
-        requests = handles.survey(intake, records.load_record(config.state)).resolution.requests
-        gone = {mac, *users(mac, requests)}
-        touched = gone.union(*(carriers(one, requests) for one in gone))
-        without = replace(intake, document=_without(intake.document or Document(), gone))
-        own = replace(
-            config, links=tuple(link for link in config.links if link.key.mac not in gone)
-        )
-        survey = Host(own, handles.netlink, handles.bus).survey(
-            without, records.load_record(config.state)
-        )
-        if survey.resolution.roles.role(mac) == "management":
-            raise NeucaError(
-                f'release "{mac}": it is the management NIC, and nothing of ours is on it'
+        with host(config, intake) as handles:
+            requests = handles.survey().resolution.requests
+            gone = frozenset({mac, *users(mac, requests)})
+            touched = gone.union(*(carriers(one, requests) for one in gone))
+            links = tuple(link for link in config.links if link.key.mac not in gone)
+            document = _without(intake.document or Document(), gone)
+            without = handles.asking(
+                replace(config, links=links), replace(intake, document=document)
             )
-        planned = survey.plan({*touched, ""})
-        result = _do(
-            handles,
-            survey,
-            [one for one in planned if one.domain in touched or _goes_back(one, survey)],
-        )
-        if result.failures:
-            return result
-        records.save_record(config.state, memory.forget(survey.record, gone))
-        after = handles.survey(intake, records.load_record(config.state))
-        records.save_record(config.state, memory.settle(after.record, after.resolution, after.have))
-        return result + _do(
-            handles, after, [one for one in after.plan(()) if isinstance(one, WriteFile)]
-        )
+            decision = without.survey()
+            if decision.resolution.roles.role(mac) == "management":
+                raise NeucaError(
+                    f'release "{mac}": it is the management NIC, and nothing of ours is on it'
+                )
+            result = _run(without, Release(gone, touched), decision)
+            return result if result.failures else result + _run(handles, Files())
 
 
-def _goes_back(operation: Operation, survey: Decision) -> bool:
-    """A setting of the whole host that only this NIC asked for."""
-    return (
-        isinstance(operation, WriteSysctl)
-        and survey.record.original_sysctls.get(operation.path) == operation.after
-    )
+def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:
+    """Whether it sets a setting of the whole host to its original value."""
+    if not isinstance(operation, WriteSysctl):
+        return False
+    return originals.get(operation.path) == operation.after
 
 
 def _without(document: Document, macs: Collection[str]) -> Document:
@@ -97,28 +155,25 @@ def take_back(config: Config, mac: str) -> None:
 
 
 def revert(config: Config, intake: Intake) -> Result:
-    """Put back every MTU, txqueuelen and sysctl to what it was before the agent; a new start sets them again."""
-    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
+    """Restore every MTU, txqueuelen, device setting and sysctl; a new start sets them again. Raises NeucaError."""
+    with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
-        survey = handles.survey(intake, records.load_record(config.state))
-        operations = [
-            one
-            for one in plan(survey.have, _originals(survey, config), Owned())
-            if isinstance(one, (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile))
-        ]
-        result = _do(handles, survey, operations)
-        if not result.failures:
-            record = replace(
-                survey.record, originals={}, original_sysctls={}, declined={}, written={}
-            )
-            records.save_record(config.state, record)
-        return result
+        with host(config, intake) as handles:
+            return _run(handles, Restore(config.sysctl_directory / SYSCTL_FILE))
 
 
-def _originals(survey: Decision, config: Config) -> NetworkState:
+def _run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Result:
+    """One transaction from this decision on; None: from a new one."""
+    decision = decision or purpose.shape(handles.survey())
+    outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
+    log_result(outcome.result)
+    return outcome.result
+
+
+def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
     links = {
         key: replace(
-            survey.have.links[key],
+            decision.have.links[key],
             state=None,
             mtu=original.mtu,
             txqueuelen=original.txqueuelen,
@@ -127,14 +182,8 @@ def _originals(survey: Decision, config: Config) -> NetworkState:
             addresses=(),
             managers={},
         )
-        for key, original in survey.record.originals.items()
-        if key in survey.have.links
+        for key, original in decision.record.originals.items()
+        if key in decision.have.links
     }
-    files = {str(config.sysctl_directory / SYSCTL_FILE): None}
-    return NetworkState(links, sysctls=survey.record.original_sysctls, files=files)
-
-
-def _do(handles: Host, survey: Decision, operations: Sequence[Operation]) -> Result:
-    result = apply(operations, writer(handles, survey))
-    log_result(result)
-    return result
+    sysctls = decision.record.original_sysctls
+    return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})

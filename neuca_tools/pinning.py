@@ -115,11 +115,14 @@ def mark_ahead(config: Config, intake: Intake) -> None:
             SETTLE
         )  # a NIC that comes late is one that the document leaves out, or the other way round
     from .apply import apply  # up to here, what most boots do without
+    from .host import host, log_result
     from .operations import WriteFile
-    from .reconcile import host, log_result, writer
 
-    with locked(config.run_directory / "lock", config.command_timeout), host(config) as handles:
-        survey = handles.survey(intake, record)
+    with (
+        locked(config.run_directory / "lock", config.command_timeout),
+        host(config, intake) as handles,
+    ):
+        survey = handles.decide(record)
         roles = survey.resolution.roles
         others = (
             set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
@@ -127,7 +130,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         if others and others <= named and "management" not in roles.by_mac.values():
             return  # a document that takes every NIC, one that this host is reached by among them: first see which that is
         files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
-        log_result(apply(files, writer(handles, survey)))
+        log_result(apply(files, handles.writer(survey)))
 
 
 def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:

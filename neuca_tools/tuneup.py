@@ -4,36 +4,52 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Optional
 
 from . import memory, probing
 from . import record as records
-from .apply import Failure, Result, apply
-from .backends.linkwatch import Watch
+from .apply import Result
 from .config import Config
 from .decide import Decision
 from .device_operation import SetDevice
 from .fileio import locked
 from .handback import revert
+from .host import Host, StateFiles, host, log_result
 from .intake import Intake
-from .model import LinkKey
+from .model import LinkKey, Record
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteSysctl
-from .reconcile import PATIENCE, Host, host, log_result, writer
+from .transaction import Outcome, Transaction
 from .tuning.layer import Choice
 
 KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 
-def operations(survey: Decision, link: Optional[LinkKey] = None) -> tuple[Operation, ...]:
-    """What tuning has to do, in the order of a pass; with `link` for it alone."""
-    return tuple(
-        one
-        for one in survey.plan()
-        if isinstance(one, KINDS)
-        and (link is None or (one.link is not None and one.link.key == link))
-    )
+@dataclass(frozen=True)
+class Tuning:
+    """The purpose of `neuca tune apply`: the settings of a pass, with `link` of that link alone."""
+
+    link: Optional[LinkKey] = None
+
+    def shape(self, decision: Decision) -> Decision:
+        """What the document and the profiles ask for, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings to change, in the order of a pass."""
+        settings = [one for one in decision.plan() if isinstance(one, KINDS)]
+        return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """What was changed; which request is in force stays as it was."""
+        record = memory.intend(decision.record, result.done)
+        return memory.settle(record, decision.resolution, decision.have, decision.world)
+
+
+def _link_of(operation: Operation) -> Optional[LinkKey]:
+    return operation.link.key if operation.link else None
 
 
 def tune(
@@ -41,54 +57,31 @@ def tune(
 ) -> Result:
     """Set what is asked for and what the profiles want, and nothing else. A choice holds until the next boot.
 
-    It is kept before anything is written, so that every pass from then on agrees with it. Raises NeucaError.
+    It is saved before anything is written, so that every pass from then on agrees with it. Raises NeucaError.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)
-        with host(config) as handles:
-            result, after = _round(handles, intake, link)
+        with host(config, intake) as handles:
+            outcome = _transaction(handles, link)
+            after, result = outcome.decision, outcome.result
             if not result.failures and probing.explore(
                 config,
                 after.resolution,
                 after.have,
                 after.record,
-                writer(handles, after),
+                handles.writer(after),
                 start=True,
             ):
-                result += _round(handles, intake, link)[0]
+                result += _transaction(handles, link).result
         return result
 
 
-def _round(handles: Host, intake: Intake, link: Optional[LinkKey]) -> tuple[Result, Decision]:
-    """Plan, remember, apply, verify, remember; and what the host was like at the end."""
-    directory = handles.config.state
-    with Watch() as watch:
-        survey = handles.survey(intake, records.load_record(directory))
-        todo = operations(survey, link)
-        record = memory.intend(survey.record, todo)
-        records.save_record(directory, record)
-        result = apply(todo, writer(handles, survey))
-        log_result(result)
-        record, failed = (
-            memory.decline(record, result.declined),
-            {failure.operation.target for failure in result.failures},
-        )
-        for patience in PATIENCE:
-            if patience:
-                watch.wait(patience)
-            after = handles.survey(intake, record)
-            left = [one for one in operations(after, link) if one.target not in failed]
-            if not left:
-                break
-    lost = Result(
-        (),
-        tuple(Failure(one, "done, but it is not so: another program put it back") for one in left),
-    )
-    log_result(lost)
-    record = memory.settle(record, after.resolution, after.have, after.world)
-    records.save_record(directory, record)
-    return result + lost, replace(after, record=record)
+def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
+    store = StateFiles(handles.config)
+    outcome = Transaction(handles, store, Tuning(link), handles.survey()).run()
+    log_result(outcome.result)
+    return outcome
 
 
 def untune(config: Config, intake: Intake) -> Result:

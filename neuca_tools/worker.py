@@ -22,11 +22,12 @@ from typing import Callable, NoReturn, Optional
 
 from .approach import surroundings
 from .config import Config
+from .current import status_now
 from .errors import NeucaError
 from .fileio import locked
 from .guest import outcome as guest
 from .intake import Intake, confirmed, fetch, keep
-from .reconcile import run_pass, status_now
+from .reconcile import run_pass
 from .record import has_document, load_look
 from .sources import Session, parse_source
 from .status import Status

@@ -11,10 +11,10 @@ from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
 from ..firstboot import check
 from ..guest import outcome
 from ..handback import release, revert, take_back
+from ..host import host
 from ..intake import last_good
 from ..operations import WriteFile
-from ..reconcile import host, run_pass
-from ..record import load_record
+from ..reconcile import run_pass
 from ..status import find_link
 from .context import configuration, document, is_root, report_faults
 from .logs import to_stderr
@@ -50,8 +50,8 @@ def _apply(arguments: argparse.Namespace, config: Config) -> int:
 
 def _release(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
-    with host(config) as handles:
-        survey = handles.survey(intake, load_record(config.state))
+    with host(config, intake) as handles:
+        survey = handles.survey()
     names = {key: link.name or "" for key, link in survey.have.links.items()}
     names.update(survey.resolution.names)
     key = find_link(arguments.link, survey.resolution, names)

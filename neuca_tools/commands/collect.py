@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from .. import __version__, render, sealing
 from ..config import DEFAULT_PATH, Config
 from ..config.files import files as config_files
+from ..current import status_now
 from ..decide import Decision
 from ..errors import EXIT_OK, NeucaError
 from ..fileio import write_files
 from ..guest import programs
 from ..guest.outcome import with_guest
+from ..host import host
 from ..intake import confirmed
-from ..reconcile import host, status_now
-from ..record import load_record
 from .context import configuration
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
 
     @cache
     def survey() -> Decision:
-        with host(config) as handles:
-            return handles.survey(intake, load_record(config.state))
+        with host(config, intake) as handles:
+            return handles.survey()
 
     return {
         "status.json": lambda: _text(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import render
 from ..config import Config
+from ..current import status_now
 from ..decide import Decision
 from ..errors import EXIT_PENDING, UsageError
 from ..guest.outcome import with_guest
 from ..guest.supervisor import INSIDE
+from ..host import host
 from ..intake import Intake, confirmed
-from ..reconcile import host, status_now
-from ..record import load_record
 from ..status import find_link
 from .context import configuration, document, report_faults
 
@@ -60,8 +60,8 @@ def _wait_for_a_change(seconds: float) -> None:
 
 def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:
     intake = document(config, arguments.source)
-    with host(config) as handles:
-        return intake, handles.survey(intake, load_record(config.state))
+    with host(config, intake) as handles:
+        return intake, handles.survey()
 
 
 def _plan(arguments: argparse.Namespace, config: Config) -> int:

@@ -14,13 +14,13 @@ from ..config.options import profile_names
 from ..decide import Decision
 from ..documents.values import UnusableError
 from ..errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, NeucaError, UsageError
+from ..host import host
 from ..intake import Intake, last_good
 from ..model import LinkKey
 from ..operations import WriteFile
-from ..reconcile import host
-from ..record import load_choice, load_record
+from ..record import load_choice
 from ..status import find_link
-from ..tuneup import operations, tune, untune
+from ..tuneup import Tuning, tune, untune
 from ..tuning import arithmetic, audit
 from ..tuning.layer import Choice
 from .context import configuration, document, is_root, report_faults
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _revert(arguments, config)
     choice = _choice(arguments, config)
     intake = document(config, arguments.source)
-    with host(config, choice) as handles:
-        survey = handles.survey(intake, load_record(config.state))
+    with host(config, intake, choice) as handles:
+        survey = handles.survey()
     link = _link(arguments.interface, survey) if arguments.interface else None
     if arguments.action == "apply":
         return _apply(config, intake, survey, choice, link)
@@ -121,7 +121,7 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _plan(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    todo = operations(survey, link)
+    todo = Tuning(link).operations(survey)
     if arguments.json:
         print(
             json.dumps(

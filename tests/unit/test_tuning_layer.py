@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
-from worlds import LAWS, Agent, bare, key, machine, nic, texts, vlan
+from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
-from neuca_tools.config import Config
-from neuca_tools.handback import _originals
-from neuca_tools.model import Owned, Record
+from neuca_tools.handback import Restore
+from neuca_tools.marks import SYSCTL_FILE
+from neuca_tools.model import Record
 from neuca_tools.observation import Observation
 from neuca_tools.operations import SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.plan import plan
+from neuca_tools.transaction import Transaction
 from neuca_tools.tuning import audit
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.layer import (
@@ -61,12 +61,10 @@ class Tuned(Agent):
         return Observation(world, TuningInputs(tuple(self.profiles), (), facts))
 
     def revert(self):
-        survey = self.survey()
-        back = plan(survey.have, _originals(survey, Config()), Owned())
-        self.carry_out(
-            survey, [one for one in back if isinstance(one, (SetMtu, SetTxQueueLen, WriteSysctl))]
-        )
-        self.record = replace(survey.record, originals={}, original_sysctls={}, written={})
+        purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
+        outcome = Transaction(self, self, purpose, purpose.shape(self.survey())).run()
+        self.kernel.allowed = None
+        self.record = outcome.decision.record
 
     def rows(self):
         survey = self.survey()

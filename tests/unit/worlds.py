@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
@@ -21,8 +22,9 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.keys import KINDS
 from neuca_tools.model import Device, LinkKey, Record, Route, World
 from neuca_tools.observation import Observation, interest
-from neuca_tools.plan import plan
+from neuca_tools.reconcile import Pass
 from neuca_tools.roles import Policy
+from neuca_tools.transaction import Transaction
 from neuca_tools.tuning.layer import Choice
 
 PLACES = marking.Places(
@@ -104,7 +106,7 @@ def machine(*devices, mgmt=None):
 
 
 class Agent:
-    """What `reconcile.Pass` does, over the model: the same calls in the same order, without files, managers and waiting."""
+    """A host and a store for `Transaction` over the model kernel; nothing waits, and no manager runs."""
 
     def __init__(self, kernel, text="", policy=ANYONE, **more):
         self.kernel, self.record = kernel, Record()
@@ -115,7 +117,9 @@ class Agent:
         self.document = parse(text) if text else None
 
     def survey(self, record=None):
-        record = self.record if record is None else record
+        return self.decide(self.record if record is None else record)
+
+    def decide(self, record):
         wanted = interest(self.document, self.settings.links, record, choice=self.choice)
         policies = Policies(self.settings, PLACES, self.choice)
         return decide(self.look(wanted), self.document, policies, record)
@@ -132,70 +136,49 @@ class Agent:
 
     def run(self, start=True):
         """One pass; returns (operations, result, what it undid)."""
-        survey = self.survey()
-        survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
-        scope = None if start else survey.changed()
-        operations = survey.plan(scope)
-        result, done = self.carry_out(survey, operations), memory.intend(survey.record, operations)
-        done = memory.decline(memory.intend(done, result.done), result.declined)
-        after, result = self._second_rounds(self.survey(done), scope, result)
-        undone = None
-        if result.lost_nics:
-            owned = replace(after.record.owned, routes=True)
-            back = plan(
-                after.have,
-                replace(survey.have, files={}, sysctls={}),
-                owned,
-                scope=result.lost_nics,
-                rename_while_up=after.world.rename_while_up,
-            )
-            undone = self.carry_out(after, [one for one in back if one.domain])
-            after = self.survey(
-                memory.decline(memory.intend(survey.record, result.done), result.declined)
-            )
-        record = memory.settle(
-            memory.intend(after.record, result.done), after.resolution, after.have
-        )
-        self.record = memory.applied(
-            memory.meet(record, after.resolution),
-            after.resolution,
-            after.world,
-            scope,
-            result.lost_nics,
-            result.to_retry,
-        )
-        return operations, result, undone
+        decision = self.survey()
+        decision = replace(decision, record=memory.meet(decision.record, decision.resolution))
+        scope = None if start else decision.changed()
+        operations = decision.plan(scope)
+        try:
+            outcome = Transaction(self, self, Pass(scope), decision).run()
+        finally:
+            self.kernel.allowed = None
+        self.record = outcome.decision.record
+        return operations, outcome.result, outcome.undone if outcome.result.lost_nics else None
 
-    def _second_rounds(self, after, scope, result):
-        """What is left, and was not done yet, is done now: side effects of the kernel (`Pass._verify`)."""
-        for _ in range(3):
-            done = {(one.kind, one.target, one.change[1]) for one in result.done}
-            refused = (*result.failures, *result.declined)
-            done |= {
-                (one.operation.kind, one.operation.target, one.operation.change[1])
-                for one in refused
-            }
-            again = [
-                one
-                for one in after.plan(scope)
-                if not one.domains & result.lost_nics
-                and one.kind != "write-file"
-                and (one.kind, one.target, one.change[1]) not in done
-            ]
-            if not again:
-                break
-            result += self.carry_out(after, again)
-            after = self.survey(
-                memory.decline(memory.intend(after.record, result.done), result.declined)
-            )
-        return after, result
+    def writer(self, decision):
+        links = {link.index for link in decision.have.links.values()}
+        self.kernel.allowed = links - decision.resolution.roles.protected
+        return self.kernel
+
+    def watch(self):
+        return nullcontext(self)
+
+    def wait(self, seconds):
+        pass
+
+    def settle_renames(self):
+        pass
+
+    def save_record(self, record):
+        pass
+
+    def load_journal(self, boot_id):
+        pass
+
+    def save_journal(self, before, boot_id):
+        pass
+
+    def remove_journal(self):
+        pass
+
+    def unsaved(self):
+        return ""
 
     def carry_out(self, survey, operations):
-        self.kernel.allowed = {
-            link.index for link in survey.have.links.values()
-        } - survey.resolution.roles.protected
         try:
-            return apply(operations, self.kernel)
+            return apply(operations, self.writer(survey))
         finally:
             self.kernel.allowed = None
 

@@ -12,12 +12,11 @@ from ...config import Config
 from ...decide import Decision
 from ...desired import Resolution
 from ...errors import UsageError
+from ...host import host
 from ...intake import confirmed
 from ...model import Address as Interface
 from ...model import Host as Address
 from ...operations import WriteSysctl
-from ...reconcile import host
-from ...record import load_record
 from ...report import read_report
 from ...tuning.layer import CONGESTION
 from .facts import SWAP
@@ -52,8 +51,8 @@ class Outlook:
 def outlook(config: Config) -> Outlook:
     """One look, which changes nothing. Raises ObserveError, RecordError."""
     intake = confirmed(config.state, config.run_directory)
-    with host(config) as handles:
-        survey = handles.survey(intake, load_record(config.state))
+    with host(config, intake) as handles:
+        survey = handles.survey()
     passed = read_report(config.run_directory) is not None
     left = (
         [one for one in survey.plan() if not (isinstance(one, WriteSysctl) and one.link is None)]
