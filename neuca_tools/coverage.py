@@ -18,10 +18,10 @@ from .roles import Roles
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
-# The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of the
-# largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a /13, half
-# of the block that IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
-# Address Assignments): no registry's customers are all rerouted.
+# The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
+# the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
+# /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
+# Address Assignments): no document reroutes all customers of a registry.
 MOST: Mapping[int, int] = {4: 4, 6: 13}
 # Not counted: what is not public (IANA IPv4 and IPv6 Special-Purpose Address Registries; multicast,
 # RFC 5771; reserved, RFC 1112; and all of IPv6 outside 2000::/3, RFC 4291, 2.4).
@@ -53,7 +53,7 @@ def is_inside(inner: Network, outer: Network) -> bool:
 
 
 def is_broad(network: Network) -> bool:
-    """Whether a route to it is a default route of a kind: to a whole private block, or over the limit."""
+    """Whether it covers a whole private block or reaches the limit, much like a default route."""
     return network.prefixlen <= MOST[network.version] or any(
         is_inside(block, network) for block in PRIVATE
     )
@@ -73,7 +73,7 @@ def _size(networks: Iterable[Network]) -> int:
 def asked(
     requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequest], roles: Roles
 ) -> frozenset[Network]:
-    """Every network that the requests would put into the routing table, whatever else is wrong with them.
+    """Every network that the requests would put into the routing table, refused or not.
 
     It depends on the texts and the roles, not on which NICs are there.
     """
@@ -92,7 +92,10 @@ def kept(
     routes: Iterable[Route],
     protocol: int,
 ) -> frozenset[Network]:
-    """What an earlier document has asked for and this one does not take away; `protocol`: of our routes."""
+    """The networks of an earlier document that this one does not take away.
+
+    `protocol`: the rtm_protocol of our routes.
+    """
     connected = {
         address.network for key, address in owned if (key, address) not in removable.addresses
     }
@@ -101,7 +104,7 @@ def kept(
 
 
 def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
-    """The shortest prefix length of each family that is granted a request that has public addresses.
+    """The shortest prefix length of each family that is granted to requests for public addresses.
 
     The widest requests are refused first, all of one length together, until the union of the rest
     and of what is kept is within the limit. So the order of the requests does not matter.

@@ -7,7 +7,7 @@ Each function returns the reason for a refusal, or None.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_address, ip_network
@@ -32,9 +32,9 @@ MOST_ROUTED = 1000  # routes through the management NIC that are remembered for 
 
 @dataclass(frozen=True)
 class Fence:
-    """The ground that is taken: the management prefixes, and for each guarded host how closely it is routed now.
+    """The management prefixes, and the length of the prefix that routes each guarded host.
 
-    `routed`: prefixes that somebody else's routes lead through a management gateway. `shortest`: see
+    `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
     `coverage.shortest`.
     """
 
@@ -83,7 +83,7 @@ class Fence:
         return None
 
     def _overrides(self, to: Network) -> Optional[str]:
-        """A longer prefix than that of a broad route may be routed elsewhere, as with a default route."""
+        """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
         for version, length in self.routed_lengths:
             if version != to.version or length > to.prefixlen:
                 continue
@@ -121,12 +121,8 @@ def fence(
     dataplane = _dataplane_indexes(world, roles)
     foreign = [route for route in world.routes if route.index not in dataplane]
     defaults = best_default_routes(foreign)
-    gateways = [route.via for route in foreign if route.to.prefixlen == 0 and route.via is not None]
     before = _remembered(ground, world, roles)
-    gateways += [
-        network.network_address for network in before if network.prefixlen == network.max_prefixlen
-    ]
-    guarded = {*METADATA_HOSTS, *metadata_hosts, *gateways}
+    guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, before)}
     routed = _routed(world, roles)
     prefixes = _connected(world, roles) | ({*before} - routed)
     prefixes.discard(LINK_LOCAL)
@@ -139,6 +135,16 @@ def fence(
         routed=routed,
         shortest=shortest,
     )
+
+
+def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
+    """The gateways of default routes, and the single hosts of the ground of before."""
+    for route in foreign:
+        if route.to.prefixlen == 0 and route.via is not None:
+            yield route.via
+    for network in before:
+        if network.prefixlen == network.max_prefixlen:
+            yield network.network_address
 
 
 def _remembered(ground: Iterable[str], world: World, roles: Roles) -> list[Network]:
@@ -177,7 +183,10 @@ def _routed(world: World, roles: Roles) -> frozenset[Network]:
 
 
 def ground(world: World, roles: Roles) -> tuple[str, ...]:
-    """The management networks, gateways and routes as they are now, to be remembered; empty while they have no address."""
+    """The management networks, gateways and routes, to be remembered for the next boot.
+
+    Empty while the management devices have no address.
+    """
     now = fence(world, roles, ())
     if not now.prefixes:
         return ()
@@ -207,7 +216,7 @@ def _length_now(host: Host, routes: Iterable[Route]) -> int:
     return max(lengths, default=0)
 
 
-# --- MAC addresses ----------------------------------------------------------------------------------------------------
+# --- MAC addresses --------------------------------------------------------------------------------
 
 
 def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) -> Optional[str]:
@@ -231,7 +240,10 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
 
 
 def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
-    """Why nothing may have this MAC address: it is that of a management or ignored device, there or not."""
+    """Why no link of ours may have this MAC address: a management or ignored device has it.
+
+    The device need not be there.
+    """
     for device in world.devices.values():
         if device.index in roles.protected and mac in (device.mac, device.permanent_mac):
             role = "the management NIC" if device.index in roles.management else "an ignored NIC"

@@ -67,7 +67,7 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
 
 
 def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """All that is ours if the document is complete; else only addresses of links that it has, and is sure of."""
+    """All that is ours if the document is complete; else the addresses of links it is sure of."""
     if complete:
         return replace(owned, routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))

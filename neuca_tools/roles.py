@@ -40,8 +40,8 @@ class Roles:
     management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
     `held` are unlisted for now, though a document names them (see `layers`); managers are kept off those that are `ahead` too.
     `stacked` are the bonds and their like that we made and that are there (`bond bond0`), `stacked_roles` the roles of all that
-    are asked for. `ours` are the device indexes of every virtual link that we made, VLANs included, `hands_off` the
-    MACs to ignore, there or not.
+    are asked for. `ours`: device indexes of the virtual links that we made, VLANs included.
+    `hands_off`: the MACs to ignore, there or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def made(world: World, record: Record) -> dict[str, Device]:
 
 
 def made_indexes(world: World, record: Record) -> frozenset[int]:
-    """Every virtual link that we made since the boot, VLANs included: the record says so, never a MAC."""
+    """The virtual links that we made since the boot, VLANs included: by the record, not by MAC."""
     owned = record.owned.vlans if record.boot_id == world.boot_id else ()
     return frozenset(
         device.index for device in world.devices.values() if _made_key(device, world) in owned
@@ -275,7 +275,7 @@ def _by_mac(
     reasons: Collection[str],
     ours: Collection[int],
 ) -> dict[str, Role]:
-    """The role of every NIC that is there, and of every MAC that is named or management for some reason."""
+    """The role of every NIC that is there, and of every MAC that is named or has a reason."""
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
@@ -293,14 +293,15 @@ def _by_mac(
 
 
 def _own_mac(device: Device, ours: Collection[int]) -> str:
-    """The MAC that tells which NIC it is: a member of a bond of ours has for now the one that we gave the bond."""
+    """The MAC that it has of its own: a member of a bond of ours currently has the bond's."""
     return identity(device) if device.master in ours else device.mac
 
 
 def _without_false_management(record: Record, world: World, ours: Collection[int]) -> Record:
-    """The record, less the management role of NICs that we put into a virtual link: only dataplane NICs get there.
+    """The record, without the management role of NICs that are members of a link of ours.
 
-    Versions up to 2.0 recorded it for the members of a bond with the MAC address of the management NIC.
+    Only dataplane NICs become members. Versions up to 2.0 recorded the role for members of a bond
+    that had the MAC address of the management NIC.
     """
     members = {
         identity(device) for device in world.devices.values() if device.master in ours

@@ -173,17 +173,14 @@ def deletable(
     record: Record,
     stacks: Optional[Stacks],
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
-    """What we made, less what is asked for and cannot be made, and less what has another's link on it.
+    """What we made, unless it is asked for and cannot be made, or a foreign link is on it.
 
-    `stacks` None: the document is incomplete. Then only links with a MAC address that they may not have
-    are deleted.
+    `stacks` None: the document is incomplete. Then only links with a MAC address that is refused are
+    deleted.
     """
     found, owned = find_links(world, roles), record.owned.vlans
-    ours = {
-        device.index
-        for key, device in found.items()
-        if key in owned or (not key.rank and key.mac in record.nics)
-    }
+    known = {key for key in found if not key.rank and key.mac in record.nics}
+    ours = {found[key].index for key in found if key in owned | known}
     copies = _copies(requests, world, roles, record)
     free, problems = set(), []
     for key in sorted(owned | copies):
@@ -191,10 +188,14 @@ def deletable(
         if holder and key not in requests and stacks:
             text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
             problems.append(Problem("refused", text, key))
-        unwanted = stacks and not (key.made and key in requests and key.nic not in stacks.links)
-        if not holder and (key in copies or unwanted):
+        elif not holder and (key in copies or (stacks and not _is_refused(key, requests, stacks))):
             free.add(key)
     return frozenset(free), problems
+
+
+def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
+    """Whether it is asked for and cannot be made; a VLAN on a NIC is judged elsewhere."""
+    return bool(key.made) and key in requests and key.nic not in stacks.links
 
 
 def _copies(

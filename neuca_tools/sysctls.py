@@ -1,4 +1,4 @@
-"""Which sysctls a document may set: all of its own interface, and of the whole host those in a list, within bounds.
+"""Which sysctls a document may set: those of its own interfaces, and of the host a bounded list.
 
 A host-wide setting reaches the management NIC too: with `ip_default_ttl = 1` or `tcp_rmem = 1 1 1`
 nobody gets through to the guest. So a key that is not in the list is refused, unless the
@@ -135,9 +135,10 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
 
 
 def key_reason(key: str) -> Optional[str]:
-    """Why this key (a path below /proc/sys, `{interface}` in it) may not be set for one link, whoever asks.
+    """Why nobody may set this key (a path below /proc/sys, `{interface}` in it) for one link.
 
-    `conf/all`, `conf/default` and `ip_forward` change every NIC, the management NIC with them (kernel: ip-sysctl.rst).
+    `conf/all`, `conf/default` and `ip_forward` change every NIC, the management NIC too
+    (ip-sysctl.rst).
     """
     parts = tuple(key.split("/"))
     if parts[:3] in PER_INTERFACE and len(parts) > 4 and parts[3] == OWN:
@@ -154,7 +155,7 @@ def key_reason(key: str) -> Optional[str]:
 
 
 class Judge:
-    """What one resolution may set. What the configuration itself asks for is the administrator's word.
+    """What one resolution may set. The configuration's own requests are not bounded.
 
     `permitted`: the keys of `allow-sysctls`.
     """
@@ -181,10 +182,15 @@ def value_reason(key: str, value: str) -> Optional[str]:
         return None if value in rule.words else f'"{value[:80]}" is none of {listed}'
     words = value.split()
     if len(words) != len(rule.bounds):
-        count = len(rule.bounds)
-        return f"it takes {count} number{'s' if count > 1 else ''}"
-    for word, (low, high) in zip(words, rule.bounds):
-        decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
-        if not decimal or not low <= int(word) <= high:
-            return f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
-    return None
+        return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
+    wrong = (
+        f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
+        for word, (low, high) in zip(words, rule.bounds)
+        if not _is_within(word, low, high)
+    )
+    return next(wrong, None)
+
+
+def _is_within(word: str, low: int, high: int) -> bool:
+    decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
+    return decimal and low <= int(word) <= high

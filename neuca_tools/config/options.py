@@ -197,7 +197,7 @@ def _level(text: str) -> str:
 
 
 def _host_sysctls(text: str) -> frozenset[str]:
-    """Settings of the whole host that documents may change; none that would change every interface."""
+    """Host-wide settings that documents may change; none that would change every interface."""
     found = frozenset(map(values.sysctl_key, listed(text)))
     for key in sorted(found):
         reason = f"{OWN} does not belong in it" if OWN in key else key_reason(key)

@@ -177,7 +177,7 @@ def test_with_permission_a_second_default_route_is_refused_all_the_same(guarded)
     ]
 
 
-# --- more of the address space than a laboratory needs -----------------------------------------------------------
+# --- more of the address space than a laboratory needs --------------------------------------------
 
 MANY, MANY6 = (
     f"the routes and networks asked for have more public IPv{version} addresses together than a"
@@ -249,7 +249,7 @@ def test_a_route_through_the_management_gateway_is_not_overridden(guarded):
     assert ways == ["mgmt0", "mgmt0", "dp1", "mgmt0"]
 
 
-# --- MAC addresses of other NICs ------------------------------------------------------------------------------------
+# --- MAC addresses of other NICs ------------------------------------------------------------------
 
 COPIES = {
     "br7": f"[bridge br7]\nmembers = {mac(1)}\n",
@@ -278,7 +278,7 @@ def test_a_link_with_the_mac_address_of_another_nic_is_refused(guarded, name, ow
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("asked", [True, False])
 def test_such_a_link_of_an_earlier_version_is_deleted_and_its_network_is_free(guarded, name, asked):
-    """It made the link and recorded that; it then took it for a management device, and recorded its network as theirs."""
+    """It recorded that it made the link, and then the network of the link as management ground."""
     guarded.foreign.may_make(name)
     link = f"{COPIES[name]}mac = 02:00:00:00:aa:01\naddresses = 10.66.0.1/24\n"
     assert guarded.once(link).code == 0
@@ -295,7 +295,7 @@ def test_such_a_link_of_an_earlier_version_is_deleted_and_its_network_is_free(gu
     assert guarded.addresses("dp1") == {"10.66.0.1/24"}
 
 
-# --- settings of the whole host -------------------------------------------------------------------------------------
+# --- settings of the whole host -------------------------------------------------------------------
 
 
 def test_settings_that_would_cut_the_guest_off_are_refused(guarded):

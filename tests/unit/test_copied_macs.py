@@ -1,4 +1,4 @@
-"""No virtual link gets the MAC address of a NIC that it is not made of; what earlier versions made so goes."""
+"""A virtual link never has the MAC of a NIC that it is not made of; such leftovers are deleted."""
 
 # SPDX-License-Identifier: MIT
 
@@ -71,11 +71,11 @@ def test_a_vlan_on_a_bond_may_share_the_mac_address_of_a_member():
     assert refusals(agent(text)) == []
 
 
-# --- leftovers of versions that allowed it ------------------------------------------------------------------------
+# --- leftovers of versions that allowed it --------------------------------------------------------
 
 
 def leftover(kind, document=NIC2, **record):
-    """An agent that finds a link of this kind with the management NIC's MAC, as version 2.0 left it."""
+    """An agent that finds what version 2.0 left: a link with the management NIC's MAC."""
     found = agent(f"{KINDS[kind]}mac = {MINE}\naddresses = 10.66.0.1/24\n")
     found.run()
     device = found.kernel.named(NAMES[kind])

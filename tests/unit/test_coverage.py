@@ -1,4 +1,4 @@
-"""How much of the public address space a document gets: the union counts, in one step or in several."""
+"""How many public addresses a document may route: the union counts, over several documents too."""
 
 # SPDX-License-Identifier: MIT
 

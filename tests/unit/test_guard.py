@@ -182,7 +182,7 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     )
 
 
-# --- routes through the management gateway ------------------------------------------------------------------------
+# --- routes through the management gateway --------------------------------------------------------
 
 EXPLICIT = [
     route("10.20.0.0/16", 1, "192.0.2.1", 100, 16),
@@ -211,7 +211,7 @@ ROUTED = "which is routed through the management NIC"
     ("2001:db8:30::/48", None),
 ])  # fmt: skip
 def test_a_route_through_the_management_gateway_is_not_overridden(to, reason):
-    """A broad one leaves room for longer prefixes, as a default route does: 10.0.0.0/8 and 2000::/3 here."""
+    """Longer prefixes are free inside a broad route, such as 10.0.0.0/8 and 2000::/3 here."""
     assert survey(routes=EXPLICIT).route(ip_network(to)) == reason
 
 
