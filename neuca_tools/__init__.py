@@ -13,6 +13,8 @@ stacks, sizes which bonds, bridges, VXLANs and macvlans can be made, and of what
 desired       the Document resolved against the World: a NetworkState
 forwarding    whether the host is a router, and when it may not be
 guard, marks  what must be refused, with its reason; which files tell other managers to keep off
+coverage      how many public addresses a document may route
+sysctls       which settings of the whole host a document may change
 leftovers     what a network manager had put on a NIC before it was ours
 plan          two NetworkStates become a tuple of operations: the only place that decides
 apply         operations become calls: the only place that acts; a journal before, a rollback after a failure

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from . import forwarding
+from . import coverage, forwarding, sysctls
 from .devices import Wish, flat
+from .documents.links import carriers
 from .effects import Note
-from .guard import Fence, fence, ground, sysctl_reason
+from .guard import ROUTE_PROTOCOL, Fence, fence, ground, mac_reason
 from .layers import stack
 from .model import (
     OWN,
@@ -35,10 +36,11 @@ from .model import (
 )
 from .names import nic_names, vlan_name
 from .requests import digests, trusted, twice
+from .requests import removable as may_go
 from .roles import Policy, Roles, find_links
 from .routing import resolve_routes
 from .sizes import LEAST_IPV6_MTU, Sizes
-from .stacks import foreign_on, judge
+from .stacks import deletable, judge
 from .tuning import Layer, tune
 
 IPV6 = "net/ipv6/"
@@ -55,6 +57,7 @@ class Settings:
     allow_default_route: bool = False
     tuning: Layer = field(default_factory=Layer)
     router: bool = True
+    allow_sysctls: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -89,43 +92,38 @@ def resolve(
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles, routes = layers.requests, layers.roles, layers.routes
     names, problems = nic_names(requests, world, roles, record)
+    complete = document is not None and document.complete
+    sure = trusted(document, requests) if document else frozenset()
+    removable = may_go(record.owned, complete, sure)
+    kept = coverage.kept(record.owned.addresses, removable, world.routes, ROUTE_PROTOCOL)
     limits = fence(
         world,
         roles,
         settings.metadata_hosts,
         settings.allow_default_route,
         record.ground,
-        twice(requests, roles),
+        twice=twice(requests, roles),
+        shortest=coverage.shortest(coverage.asked(requests, routes, roles), kept),
     )
-    complete = document is not None and document.complete
-    sure = trusted(document, requests) if document else frozenset()
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
-    work = _Work(tuned.requests, world, roles, record, limits, names, None if complete else sure)
+    rules = sysctls.Judge(settings.links, settings.allow_sysctls)
+    sure_of = None if complete else sure
+    work = _Work(tuned.requests, world, roles, record, limits, names, sure_of, rules)
     links = work.links()
     router: Router = document.router if document and settings.router else "user"
     forwards, refused = forwarding.allowed(router, roles, world)
     before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
-    removable = replace(
-        _removable(record.owned, complete, sure),
-        vlans=work.deletable() if complete else frozenset(),
-    )
+    removable = replace(removable, vlans=work.deletable(complete))
     want = NetworkState(
         {**links, **work.leftovers()},
         hops.hops,
         hops.banned,
         {**before, **settings.tuning.sysctls, **forwards, **work.sysctls},
     )
-    problems = [
-        *settings.tuning.problems,
-        *roles.problems,
-        *layers.problems,
-        *problems,
-        *work.problems,
-        *hops.problems,
-        *refused,
-    ]
+    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems]
+    problems += [*work.problems, *hops.problems, *refused]
     return Resolution(
         want,
         removable,
@@ -158,9 +156,10 @@ class _Work:
         limits: Fence,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
+        rules: sysctls.Judge,
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
-        self.limits, self.names, self.sure = limits, names, sure
+        self.limits, self.names, self.sure, self.rules = limits, names, sure, rules
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -294,6 +293,12 @@ class _Work:
                 f'{_subject(key)} is on a NIC that is in "{parent.master.given_name}": ask for it there',
             )
             return None
+        own = request.virtual.option("mac") if request.virtual else ""
+        made_of = {key.mac} | carriers(key.mac, self.requests)
+        copied = mac_reason(own, made_of, self.world, self.roles)
+        if copied:
+            self.refuse(key, copied)
+            return None
         name = self._vlan_name(request, parent.name or "", found)
         if name is None:
             return None
@@ -305,7 +310,6 @@ class _Work:
         mtu = self.sizes.vlan(key, request.mtu or self._before(key).mtu, parent, most)
         room = mtu or min(found.mtu if found else most, most)
         link = self._common(request, replace(link, mtu=mtu, virtual=request.virtual), room)
-        own = request.virtual.option("mac") if request.virtual else ""
         if found and own not in ("", found.mac) and key not in self.record.owned.vlans:
             self.refuse(key, f'the MAC {own} for "{found.name}": somebody else has made it')
         lies_down = parent.state == "down" or (parent.state != "up" and not (below and below.up))
@@ -392,7 +396,7 @@ class _Work:
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = sysctl_reason(template) or (
+            reason = self.rules.reason(template, value) or (
                 small if template.startswith(IPV6) and OWN in template else None
             )
             if (
@@ -435,25 +439,13 @@ class _Work:
                 left[key] = replace(link, mtu=self.sizes.nic(key, original.mtu, device))
         return left
 
-    def deletable(self) -> frozenset[LinkKey]:
-        """What we made, but for what is still asked for and cannot be, and what somebody else's link is on: that would go too."""
-        owned, free = self.record.owned.vlans, set()
-        known = self.record.nics
-        ours = {
-            device.index
-            for key, device in self.found_keys.items()
-            if key in owned or (not key.rank and key.mac in known)
-        }
-        for key in sorted(owned):
-            found = self.found_keys.get(key)
-            holder = foreign_on(found, self.world, ours) if found else None
-            if holder and key not in self.requests:
-                self.refuse(key, f'it is no longer asked for, but "{holder.name}" is stacked on it')
-            if not holder and (
-                not key.made or key not in self.requests or key.nic in self.stacks.links
-            ):
-                free.add(key)
-        return frozenset(free)
+    def deletable(self, complete: bool) -> frozenset[LinkKey]:
+        """What we made and may delete; see `stacks.deletable`."""
+        free, problems = deletable(
+            self.requests, self.world, self.roles, self.record, self.stacks if complete else None
+        )
+        self.problems += problems
+        return free
 
     def _before(self, key: LinkKey) -> Original:
         """What the link was like before the agent, if the document is sure enough to go back to it."""
@@ -488,13 +480,6 @@ class _Work:
                         addresses=request.addresses,
                     )
             yield link if key.rank else replace(link, name=request.name if request else None)
-
-
-def _removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """All that is ours if the document is complete; else only addresses of links that it has, and is sure of."""
-    if complete:
-        return replace(owned, routes=True)
-    return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _subject(key: LinkKey) -> str:

@@ -31,12 +31,8 @@ def found(
     read_sysctl: ReadSysctl = sysctl.read,
 ) -> NetworkState:
     """The found side of a plan: dataplane links alone, and those that the agent itself once changed. Raises ObserveError."""
-    wanted = {
-        *resolution.want.links,
-        *record.owned.vlans,
-        *record.originals,
-        *(key for key, _ in record.owned.addresses),
-    }
+    wanted = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
+    wanted |= {*record.originals, *(key for key, _ in record.owned.addresses)}
     wanted |= {key.nic for key in wanted}
     everything = find_links(world, resolution.roles)
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}

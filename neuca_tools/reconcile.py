@@ -115,16 +115,16 @@ class Host:
         hosts = [address for address in metadata_hosts(config.sources) if not address.is_loopback]
         world = self.netlink.look([*hosts, *METADATA_HOSTS])
         record = memory.fresh(record, world)
-        tuning = hostfacts.look(
-            self.choice, config.profile_directory, config.sysctl_directory, record
-        )
+        sysctl_files = config.sysctl_directory
+        tuned = hostfacts.look(self.choice, config.profile_directory, sysctl_files, record)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs),
             config.links,
             tuple(hosts),
             config.allow_default_route,
-            tuning,
+            tuned,
             config.guest_router,
+            config.allow_sysctls,
         )
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
@@ -138,12 +138,12 @@ class Host:
             config.udev_directory,
             config.networkmanager_directory,
             config.networkd_directory,
-            config.sysctl_directory,
+            sysctl_files,
             config.udev_substring,
             config.data_udev_priority,
             config.mgmt_udev_priority,
         )
-        sysctls = read_bytes(config.sysctl_directory / SYSCTL_FILE) or b""
+        sysctls = read_bytes(sysctl_files / SYSCTL_FILE) or b""
         marks = marking.wanted(resolution, record, places, _names(config.udev_directory), sysctls)
         want = replace(resolution.want, files=marks.files, tell=marks.tell)
         resolution = replace(resolution, want=want)

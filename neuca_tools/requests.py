@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from .documents.links import carriers, combine, lower_of, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
 from .keys import KINDS
-from .model import OWN, Address, Document, Fault, Host, LinkKey, LinkRequest, RouteRequest
+from .model import OWN, Address, Document, Fault, Host, LinkKey, LinkRequest, Owned, RouteRequest
 from .roles import Roles
 from .routing import Networks
 
@@ -64,6 +64,13 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
     return frozenset(
         key for key, request in requests.items() if key.mac not in doubtful and request.origins
     )
+
+
+def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
+    """All that is ours if the document is complete; else the addresses of links it is sure of."""
+    if complete:
+        return replace(owned, routes=True)
+    return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Optional
 
@@ -40,7 +40,8 @@ class Roles:
     management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
     `held` are unlisted for now, though a document names them (see `layers`); managers are kept off those that are `ahead` too.
     `stacked` are the bonds and their like that we made and that are there (`bond bond0`), `stacked_roles` the roles of all that
-    are asked for.
+    are asked for. `ours`: device indexes of the virtual links that we made, VLANs included.
+    `hands_off`: the MACs to ignore, there or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -56,6 +57,8 @@ class Roles:
     ahead: frozenset[str] = frozenset()
     stacked: Mapping[str, Device] = field(default_factory=dict)
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
+    ours: frozenset[int] = frozenset()
+    hands_off: frozenset[str] = frozenset()
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
@@ -99,6 +102,19 @@ def made(world: World, record: Record) -> dict[str, Device]:
         else set()
     )
     return {base(device): device for device in world.devices.values() if base(device) in ours}
+
+
+def made_indexes(world: World, record: Record) -> frozenset[int]:
+    """The virtual links that we made since the boot, VLANs included: by the record, not by MAC."""
+    owned = record.owned.vlans if record.boot_id == world.boot_id else ()
+    return frozenset(
+        device.index for device in world.devices.values() if _made_key(device, world) in owned
+    )
+
+
+def _made_key(device: Device, world: World) -> LinkKey:
+    lower = device if device.vlan_id is None else world.devices.get(device.lower, device)
+    return LinkKey(base(lower), device.vlan_id)
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -220,6 +236,8 @@ def assign(
     somebody adds; with `[network] management-macs` the record of other management NICs is not consulted. `declared` has the
     NICs that are management for a reason outside this host: what is seen goes before it, and it is not recorded.
     """
+    ours = made_indexes(world, record)
+    record = _without_false_management(record, world, ours)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
@@ -229,22 +247,11 @@ def assign(
     seen, doubtful = _management(world, policy, record)
     declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
     reasons = {**declared, **seen}
-    known = {identity(device): device for device in world.devices.values() if is_nic(device)}
-    roles: dict[str, Role] = {}
-    for mac in sorted({*known, *named, *reasons}):
-        current = known[mac].mac if mac in known else mac
-        if mac in ignored or current in ignored:
-            roles[mac] = "ignored"
-        elif mac in reasons or current in reasons:
-            roles[mac] = "management"
-        else:
-            roles[mac] = "dataplane" if mac in named else "unlisted"
-    for device in known.values():  # a document may name it by the MAC that it has now
-        role = roles[identity(device)]
-        if device.mac in named and role in ("ignored", "management"):
-            roles[device.mac] = role
-    management = _indexes(world, {mac for mac, role in roles.items() if role == "management"})
-    hands_off = _indexes(world, ignored)
+    roles = _by_mac(world, named, ignored, reasons, ours)
+    management = _indexes(
+        world, {mac for mac, role in roles.items() if role == "management"}, ours, vlans=False
+    )
+    hands_off = _indexes(world, ignored, ours)
     return Roles(
         nics,
         _twins(world, nics),
@@ -256,7 +263,52 @@ def assign(
         doubtful,
         frozenset(declared.keys() - seen.keys()),
         stacked=stacked,
+        ours=ours,
+        hands_off=ignored,
     )
+
+
+def _by_mac(
+    world: World,
+    named: Collection[str],
+    ignored: Collection[str],
+    reasons: Collection[str],
+    ours: Collection[int],
+) -> dict[str, Role]:
+    """The role of every NIC that is there, and of every MAC that is named or has a reason."""
+    known = {identity(device): device for device in world.devices.values() if is_nic(device)}
+    roles: dict[str, Role] = {}
+    for mac in sorted({*known, *named, *reasons}):
+        both = {mac, _own_mac(known[mac], ours) if mac in known else mac}
+        if both & {*ignored}:
+            roles[mac] = "ignored"
+        elif both & {*reasons}:
+            roles[mac] = "management"
+        else:
+            roles[mac] = "dataplane" if mac in named else "unlisted"
+    for mac, device in known.items():  # a document may name it by the MAC that it has now
+        if _own_mac(device, ours) in named and roles[mac] in ("ignored", "management"):
+            roles[_own_mac(device, ours)] = roles[mac]
+    return roles
+
+
+def _own_mac(device: Device, ours: Collection[int]) -> str:
+    """The MAC that it has of its own: a member of a bond of ours currently has the bond's."""
+    return identity(device) if device.master in ours else device.mac
+
+
+def _without_false_management(record: Record, world: World, ours: Collection[int]) -> Record:
+    """The record, without the management role of NICs that are members of a link of ours.
+
+    Only dataplane NICs become members. Versions up to 2.0 recorded the role for members of a bond
+    that had the MAC address of the management NIC.
+    """
+    members = {
+        identity(device) for device in world.devices.values() if device.master in ours
+    } & record.nics.keys()
+    false = {mac for mac in members if record.nics[mac].role == "management"}
+    nics = {mac: replace(record.nics[mac], role="dataplane", doubtful=()) for mac in false}
+    return replace(record, nics={**record.nics, **nics}) if false else record
 
 
 def _management(
@@ -319,12 +371,19 @@ def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:
     return frozenset(identity(device) for device in carriers if is_nic(device))
 
 
-def _indexes(world: World, macs: Collection[str]) -> frozenset[int]:
-    """Every device that has one of these MACs, permanent or current: a VLAN that copies one is stacked there anyway."""
+def _indexes(
+    world: World, macs: Collection[str], ours: Collection[int], vlans: bool = True
+) -> frozenset[int]:
+    """Every device that somebody else made and that has one of these MACs, permanent or current.
+
+    `vlans` False: a VLAN belongs to its lower device, whatever its own MAC is.
+    """
     return frozenset(
         device.index
         for device in world.devices.values()
-        if device.permanent_mac in macs or device.mac in macs
+        if (device.permanent_mac in macs or _own_mac(device, ours) in macs)
+        and device.index not in ours
+        and (vlans or device.kind != "vlan" or device.lower not in world.devices)
     )
 
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Optional
 
+from .guard import ROUTE_PROTOCOL as ROUTE_PROTOCOL  # noqa: PLC0414 - a part of what a route is
 from .guard import Fence
 from .model import Address, Device, Hop, Host, Link, LinkKey, Network, Problem, RouteRequest, World
 
 # A metric of our own, so that a route of somebody else with the same prefix is never replaced (the key that the kernel replaces
 # by is prefix, TOS and metric); low enough to beat the kernel's default for IPv6, 1024 (IP6_RT_PRIO_USER).
 ROUTE_METRIC = 20
-ROUTE_PROTOCOL = (
-    110  # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
-)
 
 
 @dataclass(frozen=True)

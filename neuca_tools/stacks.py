@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from .documents import kinds, values
-from .model import Device, LinkKey, LinkRequest, Problem, Virtual, World
+from .documents.links import carriers
+from .guard import mac_reason, protected_mac
+from .model import Device, LinkKey, LinkRequest, Problem, Record, Virtual, World
 from .roles import Roles, find_links
 from .routing import Networks
 
@@ -47,7 +49,7 @@ class _Judge:
         roles: Roles,
         taken: frozenset[str],
     ) -> None:
-        self.requests, self.roles, self.taken = requests, roles, taken
+        self.requests, self.world, self.roles, self.taken = requests, world, roles, taken
         self.found = find_links(world, roles)
         ours = {device.index for device in roles.stacked.values()}
         self.macvlans = {
@@ -114,6 +116,10 @@ class _Judge:
                 forbidden
                 or f"none of what it is made of is there: {', '.join(map(str, virtual.lower))}"
             )
+        made_of = carriers(key.mac, self.requests)
+        copied = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        if copied:
+            return copied
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
         if holder is None or (ours is not None and holder.index == ours.index):
             wanted = key.given_name in self.taken
@@ -158,6 +164,55 @@ class _Judge:
 
 def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
     return request.virtual.members if request.virtual else ()
+
+
+def deletable(
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+    record: Record,
+    stacks: Optional[Stacks],
+) -> tuple[frozenset[LinkKey], list[Problem]]:
+    """What we made, unless it is asked for and cannot be made, or a foreign link is on it.
+
+    `stacks` None: the document is incomplete. Then only links with a MAC address that is refused are
+    deleted.
+    """
+    found, owned = find_links(world, roles), record.owned.vlans
+    known = {key for key in found if not key.rank and key.mac in record.nics}
+    ours = {found[key].index for key in found if key in owned | known}
+    copies = _copies(requests, world, roles, record)
+    free, problems = set(), []
+    for key in sorted(owned | copies):
+        holder = foreign_on(found[key], world, ours) if key in found else None
+        if holder and key not in requests and stacks:
+            text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
+            problems.append(Problem("refused", text, key))
+        elif not holder and (key in copies or (stacks and not _is_refused(key, requests, stacks))):
+            free.add(key)
+    return frozenset(free), problems
+
+
+def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
+    """Whether it is asked for and cannot be made; a VLAN on a NIC is judged elsewhere."""
+    return bool(key.made) and key in requests and key.nic not in stacks.links
+
+
+def _copies(
+    requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
+) -> frozenset[LinkKey]:
+    """What we made with the MAC address of a management or ignored NIC, as versions up to 2.0 did.
+
+    They did not remember such a VLAN. It is ours if the document asks for exactly that VLAN.
+    """
+    copies = set()
+    for key, device in find_links(world, roles).items():
+        virtual = requests[key].virtual if key in requests else None
+        asked = virtual is not None and virtual.option("mac") == device.mac
+        free = key.rank and device.index not in roles.protected
+        if free and (asked or key in record.owned.vlans):
+            copies |= {key} if protected_mac(device.mac, world, roles) else set()
+    return frozenset(copies)
 
 
 def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[Device]:

@@ -13,8 +13,9 @@ from typing import Callable, Literal, Optional
 
 from neuca_tools.documents import values
 from neuca_tools.documents.values import UnusableError
-from neuca_tools.model import LinkRequest
+from neuca_tools.model import OWN, LinkRequest
 from neuca_tools.sources.base import Surroundings
+from neuca_tools.sysctls import key_reason
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
@@ -66,6 +67,7 @@ class Config:
     networkd_directory: Path = Path("/etc/systemd/network")
     sysctl_directory: Path = Path("/etc/sysctl.d")
     managers: Literal["auto", "none"] = "auto"
+    allow_sysctls: frozenset[str] = frozenset()
     log_directory: Path = Path("/var/log/neuca")
     log_file: str = "neuca-agent.log"
     log_level: str = "DEBUG"
@@ -188,6 +190,16 @@ def _level(text: str) -> str:
     return values.word(text, _LEVELS).upper()
 
 
+def _host_sysctls(text: str) -> frozenset[str]:
+    """Host-wide settings that documents may change; none that would change every interface."""
+    found = frozenset(map(values.sysctl_key, listed(text)))
+    for key in sorted(found):
+        reason = f"{OWN} does not belong in it" if OWN in key else key_reason(key)
+        if reason:
+            raise UnusableError(f'"{values.clip(key)}": {reason}')
+    return found
+
+
 def _login(text: str) -> str:
     if not LOGIN.fullmatch(text):
         raise UnusableError("it is not a login name")
@@ -226,6 +238,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("linux", "networkd-directory"): ("networkd_directory", _path),
     ("linux", "sysctl-directory"): ("sysctl_directory", _path),
     ("linux", "managers"): ("managers", _one_of("auto", "none")),
+    ("linux", "allow-sysctls"): ("allow_sysctls", _host_sysctls),
     ("logging", "log-directory"): ("log_directory", _path),
     ("logging", "log-file"): ("log_file", _file_name),
     ("logging", "log-level"): ("log_level", _level),

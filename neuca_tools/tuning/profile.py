@@ -11,8 +11,8 @@ from typing import Callable, Optional
 
 from ..documents import values
 from ..documents.values import UnusableError
-from ..guard import sysctl_reason
 from ..model import OWN
+from ..sysctls import key_reason
 
 AUTO, NONE = "auto", "none"
 BUFFER = "{buffer}"  # stands for the bytes that the path of rate and rtt needs
@@ -85,7 +85,7 @@ def _sysctl(key: str) -> str:
     reason = (
         "settings of one interface belong in its own section of the configuration"
         if OWN in path
-        else sysctl_reason(path)
+        else key_reason(path)
     )
     if reason:
         raise UnusableError(f'sysctl "{values.clip(key)}": {reason}')

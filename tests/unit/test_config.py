@@ -94,6 +94,12 @@ GOOD = [
     ("linux", "networkd-directory", "/d", Path("/d")),
     ("linux", "sysctl-directory", "/s", Path("/s")),
     ("linux", "managers", "None", "none"),
+    (
+        "linux",
+        "allow-sysctls",
+        "net.ipv4.tcp_base_mss, NET/core/dev_weight",
+        frozenset({"net/ipv4/tcp_base_mss", "net/core/dev_weight"}),
+    ),
     ("logging", "log-directory", "/l", Path("/l")),
     ("logging", "log-file", "x.log", "x.log"),
     ("logging", "log-level", "info", "INFO"),
@@ -173,6 +179,30 @@ def test_an_empty_value_is_the_default(config, option):
         ("linux", "data-udev-priority", "100", '"100" is not a number from 0 to 99'),
         ("linux", "mgmt-udev-priority", "x", '"x" is not a number from 0 to 99'),
         ("linux", "managers", "networkd", '"networkd" is not "auto" or "none"'),
+        (
+            "linux",
+            "allow-sysctls",
+            "net.core.dev_weight, kernel.hostname",
+            'the sysctl key "kernel.hostname" is not below "net."',
+        ),
+        (
+            "linux",
+            "allow-sysctls",
+            "net.ipv4.ip_forward",
+            '"net/ipv4/ip_forward": it changes every interface; ask with router in [global]',
+        ),
+        (
+            "linux",
+            "allow-sysctls",
+            "net.ipv4.conf.all.rp_filter",
+            '"net/ipv4/conf/all/rp_filter": it would change "all", not this interface alone',
+        ),
+        (
+            "linux",
+            "allow-sysctls",
+            "net.ipv4.conf.{interface}.rp_filter",
+            '"net/ipv4/conf/{interface}/rp_filter": {interface} does not belong in it',
+        ),
         (
             "logging",
             "log-level",

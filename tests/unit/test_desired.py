@@ -201,12 +201,12 @@ def test_a_device_that_names_no_maximum_takes_any_mtu():
 
 
 def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
-    text = NIC2 + "sysctl.net.core.rmem_max = 1\n" + NIC3 + "sysctl.net.core.rmem_max = 2\n"
+    text = f"{NIC2}sysctl.net.core.rmem_max = 70000\n{NIC3}sysctl.net.core.rmem_max = 80000\n"
     resolution = asked(text)
     assert resolution.problems == (
-        Problem("refused", 'sysctl net/core/rmem_max: another link asks for "1"', key(3)),
+        Problem("refused", 'sysctl net/core/rmem_max: another link asks for "70000"', key(3)),
     )
-    assert resolution.want.sysctls == {"net/core/rmem_max": "1"}
+    assert resolution.want.sysctls == {"net/core/rmem_max": "70000"}
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
-from worlds import mac, nic, route, vlan, world
+from worlds import key, mac, nic, route, vlan, world
 
-from neuca_tools.guard import fence, sysctl_reason
-from neuca_tools.model import NicRecord, Record
+from neuca_tools.guard import fence, ground
+from neuca_tools.model import NicRecord, Owned, Record
 from neuca_tools.roles import Policy, assign
+from neuca_tools.sysctls import key_reason
 
 TOO_SHORT = "a prefix of length 0 or 1 would take the default route's place"
 INSIDE = "it lies inside the management network 192.0.2.0/24"
@@ -95,6 +96,22 @@ def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
     assert ours.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
+def test_a_route_of_ours_on_a_vlan_with_a_mac_address_of_its_own_does_not_open_it_either():
+    made = Record(boot_id="boot-1", owned=Owned(vlans=frozenset({key(2, 7)})))
+    seen = world(
+        nic(1),
+        nic(2),
+        vlan(9, 2, 7, mac="02:00:00:00:aa:01"),
+        addresses={1: "192.0.2.10/24"},
+        routes=[
+            route("0.0.0.0/0", 1, "192.0.2.1"),
+            route("169.254.0.0/16", 9, "10.0.0.254", 20, 110),
+        ],
+    )
+    limits = fence(seen, assign(seen, {mac(2)}, Policy(), made), ())
+    assert limits.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
+
+
 @pytest.mark.parametrize(("address", "reason"), [
     ("192.0.2.77/24", INSIDE),
     ("192.0.2.77/32", INSIDE),
@@ -165,6 +182,71 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     )
 
 
+# --- routes through the management gateway --------------------------------------------------------
+
+EXPLICIT = [
+    route("10.20.0.0/16", 1, "192.0.2.1", 100, 16),
+    route("10.0.0.0/8", 1, "192.0.2.1", 100, 16),
+    route("8.0.0.0/6", 1, "192.0.2.1", 100),
+    route("198.51.100.7/32", 1, "192.0.2.1", 100),
+    route("2001:db8:20::/48", 1, "2001:db8:1::1", 1024),
+    route("2000::/3", 1, "2001:db8:1::1", 1024),
+]
+ROUTED = "which is routed through the management NIC"
+
+
+@pytest.mark.parametrize(("to", "reason"), [
+    ("10.20.0.0/16", f"it is 10.20.0.0/16, {ROUTED}"),
+    ("10.20.30.0/24", f"it lies inside 10.20.0.0/16, {ROUTED}"),
+    ("10.20.30.40/32", f"it lies inside 10.20.0.0/16, {ROUTED}"),
+    ("10.0.0.0/8", f"it is 10.0.0.0/8, {ROUTED}"),
+    ("8.0.0.0/6", f"it is 8.0.0.0/6, {ROUTED}"),
+    ("198.51.100.7/32", f"it is 198.51.100.7/32, {ROUTED}"),
+    ("2001:db8:20::/48", f"it is 2001:db8:20::/48, {ROUTED}"),
+    ("2001:db8:20:1::/64", f"it lies inside 2001:db8:20::/48, {ROUTED}"),
+    ("2000::/3", f"it is 2000::/3, {ROUTED}"),
+    ("10.128.0.0/10", None),
+    ("10.16.0.0/12", None),
+    ("198.51.100.0/24", None),
+    ("2001:db8:30::/48", None),
+])  # fmt: skip
+def test_a_route_through_the_management_gateway_is_not_overridden(to, reason):
+    """Longer prefixes are free inside a broad route, such as 10.0.0.0/8 and 2000::/3 here."""
+    assert survey(routes=EXPLICIT).route(ip_network(to)) == reason
+
+
+def test_the_network_of_an_address_does_not_override_it_either():
+    there = survey(routes=EXPLICIT)
+    assert there.address(ip_interface("10.20.30.1/24")) == f"it lies inside 10.20.0.0/16, {ROUTED}"
+    assert there.address(ip_interface("10.30.0.1/24")) is None
+
+
+def test_routes_of_ours_or_through_other_nics_stand_in_nobodys_way():
+    there = survey(
+        routes=[
+            route("10.20.0.0/16", 2, "10.0.0.254", 100),
+            route("10.30.0.0/16", 3, "10.3.0.254", 100),
+            route("10.40.0.0/16", 1, "192.0.2.1", 20, 110),
+        ]
+    )
+    assert [there.route(ip_network(f"10.{number}.0.0/16")) for number in (20, 30, 40)] == [None] * 3
+
+
+def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot():
+    seen = world(
+        nic(1),
+        nic(2),
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1"), route("192.0.2.0/24", 1), *EXPLICIT],
+    )
+    roles = assign(seen, {mac(2)}, Policy(), Record())
+    kept = ("10.20.0.0/16", "192.0.2.0/24", "192.0.2.1/32", "198.51.100.7/32", "2001:db8:20::/48")
+    assert ground(seen, roles) == kept
+    after = world(nic(1), nic(2))
+    limits = fence(after, roles, (), ground=kept)
+    assert limits.route(ip_network("10.20.30.0/24")) is not None
+
+
 # --- sysctls --------------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +273,7 @@ def test_a_host_with_a_default_route_only_on_an_unlisted_nic_has_one():
     ("net/ipv4/conf/x{interface}/rp_filter", 'it would change "x{interface}", not this interface alone'),
 ])  # fmt: skip
 def test_a_sysctl_is_refused_for_this_reason(path, reason):
-    assert sysctl_reason(path) == reason
+    assert key_reason(path) == reason
 
 
 def test_before_the_management_nic_has_its_address_its_network_of_before_is_guarded():

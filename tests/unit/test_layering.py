@@ -32,6 +32,8 @@ LEVELS = [
         "roles",
         "names",
         "guard",
+        "coverage",
+        "sysctls",
         "marks",
         "requests",
         "layers",

@@ -124,13 +124,15 @@ def test_an_original_that_is_asked_for_is_kept_for_later():
 
 
 def test_a_global_sysctl_goes_back_with_the_last_link_that_asks_for_it():
-    agent = small(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE + "sysctl.net.core.rmem_max = 7\n")
+    agent = small(
+        TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE + "sysctl.net.core.rmem_max = 70000\n"
+    )
     agent.run()
     assert agent.record.original_sysctls == {"net/core/rmem_max": "0"}
-    agent.ask(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE)
+    agent.ask(TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE)
     assert poll(agent) == []
     agent.ask(TWO + THREE)
-    assert poll(agent) == ['set the sysctl net/core/rmem_max from "7" to "0"']
+    assert poll(agent) == ['set the sysctl net/core/rmem_max from "70000" to "0"']
     assert agent.record.original_sysctls == {}
 
 
@@ -198,13 +200,13 @@ def test_what_a_user_changed_by_hand_stays_until_a_start():
 
 
 def test_a_sysctl_of_the_host_that_a_user_changed_by_hand_stays_until_a_start_too():
-    agent = small(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE)
+    agent = small(TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE)
     agent.run()
     agent.kernel.sysctls["net/core/rmem_max"] = "9"
-    agent.ask(TWO + "sysctl.net.core.rmem_max = 7\n" + THREE + "mtu = 1400\n")
+    agent.ask(TWO + "sysctl.net.core.rmem_max = 70000\n" + THREE + "mtu = 1400\n")
     assert poll(agent) == ["set the MTU of eth3 from 1500 to 1400"]
     operations, _, _ = agent.run(start=True)
-    assert texts(operations) == ['set the sysctl net/core/rmem_max from "9" to "7"']
+    assert texts(operations) == ['set the sysctl net/core/rmem_max from "9" to "70000"']
 
 
 def test_only_the_nic_whose_request_changed_is_set_right():
@@ -267,7 +269,7 @@ def test_a_nic_that_failed_is_tried_again_at_the_next_look():
 def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
     from kernel import refuse
 
-    agent = small(BIG + "sysctl.net.core.rmem_max = 7\n")
+    agent = small(BIG + "sysctl.net.core.rmem_max = 70000\n")
     write, bad = agent.kernel.write_sysctl, ("net/ipv4/conf/eth2/rp_filter", "net/core/rmem_max")
     agent.kernel.write_sysctl = lambda path, value: (
         refuse(22, "Invalid argument") if path in bad else write(path, value)
@@ -279,7 +281,7 @@ def test_a_sysctl_that_failed_is_tried_again_and_nothing_else_of_its_nic_is():
         agent.run(start=False)
     agent.kernel.write_sysctl = write
     assert poll(agent) == [
-        'set the sysctl net/core/rmem_max from "0" to "7"',
+        'set the sysctl net/core/rmem_max from "0" to "70000"',
         'set the sysctl net/ipv4/conf/eth2/rp_filter from "0" to "2"',
     ]
     assert agent.survey().changed() == frozenset()

@@ -35,7 +35,7 @@ def hops(text, *devices, **more):
         ("10.20.0.0/16 = 10.0.0.254", mac(2)),
         ("10.20.0.0/16 = 10.0.1.254", mac(3)),
         ("2001:db8:20::/48 = fd00:2::fe", mac(2)),
-        ("0.0.0.0/2 = 10.0.1.254", mac(3)),
+        ("0.0.0.0/4 = 10.0.1.254", mac(3)),
     ],
 )
 def test_a_route_goes_through_the_link_in_whose_network_its_next_hop_is(line, link):

@@ -217,12 +217,12 @@ def test_the_document_comes_before_the_word_of_the_administrator():
     facts = Facts(words=words([("x", "net.core.rmem_max = 7")]))
     agent = Tuned(
         host(),
-        TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 9\n",
+        TWO + f"[interface {bare(2)}]\nsysctl.net.core.rmem_max = 90000\n",
         [shipped("exogeni")],
         facts=facts,
     )
     agent.run()
-    assert agent.kernel.read_sysctl(RMEM) == "9"
+    assert agent.kernel.read_sysctl(RMEM) == "90000"
 
 
 def test_what_cannot_be_set_here_is_neither_done_nor_a_problem():

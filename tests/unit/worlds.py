@@ -245,6 +245,8 @@ ADDRESSES = (
     "::ffff:10.9.9.9/120",
     "fe80::77/64",
     "fd00:ec2::1/64",
+    "11.0.0.1/5",
+    "2001::1/3",
 )
 PREFIXES = (
     "10.20.0.0/16",
@@ -261,6 +263,12 @@ PREFIXES = (
     "fd00:1::/64",
     "192.0.0.0/16",
     "10.0.0.1/32",
+    "16.0.0.0/4",
+    "32.0.0.0/4",
+    "64.0.0.0/3",
+    "2400::/12",
+    "2600::/12",
+    "2000::/3",
 )
 VIAS = (
     "10.0.0.254",
@@ -312,7 +320,9 @@ def settings_lines(draw):
     if draw(st.integers(0, 3)) == 0:
         lines.append(f"txqueuelen = {draw(st.sampled_from((500, 1000, 10000)))}")
     if draw(st.integers(0, 3)) == 0:
-        lines.append(f"sysctl.{draw(st.sampled_from(SYSCTLS))} = {draw(st.integers(0, 2))}")
+        lines.append(
+            f"sysctl.{draw(st.sampled_from(SYSCTLS))} = {draw(st.sampled_from((0, 1, 2, 65536)))}"
+        )
     if draw(st.integers(0, 2)) == 0:
         lines.append(draw(st.sampled_from(DEVICE)))
     if draw(st.integers(0, 2)) == 0:
@@ -371,9 +381,7 @@ def document_texts(draw, faulty=True):
     for number, vlan_id in draw(
         st.lists(st.tuples(st.integers(1, NICS + 2), st.integers(5, 7)), unique=True, max_size=4)
     ):
-        own = draw(
-            st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), ("mac = 02:00:00:00:aa:02",)))
-        )
+        own = draw(st.sampled_from(((), (), ("mac = 02:00:00:00:aa:01",), (f"mac = {mac(1)}",))))
         lines += [f"[vlan {bare(number)}.{vlan_id}]", *draw(settings_lines()), *own]
     for kind, name in draw(st.lists(st.sampled_from(MADE), unique=True, max_size=3)):
         lines += [f"[{kind} {name}]", *draw(made_lines(kind)), *draw(settings_lines())]

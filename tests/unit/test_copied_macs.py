@@ -1,0 +1,158 @@
+"""A virtual link never has the MAC of a NIC that it is not made of; such leftovers are deleted."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+from worlds import Agent, bare, key, mac, machine, nic, texts
+
+from neuca_tools.model import LinkKey, NicRecord, Owned
+from neuca_tools.roles import Policy
+
+MINE = "02:00:00:00:aa:01"
+KINDS = {
+    "bond": f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}\n",
+    "bridge": f"[bridge br0]\nmembers = {mac(2)}\n",
+    "macvlan": f"[macvlan mv0]\nparent = {mac(2)}\n",
+    "vxlan": f"[vxlan vx0]\nparent = {mac(2)}\nid = 5\nlocal = 10.0.0.1\nremote = 10.0.0.2\n",
+    "vlan": f"[vlan {bare(2)}.7]\n",
+}
+NAMES = {"bond": "bond0", "bridge": "br0", "macvlan": "mv0", "vxlan": "vx0", "vlan": "eth2.7"}
+NIC2 = f"[interface {mac(2)}]\n"
+
+
+def agent(text="", policy=Policy(), **more):  # noqa: B008 - frozen
+    """Management NIC 1, and NICs 2 to 4."""
+    return Agent(machine(nic(1), nic(2), nic(3), nic(4), mgmt=1), text, policy, **more)
+
+
+def refusals(one):
+    return [problem.text for problem in one.survey().resolution.problems]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("owner", "whose"), [
+    (mac(1), 'the management NIC "eth1"'),
+    (mac(4), 'an ignored NIC "eth4"'),
+    (mac(3), '"eth3", which it is not made of'),
+    (mac(9), "an ignored NIC"),
+    (mac(8), "a management NIC"),
+])  # fmt: skip
+def test_the_mac_address_of_another_nic_is_refused(kind, owner, whose):
+    policy = Policy(frozenset({mac(4), mac(9)}), frozenset({mac(1), mac(8)}))
+    asked = agent(f"{KINDS[kind]}mac = {owner}\naddresses = 10.66.0.1/24\n", policy)
+    asked.run()
+    assert refusals(asked) == [f"the MAC address {owner} is that of {whose}"]
+    assert asked.kernel.named(NAMES[kind]) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("own", [MINE, mac(2)])
+def test_a_mac_address_of_its_own_or_of_a_lower_device_is_usable(kind, own):
+    asked = agent(f"{KINDS[kind]}mac = {own}\n")
+    asked.run()
+    assert (refusals(asked), asked.kernel.named(NAMES[kind]).mac) == ([], own)
+
+
+@pytest.mark.parametrize("other", ["01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mac_address_that_names_no_nic_is_refused(kind, other):
+    asked = agent(f"{KINDS[kind]}mac = {other}\n")
+    assert [one.severity for one in asked.document.faults] == ["error"]
+    assert asked.document.faults[0].reason.endswith("MAC address names no NIC")
+
+
+def test_a_vlan_on_a_bond_may_share_the_mac_address_of_a_member():
+    text = f"{KINDS['bond']}[vlan bond bond0.5]\nmac = {mac(2)}\n"
+    assert refusals(agent(text)) == []
+
+
+# --- leftovers of versions that allowed it --------------------------------------------------------
+
+
+def leftover(kind, document=NIC2, **record):
+    """An agent that finds what version 2.0 left: a link with the management NIC's MAC."""
+    found = agent(f"{KINDS[kind]}mac = {MINE}\naddresses = 10.66.0.1/24\n")
+    found.run()
+    device = found.kernel.named(NAMES[kind])
+    options = tuple((name, mac(1) if name == "mac" else value) for name, value in device.options)
+    kernel = found.kernel
+    kernel.devices[device.index] = replace(device, mac=mac(1), options=options)
+    for member in kernel.members(device.index) if kind == "bond" else ():
+        kernel.devices[member.index] = replace(member, mac=mac(1))
+    found.record = replace(found.record, **{"ground": ("10.66.0.0/24", "192.0.2.0/24"), **record})
+    found.ask(document)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_such_a_link_is_no_management_device(kind):
+    found = leftover(kind)
+    index = found.kernel.named(NAMES[kind]).index
+    roles = found.survey().resolution.roles
+    assert index not in roles.protected
+    assert roles.protected == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_such_a_link_is_deleted_and_its_network_is_free_again(kind):
+    found = leftover(kind)
+    operations, result, _ = found.run()
+    assert (result.failures, found.kernel.named(NAMES[kind])) == ((), None)
+    assert [text for text in texts(operations) if text.startswith("delete the")]
+    assert found.record.ground == ("192.0.2.0/24", "192.0.2.1/32")
+    found.ask(f"{NIC2}addresses = 10.66.0.1/24\n")
+    found.run()
+    assert (refusals(found), texts(found.plan())) == ([], [])
+    assert ip_interface("10.66.0.1/24") in found.kernel.addresses[2]
+
+
+@pytest.mark.parametrize("fault", ["", "[routes]\nnonsense = 1\n"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_such_a_link_is_deleted_while_a_document_still_asks_for_it(kind, fault):
+    found = leftover(kind, f"{KINDS[kind]}mac = {mac(1)}\naddresses = 10.66.0.1/24\n{fault}")
+    found.run()
+    assert found.kernel.named(NAMES[kind]) is None
+    assert refusals(found) == [f'the MAC address {mac(1)} is that of the management NIC "eth1"']
+    assert found.record.ground == ("192.0.2.0/24", "192.0.2.1/32")
+
+
+def test_a_vlan_that_an_earlier_version_forgot_is_deleted_too():
+    found = leftover("vlan", f"{KINDS['vlan']}mac = {mac(1)}\n")
+    found.record = replace(found.record, owned=Owned())
+    found.run()
+    assert found.kernel.named("eth2.7") is None
+
+
+def test_a_member_that_was_taken_for_a_management_nic_is_a_dataplane_nic_again():
+    found = leftover("bond")
+    nics = {**found.record.nics, mac(2): NicRecord("eth2", "management")}
+    found.record = replace(found.record, nics=nics)
+    found.run()
+    assert found.survey().resolution.roles.role(mac(2)) == "dataplane"
+    assert (found.kernel.named("bond0"), found.record.nics[mac(2)].role) == (None, "dataplane")
+
+
+def test_somebody_elses_macvlan_with_the_mac_address_of_the_management_nic_is_never_touched():
+    host = machine(nic(1), nic(2), mgmt=1)
+    host.create_link("macvlan", "theirs", 2, {"mac": mac(1), "mode": "bridge"}, None)
+    theirs = host.named("theirs")
+    found = Agent(host, f"[macvlan theirs]\nparent = {mac(2)}\nmac = {mac(1)}\n")
+    found.run()
+    assert host.named("theirs") == theirs
+    assert theirs.index in found.survey().resolution.roles.protected
+
+
+def test_a_vlan_of_ours_on_the_management_nic_stays_protected():
+    """What is stacked on a management NIC is not touched, whoever made it."""
+    found = agent(KINDS["vlan"])
+    found.run()
+    found.settings = replace(found.settings, policy=Policy(management=frozenset({mac(1), mac(2)})))
+    index = found.kernel.named("eth2.7").index
+    assert key(2, 7) in found.record.owned.vlans
+    assert index in found.survey().resolution.roles.protected
+    assert LinkKey(mac(2), 7) not in found.survey().have.links
