@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from lab import MANAGEMENT_MAC, mac
 
@@ -173,3 +175,158 @@ def test_with_permission_a_second_default_route_is_refused_all_the_same(guarded)
     assert guarded.problems() == [
         ("refused", "route to 0.0.0.0/0: this host has a default route already")
     ]
+
+
+# --- more of the address space than a laboratory needs --------------------------------------------
+
+MANY, MANY6 = (
+    f"the routes and networks asked for have more public IPv{version} addresses together than a"
+    f" /{most}, which is the limit, so the widest of them are refused"
+    for version, most in ((4, 4), (6, 13))
+)
+VIA = {4: "172.16.0.254", 6: "fd00:16::fe"}
+
+
+def routes(*prefixes):
+    lines = (f"{to} = {VIA[6 if ':' in to else 4]}" for to in prefixes)
+    return "[routes]\n" + "\n".join(lines) + "\n"
+
+
+def way(lab, host):
+    """The device that packets to this host leave through."""
+    return lab.look(f"route get {host}")[0]["dev"]
+
+
+OUTSIDE = ("8.8.8.8", "20.1.1.1", "70.1.1.1", "130.1.1.1", "2001:4860::8888", "2a00:1450::1")
+WIDE = [f"{number}.0.0.0/4" for number in range(16, 224, 16) if number not in (160, 192)]
+
+
+@pytest.mark.parametrize(("prefixes", "reason"), [
+    (["2000::/3"], MANY6),
+    (["2400::/12", "2600::/12", "2a00::/12"], MANY6),
+    (["0.0.0.0/2", "64.0.0.0/2"], MANY),
+    (WIDE, MANY),
+])  # fmt: skip
+def test_routes_that_replace_the_default_route_together_are_refused(guarded, prefixes, reason):
+    guarded.once(NIC)
+    before = all_routes(guarded)
+    assert guarded.once(NIC + routes("10.0.0.0/8", "198.18.0.0/15")).code == 0
+    assert guarded.once(NIC + routes(*prefixes)).code == 4
+    assert guarded.problems() == [("refused", f"route to {to}: {reason}") for to in prefixes]
+    assert all_routes(guarded) == before
+    assert {way(guarded, host) for host in OUTSIDE} == {"mgmt0"}
+
+
+def test_an_address_whose_network_replaces_the_default_route_is_refused(guarded):
+    guarded.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, 2001::1/3, 64.0.0.1/2\n")
+    assert guarded.problems("dp1") == [
+        ("refused", f"address 2001::1/3: {MANY6}"),
+        ("refused", f"address 64.0.0.1/2: {MANY}"),
+    ]
+    assert {way(guarded, host) for host in OUTSIDE} == {"mgmt0"}
+
+
+def test_the_limit_cannot_be_exceeded_over_two_documents(guarded):
+    assert guarded.once(NIC + routes("16.0.0.0/4")).code == 0
+    fault = "[interface nonsense]\nmtu = 1\n"  # an incomplete document takes nothing away
+    guarded.once(NIC + fault + routes("64.0.0.0/4"))
+    assert ("refused", f"route to 64.0.0.0/4: {MANY}") in guarded.problems()
+    assert (way(guarded, "20.1.1.1"), way(guarded, "70.1.1.1")) == ("dp1", "mgmt0")
+    assert guarded.once(NIC + routes("64.0.0.0/4")).code == 0
+    assert (way(guarded, "20.1.1.1"), way(guarded, "70.1.1.1")) == ("mgmt0", "dp1")
+
+
+def test_a_route_through_the_management_gateway_is_not_overridden(guarded):
+    guarded.ip("route add 10.20.0.0/16 via 192.0.2.1 dev mgmt0 proto dhcp metric 100")
+    guarded.ip("route add 10.0.0.0/8 via 192.0.2.1 dev mgmt0 proto dhcp metric 100")
+    there = "10.20.0.0/16, which is routed through the management NIC"
+    assert guarded.once(NIC + routes("10.20.0.0/16", "10.20.30.0/24", "10.30.0.0/16")).code == 4
+    assert guarded.problems() == [
+        ("refused", f"route to 10.20.0.0/16: it is {there}"),
+        ("refused", f"route to 10.20.30.0/24: it lies inside {there}"),
+    ]
+    ways = [way(guarded, host) for host in ("10.20.1.1", "10.20.30.1", "10.30.0.1", "10.40.0.1")]
+    assert ways == ["mgmt0", "mgmt0", "dp1", "mgmt0"]
+
+
+# --- MAC addresses of other NICs ------------------------------------------------------------------
+
+COPIES = {
+    "br7": f"[bridge br7]\nmembers = {mac(1)}\n",
+    "mv7": f"[macvlan mv7]\nparent = {mac(1)}\n",
+    "vx7": f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
+    "[vxlan vx7]\nid = 7\nlocal = 172.16.0.1\nremote = 172.16.0.2\n",
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize(("owner", "whose"), [
+    (MANAGEMENT_MAC, 'the management NIC "mgmt0"'),
+    (mac(3), 'an ignored NIC "dp3"'),
+    (mac(2), '"dp2", which it is not made of'),
+])  # fmt: skip
+def test_a_link_with_the_mac_address_of_another_nic_is_refused(guarded, name, owner, whose):
+    guarded.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}")
+    guarded.veth("dp2", 2)
+    guarded.veth("dp3", 3, foreign=True)
+    done = guarded.once(f"{COPIES[name]}mac = {owner}\naddresses = 10.66.0.1/24\n")
+    assert (done.code, guarded.link(name)) == (4, None)
+    assert guarded.problems(name) == [("refused", f"the MAC address {owner} is that of {whose}")]
+    assert "10.66.0.0/24" not in (guarded.folder / "state" / "record.json").read_text()
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("asked", [True, False])
+def test_such_a_link_of_an_earlier_version_is_deleted_and_its_network_is_free(guarded, name, asked):
+    """It recorded that it made the link, and then the network of the link as management ground."""
+    guarded.foreign.may_make(name)
+    link = f"{COPIES[name]}mac = 02:00:00:00:aa:01\naddresses = 10.66.0.1/24\n"
+    assert guarded.once(link).code == 0
+    guarded.run("ip", "link", "set", "dev", name, "address", MANAGEMENT_MAC)
+    file = guarded.folder / "state" / "record.json"
+    record = json.loads(file.read_text())
+    record["ground"].append("10.66.0.0/24")
+    file.write_text(json.dumps(record))
+    copied = link.replace("02:00:00:00:aa:01", MANAGEMENT_MAC)
+    done = guarded.once(copied if asked else NIC)
+    assert (done.code, guarded.link(name)) == (4 if asked else 0, None)
+    assert "10.66.0.0/24" not in json.loads(file.read_text())["ground"]
+    assert guarded.once(f"[interface {mac(1)}]\naddresses = 10.66.0.1/24\n").code == 0
+    assert guarded.addresses("dp1") == {"10.66.0.1/24"}
+
+
+# --- settings of the whole host -------------------------------------------------------------------
+
+
+def test_settings_that_would_cut_the_guest_off_are_refused(guarded):
+    settings = {
+        "net/ipv4/ip_default_ttl": "1",
+        "net/ipv4/tcp_rmem": "1 1 1",
+        "net/ipv4/tcp_wmem": "1 1 1",
+        "net/ipv6/neigh/default/gc_thresh3": "0",
+        "net/netfilter/nf_conntrack_max": "1",
+        "net/ipv4/icmp_echo_ignore_all": "1",
+    }
+    seen = ("net/ipv4/ip_default_ttl", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem")
+    before = [guarded.sysctl(path) for path in seen]
+    lines = "".join(f"sysctl.{path} = {value}\n" for path, value in settings.items())
+    assert guarded.once(NIC + lines).code == 4
+    assert [guarded.sysctl(path) for path in seen] == before
+    problems = [text for code, text in guarded.problems("dp1") if code == "refused"]
+    assert [text.split(":")[0] for text in problems] == [f"sysctl {path}" for path in settings]
+    whole = (
+        "it is a setting of the whole host that no document may change; allow-sysctls permits it"
+    )
+    assert problems[0] == f"sysctl net/ipv4/ip_default_ttl: {whole}"
+
+
+def test_the_configuration_permits_a_setting_of_the_whole_host(guarded):
+    path = "net/ipv4/ip_default_ttl"
+    guarded.foreign.may_set(path)
+    before = guarded.sysctl(path)
+    guarded.configure("[linux]\nallow-sysctls = net.ipv4.ip_default_ttl")
+    assert guarded.once(f"{NIC}sysctl.net.ipv4.ip_default_ttl = 65\n").code == 0
+    assert guarded.sysctl(path) == "65"
+    guarded.configure("")
+    assert guarded.once().code == 4
+    assert guarded.sysctl(path) == before

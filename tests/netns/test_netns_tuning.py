@@ -112,10 +112,13 @@ def test_the_word_of_the_administrator_is_named_and_counts(host):
 def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host):
     host.document(
         DOCUMENT
-        + f"[interface {mac(1)}]\ntxqueuelen = 500\nsysctl.net.ipv4.tcp_rmem = 4096 8192 65536\n"
+        + f"[interface {mac(1)}]\ntxqueuelen = 500\nsysctl.net.ipv4.tcp_rmem = 4096 65536 131072\n"
     )
     assert host.once().code == 0
-    assert (host.sysctl(RMEM), host.look("link show eth1")[0]["txqlen"]) == ("4096 8192 65536", 500)
+    assert (host.sysctl(RMEM), host.look("link show eth1")[0]["txqlen"]) == (
+        "4096 65536 131072",
+        500,
+    )
     row = next(
         one
         for one in host.neuca("explain", "--json", "eth1").json["settings"]
