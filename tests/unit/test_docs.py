@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from neuca_tools import errors, link_operations, marking, operations, render
+from neuca_tools import errors, link_operations, marking, operations, render, sysctls
 from neuca_tools.commands import agent, neuca, selftest, selftest_options, selftest_paths
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
@@ -56,6 +56,17 @@ def items(roff: str) -> dict[str, str]:
     """The items of the lists in a piece of a page: what follows each `.It Cm NAME`, its other words first."""
     pieces = re.split(r"^\.It Cm (\S+)", roff, flags=re.MULTILINE)
     return dict(zip(pieces[1::2], pieces[2::2]))
+
+
+def test_the_sysctls_that_a_document_may_set_are_documented_with_their_bounds():
+    text = parts("neuca-user-data.5", "Ss")["Settings of the whole host"]
+    found = dict(re.findall(r"^\.It Ql (net\.\S+)\n(.*)$", text, re.MULTILINE))
+    expected = {}
+    for path, rule in sysctls.ALLOWED.items():
+        listed = isinstance(rule, sysctls.Words)
+        values = rule.words if listed else [f"{low} to {high}" for low, high in rule.bounds]
+        expected[path.replace("/", ".")] = ", ".join(values)
+    assert found == expected
 
 
 # --- The configuration ----------------------------------------------------------------------------------------------
