@@ -15,7 +15,8 @@ from typing import Optional, Protocol
 from ...model import Host as Address
 from ..codec import decode
 from ..evidence import VERSION, Evidence, Host, Sample
-from .channel import CLIENT, BusyError, Channel, ChannelError, Message, greet, small_segments
+from .channel import CLIENT, Channel, ChannelError, Message, small_segments
+from .greeting import BusyError, greet
 from .iperf import Test
 from .kernel import FAMILIES
 
@@ -127,9 +128,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         connection.settimeout(CONNECT)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        channel = Channel(connection.fileno(), connection.fileno(), CLIENT)
-        greet(channel, secret, PATIENCE)
-        helper = Helper(channel, connection, source)
+        helper = Helper(greet(connection, secret, PATIENCE), connection, source)
         helper.hello()
     except OSError as error:
         connection.close()
