@@ -254,7 +254,7 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
     number = port(arguments, config)
     try:
         if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period)
+            serve_pipes(addresses[0], number, arguments.period, _tell)
             return ExitCode.PASS
         known = secret(arguments, config)
         if known is None:

@@ -9,7 +9,7 @@ It shares no code with the product, so that it can say what the product never sa
     hostile_peer.py lie ADDRESS PORT SECRET ANSWER…     knows the secret, and gives these answers
     hostile_peer.py connect ADDRESS PORT [SOURCE]       "connected", or why not, within two seconds
     hostile_peer.py capture DEVICE PORT NUMBER          datagrams to a UDP port, in hexadecimal
-    hostile_peer.py replay SOURCE SPORT DESTINATION PORT HEX…   sends them, with any source
+    hostile_peer.py replay DEVICE SOURCE SPORT DESTINATION PORT HEX…   sends them, from any source
 """
 
 # SPDX-License-Identifier: MIT
@@ -137,10 +137,11 @@ def spoofed(source, source_port, destination, port, payload):
     return ip + head + struct.pack("!H", total) + payload
 
 
-def replay(source, source_port, destination, port, payloads):
-    """Send these datagrams with any source; to 255.255.255.255 too."""
+def replay(device, source, source_port, destination, port, payloads):
+    """Send these datagrams out of a device, with any source; to 255.255.255.255 too."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
         for payload in payloads:
             packet = spoofed(source, source_port, destination, port, payload)
             sender.sendto(packet, (destination, 0))
@@ -185,7 +186,7 @@ def main(what, *words):
     elif what == "capture":
         capture(words[0], int(words[1]), int(words[2]))
     else:
-        replay(*words[:4], [bytes.fromhex(one) for one in words[4:]])
+        replay(*words[:5], [bytes.fromhex(one) for one in words[5:]])
 
 
 if __name__ == "__main__":

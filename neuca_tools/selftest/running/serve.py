@@ -19,6 +19,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Callable, Optional
 
+from ...backends.peerfilter import PeerFilter
 from ...model import Host as Address
 from .broadcast import IPV6_FREEBIND, Place, Responder
 from .channel import SERVER, Channel, small_segments
@@ -45,6 +46,7 @@ class Server:
     ) -> None:
         self._port, self._told = port, told
         self._lobby = Lobby(secret, told)
+        self._filtered = can_filter(addresses[0], told)
         self._session: Optional[Session] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
@@ -108,15 +110,18 @@ class Server:
     def _begin(self, proven: Proven) -> None:
         ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
         self._told(f"{proven.address}: a test begins")
-        self._session = Session(proven.channel, ours, self._port, proven.address, proven.connection)
+        self._session = Session(
+            proven.channel, ours, self._port, self._filtered, proven.address, proven.connection
+        )
 
 
-def serve_pipes(address: Address, port: int, seconds: float) -> None:
+def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str], None]) -> None:
     """One session over standard input and output, for who has come by ssh; until it is closed, or its time is over."""
     end = _bounded(seconds)
     reading, writing = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # nothing but messages goes out there
-    session = Session(Channel(reading, writing, SERVER), address, port)
+    filtered = can_filter(address, told)
+    session = Session(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
             wake = min(end, session.due())
@@ -127,6 +132,16 @@ def serve_pipes(address: Address, port: int, seconds: float) -> None:
                 return
     finally:
         session.close()
+
+
+def can_filter(address: Address, told: Callable[[str], None]) -> bool:
+    """Whether this kernel can restrict a program to one peer; where it cannot, that is reported."""
+    try:
+        PeerFilter(address).close()
+    except OSError as error:
+        told(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
+        return False
+    return True
 
 
 def _bounded(seconds: float) -> float:

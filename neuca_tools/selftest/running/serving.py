@@ -13,12 +13,14 @@ from ipaddress import ip_address
 from secrets import token_bytes
 from typing import Optional
 
+from ...backends.peerfilter import PeerFilter
 from ...errors import ApplyError
 from ...model import Host as Address
 from ..codec import encode
 from . import facts, iperf, kernel, rdma, tcpinfo
 from .channel import Channel, ChannelError, Message
 from .conduct import Series
+from .confine import confined, entering
 from .echo import TOKEN, Echo
 from .program import Program
 from .trial import Trial
@@ -38,6 +40,7 @@ class Session:
         channel: Channel,
         address: Address,
         port: int,
+        filtered: bool,
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
@@ -51,6 +54,8 @@ class Session:
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
+        self._filtered = filtered  # what is started may talk to the peer alone
+        self._filter: Optional[PeerFilter] = None
         self._series: Optional[Series] = None
         self._messages = facts.Messages()
         self._tried = Trial()
@@ -156,9 +161,12 @@ class Session:
             return {
                 "error": f"begin: the server is busy: somebody else listens on port {self._port} there"
             }
-        self._program = Program(iperf.server(self._address, self._port))
+        self._program = Program(
+            iperf.server(self._address, self._port), confined(self._joining(self.peer))
+        )
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
+            self._stop()
             said = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
             return {
                 "error": f"begin: iperf3 does not listen there: {said[-1] if said else 'it says nothing'}"
@@ -175,6 +183,8 @@ class Session:
     def _rdma(self, message: Message) -> Message:
         """A server of one of the two programs, for one test. They cannot be told an address: they listen at each."""
         self._stop()
+        if self.peer is None:
+            return {"error": "rdma: it comes after hello"}
         name, devices = message.get("program"), kernel.devices()
         held = next((index for index, address in kernel.addresses() if address == self._address), 0)
         chosen = rdma.choose(
@@ -187,13 +197,22 @@ class Session:
             return {"lacking": lacking}
         if name not in rdma.PROGRAMS or not chosen.gid:
             return {"error": "rdma: no such program, or no GID for this network"}
-        self._program = Program(rdma.command(name, chosen, self._port))
+        self._program = Program(
+            rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
+        )
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
         return (
             {"ready": self._port}
             if self._listens(self._program)
             else {"error": f"rdma: {name} does not listen there"}
         )
+
+    def _joining(self, peer: Optional[Address]) -> int:
+        """A new control group for the packets of the peer; -1 where this kernel has none."""
+        if not self._filtered or peer is None:
+            return -1
+        self._filter = PeerFilter(peer)
+        return self._filter.joining
 
     def _listens(self, program: Program) -> bool:
         deadline = time.monotonic() + READY
@@ -227,11 +246,13 @@ class Session:
     def _stop(self) -> None:
         """End what is left of a test: politely, then by force."""
         program, self._program, self._series = self._program, None, None
-        if program is None:
-            return
-        with suppress(ProcessLookupError):
-            program.signal(signal.SIGTERM)
-        program.finish(LAST_WORDS)
+        if program is not None:
+            with suppress(ProcessLookupError):
+                program.signal(signal.SIGTERM)
+            program.finish(LAST_WORDS)
+        if self._filter is not None:
+            self._filter.close()
+            self._filter = None
 
 
 def _number(value: object) -> float:
