@@ -196,11 +196,7 @@ LIES = {
     "no object": {"token": "00" * 16, "host": []},
     "a number beyond all": {"token": "00" * 16, "host": {"memory": 10**400}},
     "a name as long as a book": {"token": "00" * 16, "host": {"name": "x" * 100_000}},
-    "links without end": {"token": "00" * 16, "host": {"links": [{"name": "a"}] * 100_000}},
-    "a link with a command for a name": {
-        "token": "00" * 16,
-        "host": {"links": [{"name": "eth0;reboot"}]},
-    },
+    "links without end": {"token": "00" * 16, "host": {"links": [{"name": "a"}] * 6000}},
 }
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import socket
@@ -27,6 +28,8 @@ from .trial import Trial
 
 IDLE = 60.0  # seconds that a client may be silent, beyond what it has announced; round trips and path MTU ask it nothing
 LONGEST = 3600.0  # seconds of one test
+REQUEST = 64 * 2**10  # bytes of what a client asks
+CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 READY = 10.0  # seconds that a program gets to listen, on a busy host too
 LOOK = 0.02  # seconds between two looks at whether it does
 LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client has finished
@@ -44,6 +47,7 @@ class Session:
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
+        channel.longest = REQUEST
         self._channel, self._address, self._port, self._connection = (
             channel,
             address,
@@ -116,7 +120,7 @@ class Session:
             "keep": self._keep,
             "rdma": self._rdma,
         }
-        if asked not in answers:
+        if not isinstance(asked, str) or asked not in answers:
             self._channel.send(
                 {"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"}
             )
@@ -131,8 +135,9 @@ class Session:
 
     def _hello(self, message: Message) -> Message:
         """Who is here. Datagrams and connections of the client come back from now on."""
+        client = str(message.get("client"))
         try:
-            peer = self.peer or ip_address(str(message.get("client")))
+            peer = self.peer or ip_address(client if CLIENT_ADDRESS.fullmatch(client) else "")
         except ValueError:
             return {"error": "hello: the client's address cannot be read"}
         self.peer = peer
@@ -226,11 +231,9 @@ class Session:
     def _set(self, message: Message) -> Message:
         """Sysctls for this session. Raises ApplyError."""
         asked = message.get("sysctls")
-        self._tried.set(
-            {str(name): str(value) for name, value in asked.items()}
-            if isinstance(asked, dict)
-            else {}
-        )
+        if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
+            return {"error": "set: the settings are not texts"}
+        self._tried.set(asked)
         return {"set": True}
 
     def _keep(self, _: Message) -> Message:
@@ -256,4 +259,7 @@ class Session:
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    """In seconds; 0 for what is no number, or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if -LONGEST <= value <= LONGEST else 0.0
