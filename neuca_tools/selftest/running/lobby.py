@@ -1,5 +1,4 @@
-"""Connections that have not yet proved that they know the secret: few, briefly, and none at the
-expense of another network."""
+"""Connections that have not proved yet that they know the secret: few of them, and briefly."""
 
 # SPDX-License-Identifier: MIT
 
