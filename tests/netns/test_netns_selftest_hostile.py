@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ends import FAR, MAIN, NEAR, PORT, SECRET, TCP, findings, steps
+from ends import FAR, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
 from lab import OUTSIDE, Namespace
 
 HOSTILE = Path(__file__).with_name("hostile_peer.py")
@@ -259,3 +259,42 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
     assert helper.poll() is None
     _, report = ends.helped(*TCP)
     assert steps(report) == {"reach": "pass", "tcp": "pass"}
+
+
+FILTERED = """import os, socket, subprocess, sys
+from ipaddress import ip_address
+from neuca_tools.backends.peerfilter import PeerFilter
+from neuca_tools.selftest.running.confine import entering
+address, peer, *sources = sys.argv[1:]
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+restriction = PeerFilter(ip_address(peer))
+said, saying = os.pipe()
+if os.fork() == 0:  # what a process in the group listens at
+    entering(restriction.joining)()
+    listener = socket.create_server((address, 4444), family=family)
+    os.write(saying, b"1")
+    while True:
+        listener.accept()[0].close()
+os.read(said, 1)
+for source in sources:
+    try:
+        socket.create_connection((address, 4444), 1.0, (source, 0)).close()
+        print("connected")
+    except OSError as error:
+        print(error.strerror or "timed out")
+os.kill(int(open(f"/proc/self/task/{os.getpid()}/children").read()), 9)
+os.wait()
+restriction.close()
+print("closed", restriction.joining)
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "peer", "other"),
+    [("127.0.0.1", "127.0.0.7", "127.0.0.9"), (NEAR6, NEAR6, "::1")],
+)
+def test_the_kernel_drops_what_is_not_of_the_peer(ends, address, peer, other):
+    if os.geteuid():
+        pytest.skip("the kernel filters for root alone")
+    words = (sys.executable, "-c", FILTERED, address, peer, other, peer)
+    assert ends.lab.run(*words).out.splitlines() == ["timed out", "connected", "closed -1"]
