@@ -63,10 +63,11 @@ def entering(joining: int) -> Callable[[], None]:
 
 
 def _limit(kind: int, value: int) -> None:
-    most = resource.getrlimit(kind)[1]
-    if most != resource.RLIM_INFINITY:
-        value = min(value, most)
-    with suppress(OSError):  # a service's SystemCallFilter= may forbid it
+    """A service's SystemCallFilter= may forbid both calls; Python has a ValueError for EPERM."""
+    with suppress(OSError, ValueError):
+        most = resource.getrlimit(kind)[1]
+        if most != resource.RLIM_INFINITY:
+            value = min(value, most)
         resource.setrlimit(kind, (value, value))
 
 
