@@ -5,7 +5,7 @@ It shares no code with the product, so that it can say what the product never sa
 
     hostile_peer.py idle ADDRESS PORT NUMBER            that many connections that say nothing
     hostile_peer.py send ADDRESS PORT HEX               one connection that says this
-    hostile_peer.py serve ADDRESS PORT HEX…             says this to each connection, one after the other
+    hostile_peer.py serve ADDRESS PORT HEX…             says each of them to one connection
     hostile_peer.py lie ADDRESS PORT SECRET ANSWER…     knows the secret, and gives these answers
     hostile_peer.py connect ADDRESS PORT [SOURCE]       "connected", or why not, within two seconds
     hostile_peer.py capture DEVICE PORT NUMBER          datagrams to a UDP port, in hexadecimal

@@ -10,6 +10,9 @@ import socket
 import threading
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_fuzz import FUZZ
 
 from neuca_tools.selftest.running import channel as channels
 from neuca_tools.selftest.running.channel import (
@@ -148,6 +151,22 @@ def answer_and_close(connection, answer):
     connection.recv(4096)
     connection.sendall(answer)
     connection.shutdown(socket.SHUT_WR)
+
+
+HELLO = b'{"neuca-selftest":2,"nonce":"%s"}\n' % HEX
+
+
+@FUZZ
+@given(said=st.binary(max_size=400) | st.binary(max_size=200).map(lambda end: HELLO + end))
+@example(said=HELLO)
+@example(said=b'{"neuca-selftest":9999,"nonce":"%s"}\n' % HEX)
+def test_no_bytes_of_a_server_raise_anything_but_a_reason(said):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(said)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ChannelError):
+            greet(ours, SECRET, 10)
 
 
 def test_a_server_that_says_nothing(pair):
