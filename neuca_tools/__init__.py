@@ -28,6 +28,7 @@ reconcile     one pass over all of the above; `daemon` makes passes when somethi
 backends/     one module for each thing we speak to: netlink, sysctl, udev, the D-Bus, systemd
 selftest/     what an iperf run says of a path, and what to do: readers, evidence, conditions, reports; no part of a pass.
               selftest/running measures
+plain         texts of others, shown without what a terminal would obey
 commands/     `neucad` and `neuca SUBCOMMAND`: thin
 model, errors the types and the exceptions that all of them share (`stored`: the last
               document); config is the agent's own configuration

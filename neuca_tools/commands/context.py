@@ -23,6 +23,7 @@ from ..errors import (
     UsageError,
 )
 from ..intake import Intake, confirmed, fetch
+from ..plain import plain_lines
 from ..sources import Session, SourceSpec, parse_source
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     try:
         return run(arguments)
     except NeucaError as error:
-        print(f"neuca: {error.text}", file=sys.stderr)
+        print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
-            print(f"       {error.hint}", file=sys.stderr)
+            print(f"       {plain_lines(error.hint)}", file=sys.stderr)
         invalid = isinstance(error, (ConfigError, DocumentError))
         return (
             EXIT_USAGE

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Callable, cast
 
 from ..errors import SelftestError, UsageError
 from ..fileio import write_files
+from ..plain import document
 from ..selftest.codec import encode
 from ..selftest.codes import NAGIOS, WORDS
 from ..selftest.compare import compare
@@ -151,15 +151,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     found = compare(runs[:-1], runs[-1])
     if arguments.json:
         print(
-            json.dumps(
+            document(
                 {
                     "version": 1,
                     "verdict": WORDS[found.exit_code],
                     "exit_code": int(found.exit_code),
                     **cast(dict[str, Any], encode(found)),
-                },
-                indent=1,
-                ensure_ascii=False,
+                }
             )
         )
     else:

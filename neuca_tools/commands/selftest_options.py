@@ -200,11 +200,16 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
-            mode = os.fstat(descriptor).st_mode
+            known = os.fstat(descriptor)
             found = stream.read(LONGEST_SECRET).strip()
     except OSError as error:
         raise UsageError(f'read the secret "{name}": {error.strerror}') from error
-    if stat.S_ISREG(mode) and mode & 0o077:
+    if stat.S_ISREG(known.st_mode) and known.st_uid not in (0, os.geteuid()):
+        raise UsageError(
+            f'read the secret "{name}": it belongs to user {known.st_uid}, who can change it',
+            hint=f"chown root {name}",
+        )
+    if stat.S_ISREG(known.st_mode) and known.st_mode & 0o077:
         raise UsageError(
             f'read the secret "{name}": others can read it too', hint=f"chmod 600 {name}"
         )

@@ -14,6 +14,7 @@ from typing import Optional
 from ..backends.namespace import enter
 from ..errors import UsageError
 from ..model import Host as Address
+from ..plain import plain
 from ..selftest.diagnosis import phase_results
 from ..selftest.evidence import Evidence
 from ..selftest.paths import Tests, compare_paths
@@ -97,10 +98,8 @@ def run_paths(arguments: argparse.Namespace) -> int:
             evidence = apart(partial(_test, one, peer, wanted, seen))
             found[one.label].append(evidence)
             if not arguments.json:
-                print(
-                    f"round {number + 1} of {arguments.rounds}  {one.label:<12} {_summary(evidence)}",
-                    flush=True,
-                )
+                said = f"{one.label:<12} {_summary(evidence)}"
+                print(f"round {number + 1} of {arguments.rounds}  {plain(said)}", flush=True)
     return _told([Tests(label, tuple(rounds)) for label, rounds in found.items()], arguments.json)
 
 

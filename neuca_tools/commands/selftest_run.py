@@ -19,6 +19,7 @@ from ..config import Config
 from ..errors import ApplyError, SelftestError, UsageError
 from ..fileio import write_files
 from ..model import Host as Address
+from ..plain import document, plain
 from ..selftest.codes import NAGIOS, ExitCode
 from ..selftest.compare import Comparison, compare
 from ..selftest.diagnosis import Diagnosis, diagnose
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     done = []
     for entry, address in zip(entries, addresses):
         if len(entries) > 1 and not arguments.json:
-            print(f"— {entry}")
+            print(plain(f"— {entry}"))
         done.append(_one(arguments, address, wanted, seen, config))
     return _told(arguments, done)
 
@@ -126,11 +127,7 @@ def _told(arguments: argparse.Namespace, done: Sequence[Done]) -> int:
     """What programs are told at the end; the exit code is that of the worst."""
     if arguments.json:
         reports = [one.report for one in done]
-        print(
-            reports[0]
-            if len(reports) == 1
-            else json.dumps([json.loads(one) for one in reports], ensure_ascii=False)
-        )
+        print(reports[0] if len(reports) == 1 else document([json.loads(one) for one in reports]))
     if arguments.nagios:
         print(nagios(done[0].diagnosis))
         return NAGIOS[done[0].code]
@@ -254,7 +251,7 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
     number = port(arguments, config)
     try:
         if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period)
+            serve_pipes(addresses[0], number, arguments.period, _tell)
             return ExitCode.PASS
         known = secret(arguments, config)
         if known is None:
@@ -282,7 +279,7 @@ def _places(addresses: Sequence[Address]) -> list[Place]:
 
 
 def _tell(text: str) -> None:
-    print(f"neuca-selftest: {text}", file=sys.stderr, flush=True)
+    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook) -> list[Address]:

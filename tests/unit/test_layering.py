@@ -27,6 +27,7 @@ LEVELS = [
         "machine",
         "rates",
         "shapes",
+        "plain",
     },
     {
         "documents",

@@ -10,19 +10,28 @@ from selftest_runs import flow_of, tcp
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis import diagnose
 from neuca_tools.selftest.evidence import Broadcast, Latency
-from neuca_tools.selftest.running.broadcast import (
+from neuca_tools.selftest.running.answering import (
     ANSWER,
     ANSWERS,
-    FORM,
+    CHALLENGE,
+    MOST_ASKERS,
+    QUERY,
     REQUEST,
-    WARM,
-    Responder,
-    _message,
-    _read,
-    judged,
+    RETURN,
+    SIZE,
+    Answering,
+    Route,
+    endpoint,
+    message,
+    read,
 )
+from neuca_tools.selftest.running.broadcast import WARM, judged
 
-SECRET, NONCE = b"a secret that both ends share", bytes(range(16))
+SECRET, NONCE = b"a secret that both sides share", bytes(range(16))
+ASKER, EVERYBODY = endpoint(("10.0.0.1", 9)), endpoint(("255.255.255.255", 45680))
+THIRD = endpoint(("10.0.0.99", 9))
+OWN = endpoint(("10.0.0.2", 40000))
+OUT = Route(ASKER, EVERYBODY)
 SENT = {number: float(number) for number in range(1, WARM + 5)}  # four of them count
 
 
@@ -64,46 +73,93 @@ def test_nobody_answers():
     assert judged(SENT, {}, None) == Broadcast(None, 0, Latency())
 
 
+def query(number=1, nonce=NONCE, route=OUT, secret=SECRET):
+    return message(QUERY, nonce, number, route, secret)
+
+
+def request(number, nonce=NONCE, route=OUT):
+    return message(REQUEST, nonce, number, route, SECRET)
+
+
 @pytest.mark.parametrize(
     "datagram",
     [
         b"",
         b"x",
-        _message(REQUEST, NONCE, 7, b"another secret, as long as it"),
-        _message(ANSWER, NONCE, 7, SECRET),
-        _message(REQUEST, NONCE, 7, SECRET) + b"x",
-        _message(REQUEST, NONCE, 7, SECRET)[:-1],
-        bytes(FORM.size),
-        _message(REQUEST, NONCE, 7, SECRET).replace(NONCE, NONCE[::-1]),
+        query(secret=b"another secret, as long as it"),
+        message(ANSWER, NONCE, 1, OUT, SECRET),
+        query() + b"x",
+        query()[:-1],
+        bytes(SIZE),
+        query().replace(NONCE, NONCE[::-1]),
+        query(route=Route(THIRD, EVERYBODY)),
+        query(route=Route(ASKER, endpoint(("255.255.255.255", 45681)))),
     ],
 )
 def test_what_is_not_heard(datagram):
-    assert _read(datagram, REQUEST, SECRET) is None
+    assert read(datagram, QUERY, OUT, SECRET) is None
+    assert Answering(SECRET).reply(datagram, OUT, OWN, 0.0) is None
 
 
 def test_what_is_heard():
-    assert _read(_message(REQUEST, NONCE, 7, SECRET), REQUEST, SECRET) == (NONCE, 7)
+    assert read(query(7), QUERY, OUT, SECRET) == (NONCE, 7)
 
 
-class Socket:
-    """Stands for the one that answers: who may be sent to on a real one is the kernel's."""
+def prove(answering, nonce=NONCE, now=0.0):
+    """The asker's first three messages: its query, and the challenge that it returns."""
+    challenge = answering.reply(query(1, nonce), OUT, OWN, now)
+    found, number = read(challenge, CHALLENGE, Route(OWN, ASKER), SECRET, nonce)
+    back = message(RETURN, nonce, number, Route(ASKER, OWN), SECRET, found)
+    assert answering.reply(back, Route(ASKER, OWN), OWN, now) is None
+    return challenge, back
 
-    def __init__(self):
-        self.sent = []
 
-    def sendto(self, datagram, address):
-        self.sent.append((datagram, address))
+def test_only_who_has_returned_the_challenge_is_answered_and_once():
+    answering = Answering(SECRET)
+    assert answering.reply(request(4), OUT, OWN, 0.0) is None
+    prove(answering)
+    answer = answering.reply(request(4), OUT, OWN, 0.0)
+    assert answer == message(ANSWER, NONCE, 4, Route(OWN, ASKER), SECRET)
+    assert len(answer) == SIZE
+    for again in (request(4), request(3), query(1)):
+        assert answering.reply(again, OUT, OWN, 0.0) is None
+    assert answering.reply(request(6), OUT, OWN, 0.0) is not None
 
 
-def test_a_responder_answers_the_asker_alone_and_only_so_often():
-    responder, sender = Responder({}, 45680, SECRET), Socket()
-    for number in range(2 * ANSWERS):
-        responder._answer(sender, _message(REQUEST, NONCE, number, SECRET), ("10.0.0.1", 9))
-    responder._answer(sender, b"something else", ("10.0.0.1", 9))
-    assert sender.sent == [
-        (_message(ANSWER, NONCE, number, SECRET), ("10.0.0.1", 9)) for number in range(ANSWERS)
+def test_a_captured_run_is_not_answered_again_by_a_responder_that_starts_later():
+    answering = Answering(SECRET)
+    _, back = prove(answering)
+    later = Answering(SECRET)
+    said = [
+        later.reply(datagram, route, OWN, 0.0)
+        for datagram, route in ((query(), OUT), (back, Route(ASKER, OWN)), (request(4), OUT))
     ]
-    assert {len(datagram) for datagram, _ in sender.sent} == {FORM.size}
+    # Of a query there is one challenge, to the address that it was made for, of the same size.
+    assert [one and len(one) for one in said] == [SIZE, None, None]
+
+
+def test_what_is_captured_is_nothing_from_another_address():
+    answering = Answering(SECRET)
+    _, back = prove(answering)
+    for datagram, route in ((query(2), EVERYBODY), (back, OWN), (request(5), EVERYBODY)):
+        assert answering.reply(datagram, Route(THIRD, route), OWN, 0.0) is None
+
+
+def test_a_responder_says_only_so_much_in_a_second():
+    answering = Answering(SECRET)
+    prove(answering)
+    said = [answering.reply(request(number), OUT, OWN, 0.5) for number in range(1, 2 * ANSWERS)]
+    assert [one is not None for one in said].count(True) == ANSWERS
+    assert answering.reply(request(999), OUT, OWN, 1.5) is not None
+
+
+def test_what_it_remembers_is_bounded_and_a_proven_asker_is_kept():
+    answering = Answering(SECRET)
+    prove(answering)
+    for number in range(3 * MOST_ASKERS):
+        answering.reply(query(1, number.to_bytes(16, "big")), OUT, OWN, float(number))
+    assert len(answering._askers) == MOST_ASKERS
+    assert answering.reply(request(9), OUT, OWN, 1e6) is not None
 
 
 HEALTHY = {"rtt": 400, "min_rtt": 300, "snd_cwnd": 100, "unacked": 30, "snd_wnd": 3_000_000}

@@ -5,24 +5,24 @@
 from __future__ import annotations
 
 import json
-import os
+import select
 import socket
 import threading
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_fuzz import FUZZ
 
 from neuca_tools.selftest.running import channel as channels
 from neuca_tools.selftest.running.channel import (
     CLIENT,
     SERVER,
-    BusyError,
     Channel,
     ChannelError,
-    ImpostorError,
-    greet,
     small_segments,
 )
-from neuca_tools.selftest.running.serve import Greeting
+from neuca_tools.selftest.running.greeting import BusyError, Greeting, ImpostorError, greet
 
 SECRET = b"a secret that both ends share"
 
@@ -43,24 +43,22 @@ def ends(pair):
 
 def handshake(pair, secret=SECRET, busy=False):
     """Both sides of it: the client's channel, and what became of the server's part."""
-    client = Channel(pair[0].fileno(), pair[0].fileno(), CLIENT)
     outcome = []
 
     def server():
-        greeting = Greeting(pair[1])
         try:
-            while not greeting.proven(SECRET, busy):
-                os.set_blocking(pair[1].fileno(), True)
-                pair[1].recv(1, socket.MSG_PEEK)
-                os.set_blocking(pair[1].fileno(), False)
-            outcome.append(greeting.channel)
+            greeting, channel = Greeting(pair[1]), None
+            while channel is None:
+                select.select([pair[1]], [], [], 10)
+                channel = greeting.turn(SECRET, busy)
+            outcome.append(channel)
         except ChannelError as error:
             outcome.append(str(error))
 
     beside = threading.Thread(target=server)
     beside.start()
     try:
-        greet(client, secret, 10)
+        client = greet(pair[0], secret, 10)
     finally:
         beside.join()
     return client, outcome[0]
@@ -81,7 +79,7 @@ def test_two_with_the_same_secret_understand_each_other(pair):
 def test_another_secret_is_told_from_another_end(pair):
     with pytest.raises(ImpostorError) as raised:
         handshake(pair, secret=b"a secret of somebody else's")
-    assert raised.value.text == "who answers at the peer's address has another secret"
+    assert raised.value.text == "the host at the peer's address has another secret"
 
 
 def test_who_is_busy_says_so_to_whom_it_knows(pair):
@@ -89,15 +87,122 @@ def test_who_is_busy_says_so_to_whom_it_knows(pair):
         handshake(pair, busy=True)
 
 
-def test_something_else_that_listens_there_is_no_helper(pair):
-    client = ends(pair)[0]
-    pair[1].send(b'{"SSH": 2}\n')
+HEX = b"0" * 64
+OLD = (
+    "greet the peer: it speaks protocol 1 of neuca-selftest, this host protocol 2:"
+    " install the same version of neuca-guest-tools on both"
+)
+NOT_OURS = "greet the peer: what listens there is not neuca-selftest --serve"
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (b'{"SSH": 2}\n', NOT_OURS),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", NOT_OURS),
+        (b'{"neuca-selftest":2,"nonce":"\\ud800"}\n', NOT_OURS),
+        (b'{"neuca-selftest":2,"nonce":"%s"}\n' % (b"A" * 64), NOT_OURS),
+        (b'{"neuca-selftest":2,"nonce":"%s"}\n{' % HEX, NOT_OURS),
+        (b"x" * 5000, NOT_OURS),
+        (b"\n", NOT_OURS),
+        (
+            b'{"neuca-selftest":1,"nonce":"%s"}\n' % HEX,
+            OLD,
+        ),
+    ],
+)
+def test_a_server_that_is_none_or_of_another_version(pair, hello, reason):
+    pair[1].send(hello)
     with pytest.raises(ChannelError) as raised:
-        greet(client, SECRET, 1)
-    assert (
-        raised.value.text
-        == "ask the other end: it is no neuca-selftest --serve that this one understands"
-    )
+        greet(pair[0], SECRET, 1)
+    assert raised.value.text == reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (
+            b'{"proof":"\\ud800"}\n',
+            ChannelError,
+            "greet the peer: its answer is not one of neuca-selftest --serve",
+        ),
+        (
+            b'{"proof":"%s"}\n' % HEX,
+            ImpostorError,
+            "the host at the peer's address has another secret",
+        ),
+        (
+            b'{"busy":true,"proof":"%s"}\n' % HEX,  # only who knows the secret may say so
+            ImpostorError,
+            "the host at the peer's address has another secret",
+        ),
+        (b"", ChannelError, "greet the peer: it closed the connection"),
+    ],
+)
+def test_a_server_that_cannot_prove_itself(pair, answer, kind, reason):
+    pair[1].send(b'{"neuca-selftest":2,"nonce":"%s"}\n' % HEX)
+    threading.Thread(target=answer_and_close, args=[pair[1], answer]).start()
+    with pytest.raises(ChannelError) as raised:
+        greet(pair[0], SECRET, 10)
+    assert (type(raised.value), raised.value.text) == (kind, reason)
+
+
+def answer_and_close(connection, answer):
+    connection.recv(4096)
+    connection.sendall(answer)
+    connection.shutdown(socket.SHUT_WR)
+
+
+HELLO = b'{"neuca-selftest":2,"nonce":"%s"}\n' % HEX
+
+
+@FUZZ
+@given(said=st.binary(max_size=400) | st.binary(max_size=200).map(lambda end: HELLO + end))
+@example(said=HELLO)
+@example(said=b'{"neuca-selftest":9999,"nonce":"%s"}\n' % HEX)
+def test_no_bytes_of_a_server_raise_anything_but_a_reason(said):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(said)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ChannelError):
+            greet(ours, SECRET, 10)
+
+
+def test_a_server_that_says_nothing(pair):
+    with pytest.raises(ChannelError) as raised:
+        greet(pair[0], SECRET, 0.01)
+    assert raised.value.text == "greet the peer: no answer within 0.01 s"
+
+
+CLAIM = b'{"nonce":"%s","proof":"%s"}\n'
+NOT_THE_PROTOCOL = "it does not speak the protocol of neuca-selftest"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"nonce":"\\ud800","proof":"x"}\n', NOT_THE_PROTOCOL),
+        (b"[" * 4000, NOT_THE_PROTOCOL),
+        (b"\n", NOT_THE_PROTOCOL),
+        (CLAIM % (HEX, HEX) + b"{}\n", NOT_THE_PROTOCOL),
+        (CLAIM % (HEX, HEX[1:]), NOT_THE_PROTOCOL),
+        (CLAIM % (HEX, HEX[1:] + b"\xff"), NOT_THE_PROTOCOL),
+        (CLAIM % (HEX, HEX), "another secret"),
+    ],
+)
+def test_what_a_stranger_sends_is_refused_by_its_form(pair, line, reason):
+    greeting = Greeting(pair[1])
+    pair[0].send(line)
+    with pytest.raises(ChannelError) as raised:
+        greeting.turn(SECRET, False)
+    assert raised.value.text == reason
+
+
+def test_a_line_in_pieces_is_waited_for(pair):
+    greeting = Greeting(pair[1])
+    pair[0].send(b'{"nonce":')
+    assert greeting.turn(SECRET, False) is None
 
 
 @pytest.mark.parametrize(

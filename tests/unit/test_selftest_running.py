@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import os
 from ipaddress import ip_address, ip_interface
 
 import pytest
 
-from neuca_tools.commands.selftest_options import literal, options, peers, run_parser
+from neuca_tools.commands.selftest_options import literal, options, peers, run_parser, secret
 from neuca_tools.config import Config
 from neuca_tools.desired import Resolution
 from neuca_tools.errors import ApplyError, UsageError
@@ -409,3 +410,22 @@ def test_a_congestion_control_that_this_kernel_has_not_is_wanted_all_the_same(ef
         "net.ipv4.conf.eth1/7.rp_filter": "2",
         **more,
     }
+
+
+def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    path.write_text("a secret that both sides share")
+    path.chmod(0o600)
+    arguments = run_parser().parse_args(["--secret-file", str(path)])
+    assert secret(arguments, Config()) == b"a secret that both sides share"
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 0)
+    else:  # who cannot give the file away is somebody else
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    owner = path.stat().st_uid
+    with pytest.raises(UsageError) as raised:
+        secret(arguments, Config())
+    assert (raised.value.text, raised.value.hint) == (
+        f'read the secret "{path}": it belongs to user {owner}, who can change it',
+        f"chown root {path}",
+    )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ...plain import plain
 from .. import amounts
 from ..codes import NAGIOS, WORDS
 from ..diagnosis import Diagnosis
@@ -28,9 +29,14 @@ def nagios(diagnosis: Diagnosis) -> str:
         ]
     )
     values = " ".join(
-        f"'{place}-{one.name}-{one.direction}'={one.rate:.0f}"
+        f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}"
         for place, one in enumerate(diagnosis.phases)
         if one.rate is not None
     )
-    line = f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " ")
-    return f"{line} | {values}" if values else line
+    line = plain(f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " "))
+    return f"{line} | {plain(values)}" if values else line
+
+
+def _label(word: str) -> str:
+    """Of performance data: neither its quote nor its equals sign may be in it."""
+    return word.replace("'", "?").replace("=", "?").replace("|", "?").replace("\n", " ")

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from itertools import groupby
 from typing import Optional
 
+from ...plain import markup as escape
 from .. import amounts
 from ..codes import WORDS
 from ..diagnosis import Diagnosis, Finding

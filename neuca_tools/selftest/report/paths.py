@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 
+from ...plain import document as json_document
+from ...plain import plain
 from .. import amounts
 from ..codec import encode
 from ..codes import WORDS, ExitCode
@@ -38,10 +39,11 @@ NAME, VALUE = 18, 30  # columns
 def path_table(found: PathComparison) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
     width = max(len(one.label) for one in found.verdicts) + 2
-    lines = [line for row in found.rows for line in _row(row, width)]
+    told = [plain(line) for row in found.rows for line in _row(row, width)]
     for place, one in enumerate(found.verdicts):
-        lines += [f"— {one.label}{'' if place else ' (the baseline)'}", conclusion(one.diagnosis)]
-    return "\n".join(lines)
+        baseline = "" if place else " (the baseline)"
+        told += [plain(f"— {one.label}{baseline}"), conclusion(one.diagnosis)]
+    return "\n".join(told)
 
 
 def _row(row: Row, width: int) -> Iterator[str]:
@@ -76,7 +78,7 @@ def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -
         }
         for one, tests in zip(found.verdicts, paths)
     ]
-    return json.dumps(
+    return json_document(
         {
             "version": VERSION,
             "verdict": WORDS[code],
@@ -84,7 +86,5 @@ def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -
             "baseline": paths[0].label,
             "rows": encode(found.rows),
             "paths": verdicts,
-        },
-        indent=1,
-        ensure_ascii=False,
+        }
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ...plain import plain_lines
 from ..diagnosis import Diagnosis
 
 METRICS = {
@@ -59,4 +60,4 @@ def _line(name: str, labels: dict[str, str], value: Optional[float]) -> str:
 
 
 def _escaped(word: str) -> str:
-    return word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

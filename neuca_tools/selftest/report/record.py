@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import json
-
+from ... import plain
 from ..codec import encode
 from ..codes import WORDS
 from ..diagnosis import Diagnosis
@@ -29,4 +28,4 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
-    return json.dumps(document(evidence, diagnosis), indent=1, ensure_ascii=False)
+    return plain.document(document(evidence, diagnosis))

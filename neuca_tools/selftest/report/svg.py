@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import NamedTuple
+
+from ...plain import markup as escape
 
 WIDTH, HEIGHT = 420, 220
 LEFT, RIGHT, TOP, BOTTOM = 80, 12, 12, 30

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Optional
 
+from ...plain import lines, plain
 from .. import amounts
 from ..codes import WORDS, ExitCode
 from ..compare import Comparison, RateChange
@@ -30,17 +31,18 @@ WHERE = {
 
 def text(diagnosis: Diagnosis) -> str:
     """Several lines, without the last line end."""
-    return "\n".join([*(phase_line(phase) for phase in diagnosis.phases), *_conclusion(diagnosis)])
+    return lines([*(phase_line(phase) for phase in diagnosis.phases), *_conclusion(diagnosis)])
 
 
 def conclusion(diagnosis: Diagnosis) -> str:
     """The same without the phases: they have been told as they ended."""
-    return "\n".join(_conclusion(diagnosis))
+    return lines(_conclusion(diagnosis))
 
 
 def step_line(step: Step) -> str:
     """A phase that has just ended."""
-    return f"{step.name:<{LABEL + 1}}{'FAIL' if step.verdict == 'fail' else step.verdict:<8} {step.text}"
+    word = "FAIL" if step.verdict == "fail" else step.verdict
+    return plain(f"{step.name:<{LABEL + 1}}{word:<8} {step.text}")
 
 
 def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
@@ -123,8 +125,8 @@ def verdict(diagnosis: Diagnosis) -> str:
 
 
 def _labelled(label: str, words: str) -> Iterator[str]:
-    lines = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
-    for place, line in enumerate(lines):
+    wrapped = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
+    for place, line in enumerate(wrapped):
         yield f"{label if place == 0 else '':<{LABEL}}{line}"
 
 
@@ -136,7 +138,7 @@ def comparison(found: Comparison) -> str:
             "CHANGED" if one.identity else "changed",
             f"{one.where} {one.field}: {one.before or 'absent'} → {one.after or 'absent'}",
         )
-    return "\n".join([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
+    return lines([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
 
 
 def _rate_line(one: RateChange) -> str:

@@ -8,9 +8,13 @@ counters, tcpinfo, driver, kernel, facts
 reaching, roundtrip, pathsize
                   neighbours, pings, connections; latency; the path MTU
 rdma              which RDMA device and GID belong to the way, and the programs that measure them
-broadcast         a request to everybody, and who answers
+broadcast, answering
+                  a request to everybody, and who answers; which messages are answered
 planned           what the agent wants of this host, and which devices no test may use
-peer, channel     the near end of a helper; serve, serving, echo: the far end
+peer, heard       the near end of a helper, and what it takes from it; serve, serving, echo: the far end
+greeting, lobby, channel
+                  the handshake, who waits for it to end, and the signed messages after it
+confine           what iperf3 runs with
 fixing, trial         an advice, set for the time of a test, and kept if it helps
 apart             a test in a process of its own, for another network namespace
 store             the reports of earlier tests

@@ -1,16 +1,26 @@
-"""A request to everybody on the network at once, and who answers how soon: UDP to 255.255.255.255 or ff02::1.
+"""A request to everybody on the network, and who answers how soon: UDP to 255.255.255.255 or ff02::1.
 
-Only who has the secret is answered, only to its own address, with as many bytes as it sent, and only so many times a second.
+A host that answers broadcasts can be made to send to a third one. Three rules prevent that. Every
+message carries an HMAC over its kind, the addresses and ports that it comes from and goes to, and
+the asker's random number: a request that is sent again from another address is not one. A host
+answers only an asker that has returned the random number which was sent to its address:
+
+    asker      query      to everybody: the first WARM numbers of a run
+    responder  challenge  to the asker, with a random number of its own
+    asker      return     of that random number to the responder: the address is the asker's
+    asker      request    to everybody, one number after the other
+    responder  answer     once to each number, and only if it is higher than the last
+
+So whatever is sent again is not answered, by this responder or by one that starts later. All
+messages have the same size, and a responder sends no more than so many of them a second.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import hmac
 import select
 import socket
-import struct
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +29,19 @@ from typing import NamedTuple, Optional, Union
 
 from ...model import Host as Address
 from ..evidence import Broadcast
+from .answering import (
+    ANSWER,
+    CHALLENGE,
+    QUERY,
+    REQUEST,
+    RETURN,
+    SIZE,
+    Answering,
+    Route,
+    endpoint,
+    message,
+    read,
+)
 from .kernel import FAMILIES
 from .roundtrip import latency
 
@@ -26,16 +49,11 @@ EVERYBODY = {
     4: "255.255.255.255",
     6: "ff02::1",
 }  # RFC 919; RFC 4291, 2.7.1: neither leaves the network
-FORM = struct.Struct(
-    "!4s16sI32s"
-)  # which of the two, the asker's random number, the request's number, HMAC-SHA256
-REQUEST, ANSWER = b"nsQ1", b"nsA1"
 COUNT, EVERY = 50, 0.1  # requests, seconds between them
-WARM = 3  # requests that are not counted: answers resolve addresses first
+WARM = 3  # queries, which are not counted: addresses are proved, and resolved
 LATE = 1.0  # seconds after the last request
 MOST = 1024  # who may be expected: the ports of a bridge (BR_PORT_BITS)
 ROOM = 2048  # bytes of a receive buffer that an answer takes, with what the kernel adds
-ANSWERS = 50  # a second, of one responder: five times what one asker asks
 MANY = 64  # datagrams that are taken in one turn
 IPV6_FREEBIND = (
     78  # linux/in6.h: of an address that is new the kernel still tries whether somebody else has it
@@ -51,104 +69,131 @@ class Place(NamedTuple):
     number: int
 
 
+class _Post(NamedTuple):
+    """A socket of a responder, where its datagrams are sent to, and the socket that answers."""
+
+    heard: socket.socket
+    where: bytes
+    sender: socket.socket
+
+
 class Responder:
     """Answers at these addresses, one for each device and family. Raises OSError where it cannot listen."""
 
     def __init__(self, places: Mapping[tuple[int, int], Place], port: int, secret: bytes) -> None:
-        self._secret, self._answered = secret, 0
-        self._second = time.monotonic()
-        self._pairs: dict[int, tuple[socket.socket, socket.socket]] = {}
+        self._answering = Answering(secret)
+        self._posts: dict[int, _Post] = {}
         try:
             for place in places.values():
-                listener, sender = _datagrams(place.address), _datagrams(place.address)
-                self._pairs[listener.fileno()] = listener, sender
-                _to(listener, place)
-                listener.bind(_everybody(place, port))
-                sender.bind((str(place.address), 0))
+                self._open(place, port)
         except OSError:
             self.close()
             raise
 
+    def _open(self, place: Place, port: int) -> None:
+        listener, sender = _datagrams(place.address), _datagrams(place.address)
+        everybody = _everybody(place, port)
+        self._posts[listener.fileno()] = _Post(listener, endpoint(everybody), sender)
+        self._posts[sender.fileno()] = _Post(sender, b"", sender)
+        _to(listener, place)
+        listener.bind(everybody)
+        sender.bind((str(place.address), 0))
+        own = endpoint(sender.getsockname())
+        self._posts[sender.fileno()] = _Post(sender, own, sender)
+
     @property
     def waiting(self) -> tuple[int, ...]:
-        return tuple(self._pairs)
+        return tuple(self._posts)
 
     def turn(self, ready: set[int]) -> None:
         """Answer what has come at these descriptors."""
-        for descriptor in ready & self._pairs.keys():
-            listener, sender = self._pairs[descriptor]
+        for descriptor in ready & self._posts.keys():
+            post = self._posts[descriptor]
+            own = endpoint(post.sender.getsockname())
             with suppress(OSError):  # nothing more for now, or an answer that cannot be sent
                 for _ in range(MANY):
-                    self._answer(sender, *listener.recvfrom(FORM.size + 1))
-
-    def _answer(self, sender: socket.socket, datagram: bytes, asker: tuple[str, int]) -> None:
-        if time.monotonic() - self._second >= 1:
-            self._second, self._answered = time.monotonic(), 0
-        request = _read(datagram, REQUEST, self._secret)
-        if request is not None and self._answered < ANSWERS:
-            self._answered += 1
-            with suppress(OSError):
-                sender.sendto(_message(ANSWER, *request, self._secret), asker)
+                    datagram, asker = post.heard.recvfrom(SIZE + 1)
+                    reply = self._answering.reply(
+                        datagram, Route(endpoint(asker), post.where), own, time.monotonic()
+                    )
+                    if reply is not None:
+                        post.sender.sendto(reply, asker)
 
     def close(self) -> None:
-        for pair in self._pairs.values():
-            for one in pair:
-                one.close()
-        self._pairs.clear()
+        for post in self._posts.values():
+            post.heard.close()
+        self._posts.clear()
 
 
 def ask(
     place: Place, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
 ) -> Broadcast:
     """So many requests, and all answers to them. Raises OSError."""
-    nonce, sent = token_bytes(16), dict[int, float]()
-    came: dict[str, dict[int, float]] = {}
     with _datagrams(place.address) as asking:
         _to(asking, place)
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         with suppress(OSError):  # for root
             asking.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM * (expected or MOST))
         asking.bind((str(place.address), 0))
+        run = _Run(asking, secret, _everybody(place, port))
         for number in range(1, count + WARM + 1):
-            sent[number] = time.monotonic()
-            with suppress(OSError):  # a full queue: it is lost like any other
-                asking.sendto(_message(REQUEST, nonce, number, secret), _everybody(place, port))
-            _take(asking, sent[number] + EVERY, nonce, secret, came)
-        _take(
-            asking,
-            time.monotonic() + LATE,
-            nonce,
-            secret,
-            came,
-            len(sent) * expected if expected else None,
-        )
-    return judged(sent, came, expected)
+            run.send(number)
+            run.take(run.sent[number] + EVERY)
+        enough = len(run.sent) * expected if expected else None
+        run.take(time.monotonic() + LATE, enough)
+    return judged(run.sent, run.came, expected)
 
 
-def _take(
-    asking: socket.socket,
-    until: float,
-    nonce: bytes,
-    secret: bytes,
-    came: dict[str, dict[int, float]],
-    enough: Optional[int] = None,
-) -> None:
-    """Answers up to a time, or until there are enough of them."""
-    while enough is None or sum(map(len, came.values())) < enough:
-        if not select.select([asking], [], [], max(0.0, until - time.monotonic()))[0]:
+class _Run:
+    """One asker: when each number was sent, and when each host has answered it."""
+
+    def __init__(
+        self,
+        asking: socket.socket,
+        secret: bytes,
+        everybody: Union[tuple[str, int], tuple[str, int, int, int]],
+    ) -> None:
+        self._socket, self._secret, self._everybody = asking, secret, everybody
+        self._own, self._nonce = endpoint(asking.getsockname()), token_bytes(16)
+        self.sent: dict[int, float] = {}
+        self.came: dict[str, dict[int, float]] = {}
+
+    def send(self, number: int) -> None:
+        kind = QUERY if number <= WARM else REQUEST
+        route = Route(self._own, endpoint(self._everybody))
+        datagram = message(kind, self._nonce, number, route, self._secret)
+        self.sent[number] = time.monotonic()
+        with suppress(OSError):  # a full queue: it is lost like any other
+            self._socket.sendto(datagram, self._everybody)
+
+    def take(self, until: float, enough: Optional[int] = None) -> None:
+        """Answers up to a time, or until there are enough of them."""
+        while enough is None or sum(map(len, self.came.values())) < enough:
+            left = max(0.0, until - time.monotonic())
+            if not select.select([self._socket], [], [], left)[0]:
+                return
+            with suppress(OSError):
+                for _ in range(MANY):
+                    self._hear(*self._socket.recvfrom(SIZE + 1))
+            if time.monotonic() >= until:
+                return
+
+    def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
+        now, theirs = time.monotonic(), endpoint(sender)
+        route = Route(theirs, self._own)
+        known = sender[0] in self.came or len(self.came) < 2 * MOST
+        answer = read(datagram, ANSWER, route, self._secret)
+        challenge = read(datagram, CHALLENGE, route, self._secret, self._nonce)
+        if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
             return
-        with suppress(OSError):
-            for _ in range(MANY):
-                datagram, sender = asking.recvfrom(FORM.size + 1)
-                now, answer = time.monotonic(), _read(datagram, ANSWER, secret)
-                if (
-                    answer is not None
-                    and answer[0] == nonce
-                    and (sender[0] in came or len(came) < 2 * MOST)
-                ):
-                    came.setdefault(sender[0], {}).setdefault(answer[1], now)
-        if time.monotonic() >= until:
-            return
+        if challenge is not None:
+            number, back = challenge[1], Route(self._own, theirs)
+            proof = message(RETURN, self._nonce, number, back, self._secret, challenge[0])
+            with suppress(OSError):
+                self._socket.sendto(proof, sender)
+        elif answer is not None:
+            number = answer[1]
+        self.came.setdefault(sender[0], {}).setdefault(number, now)
 
 
 def judged(
@@ -186,25 +231,3 @@ def _everybody(place: Place, port: int) -> Union[tuple[str, int], tuple[str, int
         if place.address.version == 4
         else (EVERYBODY[6], port, 0, place.number)
     )
-
-
-def _message(kind: bytes, nonce: bytes, number: int, secret: bytes) -> bytes:
-    return FORM.pack(kind, nonce, number, _proof(kind, nonce, number, secret))
-
-
-def _read(datagram: bytes, kind: bytes, secret: bytes) -> Optional[tuple[bytes, int]]:
-    """The random number and the number of a message of this kind; None for anything else."""
-    if len(datagram) != FORM.size:
-        return None
-    found, nonce, number, signature = FORM.unpack(datagram)
-    return (
-        (nonce, number)
-        if found == kind and hmac.compare_digest(signature, _proof(kind, nonce, number, secret))
-        else None
-    )
-
-
-def _proof(kind: bytes, nonce: bytes, number: int, secret: bytes) -> bytes:
-    return hmac.new(
-        secret, b"neuca-selftest broadcast" + kind + nonce + number.to_bytes(4, "big"), "sha256"
-    ).digest()

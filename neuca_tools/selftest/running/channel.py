@@ -1,7 +1,7 @@
 """Messages between the two ends of a self-test: one JSON object on a line, in order, over a connection or over ssh's pipes.
 
-Over a connection both ends prove that they have the shared secret (an HMAC over both ends' random numbers, RFC 2104), and each
-message carries an HMAC over its number and its text: nobody in between can add, change or repeat one. They are no secret.
+Over a connection a handshake (`greeting`) comes first. From then on each message carries an HMAC
+over its number and its text: nobody in between can add, change or repeat one. They are no secret.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import secrets
 import select
 import socket
 import time
@@ -21,9 +20,7 @@ from typing import Any, Optional
 
 from ...errors import SelftestError
 
-PROTOCOL = 1
 LONGEST = 32 * 1024 * 1024  # bytes of a message: an hour of looks at 128 streams
-GREETING = 4096  # bytes of a message before the other end has proved anything
 PIECE = 65536
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
@@ -35,10 +32,6 @@ class ChannelError(SelftestError):
     """The other end does not answer, not in time, or not as it should."""
 
 
-class ImpostorError(ChannelError):
-    """Who answers has another secret."""
-
-
 class Channel:
     """Two descriptors, which may be one; both are left to the caller. Every method raises ChannelError."""
 
@@ -47,7 +40,7 @@ class Channel:
         self._came = bytearray()
         self._key = b""
         self._sent = self._received = 0
-        self.longest = LONGEST
+        self.longest = LONGEST  # bytes of a message
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
 
@@ -56,7 +49,7 @@ class Channel:
 
     def lock(self, key: bytes) -> None:
         """From now on every message is signed."""
-        self._key, self.longest = key, LONGEST
+        self._key = key
 
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
         text = json.dumps(message, separators=(",", ":")).encode()
@@ -124,43 +117,6 @@ class Channel:
             hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest().encode()
             + b" "
         )
-
-
-def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
-    """What only somebody with the secret can say; `ours` is the server's random number, `theirs` the client's."""
-    return hmac.new(
-        secret, f"neuca-selftest {PROTOCOL} {what} {ours} {theirs}".encode(), DIGEST
-    ).hexdigest()
-
-
-def nonce() -> str:
-    return secrets.token_hex(32)
-
-
-def greet(channel: Channel, secret: bytes, seconds: float) -> None:
-    """The client's part of the handshake. Raises ChannelError: ImpostorError where the secrets differ."""
-    channel.longest = GREETING
-    hello = channel.receive(seconds)
-    if hello.get("busy"):
-        raise BusyError("the other end: the server is busy with another test")
-    if hello.get("neuca-selftest") != PROTOCOL:
-        raise ChannelError(
-            "ask the other end: it is no neuca-selftest --serve that this one understands"
-        )
-    theirs, own = str(hello.get("nonce")), nonce()
-    channel.send({"nonce": own, "proof": proof(secret, CLIENT, theirs, own)})
-    answer = channel.receive(seconds)
-    if answer.get("busy"):
-        raise BusyError("the other end: the server is busy with another test")
-    if not hmac.compare_digest(
-        str(answer.get("proof")).encode(), proof(secret, SERVER, theirs, own).encode()
-    ):
-        raise ImpostorError("who answers at the peer's address has another secret")
-    channel.lock(bytes.fromhex(proof(secret, "session", theirs, own)))
-
-
-class BusyError(ChannelError):
-    """Somebody else is being served."""
 
 
 def small_segments(connection: socket.socket) -> None:

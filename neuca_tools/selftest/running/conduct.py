@@ -22,6 +22,7 @@ from typing import Optional, Protocol
 from ..evidence import Phase, Sample
 from ..run import Run
 from . import counters, iperf
+from .confine import confined
 from .iperf import Test
 from .program import Ended, Program
 
@@ -122,7 +123,7 @@ def watch(
 ) -> tuple[Ended, tuple[Sample, ...]]:
     """Run a client until it ends or its time is over, and look at this end every second. Raises OSError."""
     series = Series(test.peer.version, remote_port=0 if test.udp else test.port, devices=devices)
-    program = Program(command)
+    program = Program(command, confined())
     try:
         deadline = time.monotonic() + seconds
         while program.waiting and time.monotonic() < deadline:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import hmac
 import socket
 import struct
+import time
 from contextlib import suppress
 
 from ...backends.pathprobe import MTU_DISCOVER, PROBE
@@ -17,6 +19,10 @@ HEADER = struct.Struct("!16sII")  # token, number, bytes of the answer's payload
 LARGEST = 65507  # bytes of a datagram's payload (RFC 768, over IPv4)
 MOST = 64  # connections at once
 PIECE = 4096
+# Bytes a second that all answers may be larger than their requests. The token is not secret from
+# who can listen: without a limit, small requests in the peer's name would make large answers to it.
+# A search for the path MTU has 17 of them at most.
+GROWTH = 2**20
 MANY = 256  # datagrams or connections that are taken in one turn
 
 
@@ -25,6 +31,7 @@ class Echo:
 
     def __init__(self, address: Address, peer: Address, port: int, token: bytes) -> None:
         self._peer, self._token = str(peer), token
+        self._second, self._grown = time.monotonic(), 0
         family = FAMILIES[address.version]
         self._datagrams = socket.socket(
             family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
@@ -66,10 +73,17 @@ class Echo:
         if len(datagram) < HEADER.size or sender[0] != self._peer:
             return
         token, number, size = HEADER.unpack_from(datagram)
-        if token == self._token:
-            payload = HEADER.pack(token, number, size).ljust(min(size, LARGEST), b"\0")
+        size = min(size, LARGEST)
+        if hmac.compare_digest(token, self._token) and self._may_grow(size - len(datagram)):
+            payload = HEADER.pack(token, number, size).ljust(size, b"\0")
             with suppress(OSError):
                 self._datagrams.sendto(payload, sender)
+
+    def _may_grow(self, more: int) -> bool:
+        if time.monotonic() - self._second >= 1:
+            self._second, self._grown = time.monotonic(), 0
+        self._grown += max(0, more)
+        return self._grown <= GROWTH
 
     def _accept(self, connection: socket.socket, sender: tuple[str, int]) -> None:
         if sender[0] != self._peer or len(self._connections) >= MOST:

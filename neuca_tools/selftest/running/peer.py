@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import Optional, Protocol
 
 from ...model import Host as Address
-from ..codec import decode
-from ..evidence import VERSION, Evidence, Host, Sample
-from .channel import CLIENT, BusyError, Channel, ChannelError, Message, greet, small_segments
+from ..evidence import Host, Sample
+from .channel import CLIENT, LONGEST, Channel, ChannelError, Message, small_segments
+from .greeting import BusyError, greet
+from .heard import MOST_LINES, host_of, log_of, samples_of, text_of, token_of
 from .iperf import Test
 from .kernel import FAMILIES
 
 PATIENCE = 20.0  # seconds for an answer
 CONNECT = 3.0  # seconds
+ROOM = 4 * 2**20  # bytes of an answer: 4096 links with their offloads
+ROOM_FOR_A_LOOK = 128 * 2**10  # bytes: the sockets of 128 streams, and counters
 SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 NOT_FOUND = 127  # what a shell ends with that finds no such program
@@ -49,13 +52,15 @@ class Helper:
         self._channel, self._line, self._client = channel, line, client
         self.host, self.token, self.why = Host(), b"", ""
         self._log: tuple[str, ...] = ()
+        self._looks = 0.0  # seconds of the test, one look in each
 
     def hello(self, seconds: float = PATIENCE) -> None:
         """Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
-        self.host, self.token = _host(answer), bytes.fromhex(str(answer.get("token", "")))
+        self.token, self.host = token_of(answer), host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
+        self._looks = test.seconds
         try:
             self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
         except ChannelError as error:
@@ -64,19 +69,14 @@ class Helper:
 
     def rdma(self, program: str) -> str:
         """A server of this program there, for one test; or why that is not applicable there. Raises ChannelError."""
-        return str(self._ask({"ask": "rdma", "program": program}, PATIENCE).get("lacking", ""))[
-            :500
-        ]
+        return text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
     def finish(self) -> tuple[Sample, ...]:
         try:
-            answer = self._ask({"ask": "finish"}, PATIENCE)
-            self._log += tuple(str(line) for line in answer.get("log", []))
-            phase = {
-                "version": VERSION,
-                "phases": [{"name": "", "sender": answer.get("samples", [])}],
-            }
-            return decode(Evidence, phase, VERSION).phases[0].sender
+            room = ROOM + int(self._looks * ROOM_FOR_A_LOOK)
+            answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
+            self._log = (*self._log, *log_of(answer))[-MOST_LINES:]
+            return samples_of(answer)
         except ChannelError:
             return ()
 
@@ -91,7 +91,7 @@ class Helper:
     def facts(self) -> Host:
         """The far end as it is now, or as it was known last; with what its kernel has said during the tests."""
         with suppress(ChannelError):
-            self.host = _host(self._ask({"ask": "host"}, PATIENCE))
+            self.host = host_of(self._ask({"ask": "host"}, PATIENCE), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
@@ -100,9 +100,10 @@ class Helper:
                 self._channel.send({"ask": "bye"}, 1.0)
         self._line.close()
 
-    def _ask(self, message: Message, seconds: float) -> Message:
+    def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
         if self.why:
             raise ChannelError(self.why)
+        self._channel.longest = room
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)
@@ -110,7 +111,7 @@ class Helper:
             self.why = str(error)
             raise
         if "error" in answer:
-            text = str(answer["error"])[:500]
+            text = text_of(answer, "error")
             raise (
                 BusyError(f"the other end: {text}")
                 if "is busy" in text
@@ -127,9 +128,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         connection.settimeout(CONNECT)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        channel = Channel(connection.fileno(), connection.fileno(), CLIENT)
-        greet(channel, secret, PATIENCE)
-        helper = Helper(channel, connection, source)
+        helper = Helper(greet(connection, secret, PATIENCE), connection, source)
         helper.hello()
     except OSError as error:
         connection.close()
@@ -205,7 +204,3 @@ def word(error: OSError) -> str:
         errno.ENETUNREACH: "unreachable",
     }
     return known.get(error.errno or 0, "timeout")
-
-
-def _host(answer: Message) -> Host:
-    return decode(Evidence, {"version": VERSION, "peer": answer.get("host", {})}, VERSION).peer

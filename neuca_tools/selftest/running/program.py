@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import select
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # never the directory that somebody started us in
 MOST = 32 * 1024 * 1024  # bytes of its output; 128 streams for an hour
@@ -30,28 +31,26 @@ class Ended(NamedTuple):
 
 
 class Program:
-    """One program under way. Wait until one of `waiting` can be read, `take` it; there is nothing more once it is empty.
+    """One program under way. `confine` is what the new process does first.
 
+    Wait until one of `waiting` can be read, `take` it; there is nothing more once it is empty.
     Raises OSError where it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], standard_input: Optional[int] = None) -> None:
+    def __init__(
+        self, command: Sequence[str], confine: Optional[Callable[[], None]] = None
+    ) -> None:
         parent, libc = os.getpid(), ctypes.CDLL(None)
 
-        def die_with_parent() -> None:
+        def begin() -> None:
+            if confine is not None:
+                confine()
+            # Last: the kernel forgets it with a change of user (prctl(2)).
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)  # it died in between
 
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL if standard_input is None else standard_input,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C", "PATH": PATH},
-            cwd="/",
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has no threads
-        )
+        self._process = _started(command, begin)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._streams = {
@@ -100,3 +99,18 @@ class Program:
             self._process.kill()
             code, late = self._process.wait(), True
         return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), late)
+
+
+def _started(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C", "PATH": PATH, "TMPDIR": "/tmp"},
+            cwd="/",
+            preexec_fn=begin,  # noqa: PLW1509 - this process has no threads
+        )
+    except subprocess.SubprocessError as error:  # of `begin`
+        raise OSError(errno.EPERM, "it cannot be confined") from error

@@ -9,9 +9,7 @@ broadcasts are answered too (UDP), of each device that has such an address.
 
 from __future__ import annotations
 
-import hmac
 import os
-import secrets
 import select
 import signal
 import socket
@@ -21,55 +19,18 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Callable, Optional
 
+from ...backends.peerfilter import PeerFilter
 from ...model import Host as Address
 from .broadcast import IPV6_FREEBIND, Place, Responder
-from .channel import (
-    CLIENT,
-    GREETING,
-    PROTOCOL,
-    SERVER,
-    Channel,
-    ChannelError,
-    nonce,
-    proof,
-    small_segments,
-)
+from .channel import SERVER, Channel, small_segments
 from .kernel import FAMILIES
+from .lobby import Lobby, Proven
 from .serving import Session
 
-GREETINGS = 8  # at once, of those who have proved nothing yet
-PATIENCE = 10.0  # seconds for a greeting
+BACKLOG = 128  # connections that the kernel keeps until they are accepted
 AFTER = (
     10  # seconds after its time at which the kernel ends this process, if it does not end by itself
 )
-
-
-class Greeting:
-    """Somebody who has connected, and has to prove first who he is."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self.nonce = connection, nonce()
-        self.deadline = time.monotonic() + PATIENCE
-        self.channel = Channel(connection.fileno(), connection.fileno(), SERVER)
-        self.channel.longest = GREETING
-        self.channel.send({"neuca-selftest": PROTOCOL, "nonce": self.nonce}, PATIENCE)
-
-    def proven(self, secret: bytes, busy: bool) -> bool:
-        """Whether the handshake is done. Raises ChannelError where it has failed."""
-        self.channel.take()
-        answer = self.channel.next()
-        if answer is None:
-            return False
-        theirs = str(answer.get("nonce"))
-        known = hmac.compare_digest(
-            str(answer.get("proof")).encode(), proof(secret, CLIENT, self.nonce, theirs).encode()
-        )
-        if not known or busy:
-            self.channel.send({"busy": True} if known else {"error": "another secret"}, PATIENCE)
-            raise ChannelError("busy" if known else "another secret")
-        self.channel.send({"proof": proof(secret, SERVER, self.nonce, theirs)}, PATIENCE)
-        self.channel.lock(bytes.fromhex(proof(secret, "session", self.nonce, theirs)))
-        return True
 
 
 class Server:
@@ -83,8 +44,9 @@ class Server:
         told: Callable[[str], None],
         places: Sequence[Place] = (),
     ) -> None:
-        self._port, self._secret, self._told = port, secret, told
-        self._greetings: dict[int, Greeting] = {}
+        self._port, self._told = port, told
+        self._lobby = Lobby(secret, told)
+        self._filtered = can_filter(addresses[0], told)
         self._session: Optional[Session] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
@@ -115,76 +77,51 @@ class Server:
             self._session.close()
         if self._responder is not None:
             self._responder.close()
-        for one in (
-            *self._listeners.values(),
-            *(greeting.connection for greeting in self._greetings.values()),
-        ):
+        self._lobby.close()
+        for one in self._listeners.values():
             one.close()
 
     def _turn(self, end: float) -> None:
-        session = self._session
-        wake = min(
-            [
-                end,
-                *(one.deadline for one in self._greetings.values()),
-                *([session.due()] if session else []),
-            ]
-        )
-        answering = self._responder.waiting if self._responder else ()
-        sources = [
-            *self._listeners,
-            *self._greetings,
-            *answering,
-            *(session.waiting if session else ()),
-        ]
+        session, responder = self._session, self._responder
+        sources = [*self._listeners, *self._lobby.waiting]
+        wake = min(end, self._lobby.due())
+        if responder:
+            sources += responder.waiting
+        if session:
+            sources += session.waiting
+            wake = min(wake, session.due())
         ready = set(select.select(sources, [], [], max(0.0, wake - time.monotonic()))[0])
-        if self._responder:
-            self._responder.turn(ready)
+        if responder:
+            responder.turn(ready)
+        for proven in self._lobby.turn(ready, session is not None):
+            self._begin(proven)
         for descriptor in ready & self._listeners.keys():
             self._accept(self._listeners[descriptor])
-        for descriptor in [one for one in self._greetings if one in ready]:
-            self._hear(descriptor)
-        for descriptor in [
-            number for number, one in self._greetings.items() if time.monotonic() > one.deadline
-        ]:
-            self._greetings.pop(descriptor).connection.close()
         if session is not None and not session.turn(ready):
             session.close()
             self._session = None
             self._told(f"{session.peer}: {session.why}")
 
     def _accept(self, listener: socket.socket) -> None:
-        with suppress(OSError, ChannelError):  # it has gone again
-            connection, _ = listener.accept()
-            if len(self._greetings) >= GREETINGS:
-                connection.close()
-                return
-            self._greetings[connection.fileno()] = Greeting(connection)
+        with suppress(OSError):  # no more for now, or it is gone again
+            for _ in range(BACKLOG):
+                self._lobby.add(listener.accept()[0])
 
-    def _hear(self, descriptor: int) -> None:
-        greeting = self._greetings[descriptor]
-        try:
-            if not greeting.proven(self._secret, self._session is not None):
-                return
-        except ChannelError as reason:
-            self._told(f"{_name(greeting.connection)}: refused, {reason}")
-            self._greetings.pop(descriptor).connection.close()
-            return
-        del self._greetings[descriptor]
-        ours, theirs = (
-            ip_address(name[0])
-            for name in (greeting.connection.getsockname(), greeting.connection.getpeername())
+    def _begin(self, proven: Proven) -> None:
+        ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
+        self._told(f"{proven.address}: a test begins")
+        self._session = Session(
+            proven.channel, ours, self._port, self._filtered, proven.address, proven.connection
         )
-        self._told(f"{theirs}: a test begins")
-        self._session = Session(greeting.channel, ours, self._port, theirs, greeting.connection)
 
 
-def serve_pipes(address: Address, port: int, seconds: float) -> None:
+def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str], None]) -> None:
     """One session over standard input and output, for who has come by ssh; until it is closed, or its time is over."""
     end = _bounded(seconds)
     reading, writing = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # nothing but messages goes out there
-    session = Session(Channel(reading, writing, SERVER), address, port)
+    filtered = can_filter(address, told)
+    session = Session(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
             wake = min(end, session.due())
@@ -197,8 +134,14 @@ def serve_pipes(address: Address, port: int, seconds: float) -> None:
         session.close()
 
 
-def secret_token() -> bytes:
-    return secrets.token_bytes(16)
+def can_filter(address: Address, told: Callable[[str], None]) -> bool:
+    """Whether this kernel can restrict a program to one peer; where it cannot, that is reported."""
+    try:
+        PeerFilter(address).close()
+    except OSError as error:
+        told(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
+        return False
+    return True
 
 
 def _bounded(seconds: float) -> float:
@@ -218,15 +161,8 @@ def _listen(address: Address, port: int) -> socket.socket:
         if address.version == 6:
             listener.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
         listener.bind((str(address), port))
-        listener.listen(GREETINGS)
+        listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise
     return listener
-
-
-def _name(connection: socket.socket) -> str:
-    try:
-        return str(connection.getpeername()[0])
-    except OSError:
-        return "somebody"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import socket
@@ -13,18 +14,22 @@ from ipaddress import ip_address
 from secrets import token_bytes
 from typing import Optional
 
+from ...backends.peerfilter import PeerFilter
 from ...errors import ApplyError
 from ...model import Host as Address
 from ..codec import encode
 from . import facts, iperf, kernel, rdma, tcpinfo
 from .channel import Channel, ChannelError, Message
 from .conduct import Series
+from .confine import confined, entering
 from .echo import TOKEN, Echo
 from .program import Program
 from .trial import Trial
 
 IDLE = 60.0  # seconds that a client may be silent, beyond what it has announced; round trips and path MTU ask it nothing
 LONGEST = 3600.0  # seconds of one test
+REQUEST = 64 * 2**10  # bytes of what a client asks
+CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 READY = 10.0  # seconds that a program gets to listen, on a busy host too
 LOOK = 0.02  # seconds between two looks at whether it does
 LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client has finished
@@ -38,9 +43,11 @@ class Session:
         channel: Channel,
         address: Address,
         port: int,
+        filtered: bool,
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
+        channel.longest = REQUEST
         self._channel, self._address, self._port, self._connection = (
             channel,
             address,
@@ -51,6 +58,8 @@ class Session:
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
+        self._filtered = filtered  # what is started may talk to the peer alone
+        self._filter: Optional[PeerFilter] = None
         self._series: Optional[Series] = None
         self._messages = facts.Messages()
         self._tried = Trial()
@@ -111,7 +120,7 @@ class Session:
             "keep": self._keep,
             "rdma": self._rdma,
         }
-        if asked not in answers:
+        if not isinstance(asked, str) or asked not in answers:
             self._channel.send(
                 {"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"}
             )
@@ -126,8 +135,9 @@ class Session:
 
     def _hello(self, message: Message) -> Message:
         """Who is here. Datagrams and connections of the client come back from now on."""
+        client = str(message.get("client"))
         try:
-            peer = self.peer or ip_address(str(message.get("client")))
+            peer = self.peer or ip_address(client if CLIENT_ADDRESS.fullmatch(client) else "")
         except ValueError:
             return {"error": "hello: the client's address cannot be read"}
         self.peer = peer
@@ -156,9 +166,12 @@ class Session:
             return {
                 "error": f"begin: the server is busy: somebody else listens on port {self._port} there"
             }
-        self._program = Program(iperf.server(self._address, self._port))
+        self._program = Program(
+            iperf.server(self._address, self._port), confined(self._joining(self.peer))
+        )
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
+            self._stop()
             said = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
             return {
                 "error": f"begin: iperf3 does not listen there: {said[-1] if said else 'it says nothing'}"
@@ -175,6 +188,8 @@ class Session:
     def _rdma(self, message: Message) -> Message:
         """A server of one of the two programs, for one test. They cannot be told an address: they listen at each."""
         self._stop()
+        if self.peer is None:
+            return {"error": "rdma: it comes after hello"}
         name, devices = message.get("program"), kernel.devices()
         held = next((index for index, address in kernel.addresses() if address == self._address), 0)
         chosen = rdma.choose(
@@ -187,13 +202,22 @@ class Session:
             return {"lacking": lacking}
         if name not in rdma.PROGRAMS or not chosen.gid:
             return {"error": "rdma: no such program, or no GID for this network"}
-        self._program = Program(rdma.command(name, chosen, self._port))
+        self._program = Program(
+            rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
+        )
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
         return (
             {"ready": self._port}
             if self._listens(self._program)
             else {"error": f"rdma: {name} does not listen there"}
         )
+
+    def _joining(self, peer: Optional[Address]) -> int:
+        """A new control group for the packets of the peer; -1 where this kernel has none."""
+        if not self._filtered or peer is None:
+            return -1
+        self._filter = PeerFilter(peer)
+        return self._filter.joining
 
     def _listens(self, program: Program) -> bool:
         deadline = time.monotonic() + READY
@@ -207,11 +231,9 @@ class Session:
     def _set(self, message: Message) -> Message:
         """Sysctls for this session. Raises ApplyError."""
         asked = message.get("sysctls")
-        self._tried.set(
-            {str(name): str(value) for name, value in asked.items()}
-            if isinstance(asked, dict)
-            else {}
-        )
+        if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
+            return {"error": "set: the settings are not texts"}
+        self._tried.set(asked)
         return {"set": True}
 
     def _keep(self, _: Message) -> Message:
@@ -227,12 +249,17 @@ class Session:
     def _stop(self) -> None:
         """End what is left of a test: politely, then by force."""
         program, self._program, self._series = self._program, None, None
-        if program is None:
-            return
-        with suppress(ProcessLookupError):
-            program.signal(signal.SIGTERM)
-        program.finish(LAST_WORDS)
+        if program is not None:
+            with suppress(ProcessLookupError):
+                program.signal(signal.SIGTERM)
+            program.finish(LAST_WORDS)
+        if self._filter is not None:
+            self._filter.close()
+            self._filter = None
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    """In seconds; 0 for what is no number, or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if -LONGEST <= value <= LONGEST else 0.0

@@ -20,9 +20,10 @@ from ..conditions.reach import broadcast_lost
 from ..evidence import NOT_ASKED, Evidence, Latency, Rdma, Reach, Step
 from . import broadcast, facts, kernel, pathsize, peer, rdma, reaching, roundtrip
 from .broadcast import Place
-from .channel import BusyError, ChannelError, ImpostorError
+from .channel import ChannelError
 from .facts import Messages
 from .fixing import Fix
+from .greeting import BusyError, ImpostorError
 from .kernel import Device, Way
 from .peer import AbsentError, Helper
 from .phases import Throughput

@@ -22,7 +22,7 @@ NAMES = frozenset(
     " net.ipv4.tcp_max_syn_backlog net.ipv4.ipfrag_high_thresh net.ipv4.neigh.default.gc_thresh1"
     " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split()
 )
-VALUE = re.compile(r"\d{1,12}( \d{1,12}){0,2}")
+VALUE = re.compile(r"[0-9]{1,12}( [0-9]{1,12}){0,2}")
 
 
 def advised(finding: Finding) -> dict[str, str]:

@@ -1,0 +1,176 @@
+"""A program that can talk to one address alone: the kernel drops all other packets of its sockets.
+
+iperf3 accepts whoever connects first and has no filter of its own. A control group with two BPF
+programs (BPF_PROG_TYPE_CGROUP_SKB, linux/bpf.h) holds for every socket that a process in it makes,
+from the first packet on: the mechanism of IPAddressAllow= in systemd.resource-control(5), without
+systemd. It needs root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Union
+
+from ..model import Host as Address
+
+BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
+FSOPEN, FSCONFIG, FSMOUNT = 430, 431, 432  # the same on every architecture
+CLOEXEC, CONFIG_CREATE = 1, 6  # FSOPEN_CLOEXEC and FSMOUNT_CLOEXEC; FSCONFIG_CMD_CREATE
+LOAD, ATTACH = 5, 8  # BPF_PROG_LOAD, BPF_PROG_ATTACH
+CGROUP_SKB, ALLOW_MULTI = 8, 2  # BPF_PROG_TYPE_CGROUP_SKB, BPF_F_ALLOW_MULTI
+INGRESS, EGRESS = 0, 1  # BPF_CGROUP_INET_INGRESS, BPF_CGROUP_INET_EGRESS
+ATTRIBUTES = 128  # bytes of union bpf_attr: what is beyond the kernel's own has to be zero
+LOAD_BYTES = 26  # BPF_FUNC_skb_load_bytes
+PROTOCOL = 16  # the place of protocol in struct __sk_buff
+ETHERTYPES = {4: 0x0800, 6: 0x86DD}
+PLACES = {  # of the address in the IP header: of the source, of the destination (RFC 791, 8200)
+    (4, INGRESS): 12,
+    (4, EGRESS): 16,
+    (6, INGRESS): 8,
+    (6, EGRESS): 24,
+}
+NAME = re.compile(r"neuca-selftest\.([0-9]+)\.[0-9a-f]+")
+
+
+class PeerFilter:
+    """A control group for the packets of one peer. Raises OSError where the kernel has none."""
+
+    def __init__(self, peer: Address) -> None:
+        self._own = _own_group()
+        root = _mounted()
+        try:
+            self._parent = os.open(self._own or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=root)
+        finally:
+            os.close(root)
+        self._name = f"neuca-selftest.{os.getpid()}.{id(self):x}"
+        self.joining = -1  # a descriptor: a process that writes 0 to it belongs to the group
+        try:
+            _remove_stale(self._parent)
+            os.mkdir(self._name, 0o755, dir_fd=self._parent)
+            self._restrict(peer)
+        except OSError:
+            self.close()
+            raise
+
+    def _restrict(self, peer: Address) -> None:
+        group = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._parent)
+        try:
+            for direction in (INGRESS, EGRESS):
+                loaded = _load(program(peer, direction))
+                try:
+                    attributes = struct.pack("=IIII", group, loaded, direction, ALLOW_MULTI)
+                    _bpf(ATTACH, attributes)
+                finally:
+                    os.close(loaded)
+            self.joining = os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
+        finally:
+            os.close(group)
+
+    def close(self) -> None:
+        """Remove the group. Its processes have ended by then; else it stays, empty, until later."""
+        if self.joining >= 0:
+            os.close(self.joining)
+            self.joining = -1
+        if self._parent >= 0:
+            with suppress(OSError):
+                os.rmdir(self._name, dir_fd=self._parent)
+            os.close(self._parent)
+            self._parent = -1
+
+
+def program(peer: Address, direction: int) -> bytes:
+    """BPF instructions: 1 for a packet from (or to) this address, 0 for all others."""
+    words = struct.unpack(f"={len(peer.packed) // 4}I", peer.packed)
+    start = -4 * len(words)  # on the stack
+    ethertype = socket.htons(ETHERTYPES[peer.version])
+    code: list[Union[bytes, tuple[int, int, int]]] = [
+        _do(0xBF, 6, 1),  # r6 = the packet
+        _do(0x61, 0, 6, PROTOCOL),
+        (0x55, 0, ethertype),  # another family: drop
+        _do(0xBF, 1, 6),
+        _do(0xB7, 2, value=PLACES[peer.version, direction]),
+        _do(0xBF, 3, 10),
+        _do(0x07, 3, value=start),
+        _do(0xB7, 4, value=len(peer.packed)),
+        _do(0x85, value=LOAD_BYTES),
+        (0x55, 0, 0),  # the header is cut off: drop
+    ]
+    for place, word in enumerate(words):
+        code += [
+            _do(0x61, 0, 10, start + 4 * place),
+            _do(0xB4, 1, value=word),  # 32 bits, not extended by their sign
+            (0x5D, 1 << 4, 0),  # r0 differs from r1: drop
+        ]
+    code += [_do(0xB7, 0, value=1), _do(0x95), _do(0xB7, 0, value=0), _do(0x95)]
+    drop = len(code) - 2
+    return b"".join(
+        one
+        if isinstance(one, bytes)
+        else struct.pack("=BBhI", one[0], one[1], drop - place - 1, one[2])
+        for place, one in enumerate(code)
+    )
+
+
+def _do(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
+    return struct.pack("=BBhI", code, to | source << 4, offset, value & 0xFFFFFFFF)
+
+
+def _load(code: bytes) -> int:
+    kept = ctypes.create_string_buffer(code, len(code))
+    license_ = ctypes.create_string_buffer(b"MIT")
+    count = len(code) // 8
+    where = ctypes.addressof(kept), ctypes.addressof(license_)
+    return _bpf(LOAD, struct.pack("=IIQQ", CGROUP_SKB, count, *where))
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    number = BPF_CALL.get(platform.machine())
+    if number is None or ctypes.sizeof(ctypes.c_void_p) != 8:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    kept = ctypes.create_string_buffer(attributes, ATTRIBUTES)
+    return _call(number, command, kept, ATTRIBUTES)
+
+
+def _call(number: int, *arguments: object) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+    found = int(libc.syscall(ctypes.c_long(number), *words))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def _mounted() -> int:
+    """The second version of control groups, at no place of the file system: a descriptor."""
+    context = _call(FSOPEN, ctypes.c_char_p(b"cgroup2"), CLOEXEC)
+    try:
+        _call(FSCONFIG, context, CONFIG_CREATE, None, None, 0)
+        return _call(FSMOUNT, context, CLOEXEC, 0)
+    finally:
+        os.close(context)
+
+
+def _own_group() -> str:
+    """That of this process, below which its supervisor looks for what it has started."""
+    lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
+    return next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+
+
+def _remove_stale(parent: int) -> None:
+    """What a process that was killed has left here; a group with a process in it is not removed."""
+    for name in os.listdir(parent):
+        found = NAME.fullmatch(name)
+        if found and not Path(f"/proc/{found[1]}").exists():
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=parent)

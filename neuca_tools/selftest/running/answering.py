@@ -1,0 +1,129 @@
+"""Which broadcast messages are answered: their form, and what a responder remembers of askers.
+
+See `broadcast` for the order of messages and the reasons.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass
+from ipaddress import ip_address
+from secrets import token_bytes
+from typing import NamedTuple, Optional, Union
+
+# Kind, a random number of 16 bytes, the request's number, HMAC-SHA256.
+FORM = struct.Struct("!4s16sI32s")
+SIZE = FORM.size
+QUERY, CHALLENGE, RETURN, REQUEST, ANSWER = b"nsQ2", b"nsC2", b"nsR2", b"nsB2", b"nsA2"
+ANSWERS = 50  # a second, of one responder: five times what one asker asks for
+MOST_ASKERS = 64  # that a responder remembers
+LABEL = b"neuca-selftest broadcast 2"
+
+
+class Route(NamedTuple):
+    """Where a message comes from and where it goes, as `endpoint` writes them."""
+
+    source: bytes
+    destination: bytes
+
+
+def endpoint(address: Union[tuple[str, int], tuple[str, int, int, int]]) -> bytes:
+    """An IP address and a port, without the zone that a link-local address may have."""
+    return ip_address(address[0].partition("%")[0]).packed + address[1].to_bytes(2, "big")
+
+
+def message(
+    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes = b""
+) -> bytes:
+    """The whole datagram. `known` is what its receiver knows and the message does not say."""
+    return FORM.pack(kind, nonce, number, _proof(kind, nonce, number, route, secret, known))
+
+
+def read(
+    datagram: bytes, kind: bytes, route: Route, secret: bytes, known: bytes = b""
+) -> Optional[tuple[bytes, int]]:
+    """The random number and the number of a message of this kind; None for anything else."""
+    if len(datagram) != SIZE:
+        return None
+    found, nonce, number, signature = FORM.unpack(datagram)
+    if found != kind:
+        return None
+    right = _proof(kind, nonce, number, route, secret, known)
+    return (nonce, number) if hmac.compare_digest(signature, right) else None
+
+
+def _proof(
+    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes
+) -> bytes:
+    parts = (LABEL, kind, route.source, route.destination, nonce, number.to_bytes(4, "big"), known)
+    # A length before each part: an IPv4 and an IPv6 endpoint are never taken for each other.
+    text = b"".join(len(part).to_bytes(1, "big") + part for part in parts)
+    return hmac.new(secret, text, "sha256").digest()
+
+
+@dataclass
+class _Asker:
+    challenge: bytes
+    queried: int = 0  # the highest number of each kind that was answered
+    requested: int = 0
+    proven: bool = False  # it has returned the challenge, so the address is its own
+
+
+class Answering:
+    """What one responder says. It remembers only askers that know the secret, and few of them."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._askers: dict[tuple[bytes, bytes], _Asker] = {}  # by endpoint and random number
+        self._second, self._count = float("-inf"), {CHALLENGE: 0, ANSWER: 0}
+
+    def reply(self, datagram: bytes, route: Route, own: bytes, now: float) -> Optional[bytes]:
+        """To a datagram that came this way: what is sent back, from the endpoint `own`.
+
+        `now` is in seconds, by the monotonic clock.
+        """
+        back = Route(own, route.source)
+        if (asked := read(datagram, QUERY, route, self._secret)) is not None:
+            return self._challenge(*asked, back, now)
+        if (asked := read(datagram, REQUEST, route, self._secret)) is not None:
+            return self._answer(*asked, back, now)
+        self._prove(datagram, route)
+        return None
+
+    def _challenge(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+        asker = self._askers.get((back.destination, nonce)) or _Asker(token_bytes(16))
+        if number <= asker.queried or not self._may(CHALLENGE, now):
+            return None
+        asker.queried = number
+        self._remember((back.destination, nonce), asker)
+        return message(CHALLENGE, asker.challenge, number, back, self._secret, nonce)
+
+    def _prove(self, datagram: bytes, route: Route) -> None:
+        nonce = datagram[4:20]
+        asker = self._askers.get((route.source, nonce))
+        if asker and read(datagram, RETURN, route, self._secret, asker.challenge):
+            asker.proven = True
+
+    def _answer(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+        asker = self._askers.get((back.destination, nonce))
+        if asker is None or not asker.proven or number <= asker.requested:
+            return None
+        if not self._may(ANSWER, now):
+            return None
+        asker.requested = number
+        return message(ANSWER, nonce, number, back, self._secret)
+
+    def _may(self, kind: bytes, now: float) -> bool:
+        if now - self._second >= 1:
+            self._second, self._count = now, {CHALLENGE: 0, ANSWER: 0}
+        self._count[kind] += 1
+        return self._count[kind] <= ANSWERS
+
+    def _remember(self, key: tuple[bytes, bytes], asker: _Asker) -> None:
+        if key not in self._askers and len(self._askers) >= MOST_ASKERS:
+            unproven = (one for one, known in self._askers.items() if not known.proven)
+            del self._askers[next(unproven, next(iter(self._askers)))]
+        self._askers[key] = asker

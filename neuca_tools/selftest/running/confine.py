@@ -1,0 +1,93 @@
+"""What iperf3 runs with: no user of its own, no capability, and nothing to write to but /tmp.
+
+It reads what a peer sends, in C and for as long as a test takes. Each measure below is done by the
+process itself between fork and exec. What needs root is left out where there is none.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable
+
+NOBODY = 65534  # user and group, in every distribution
+PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
+CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8  # linux/mount.h
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+# Empty and read-only for it. /tmp is its own: iperf3 keeps a file there for each stream.
+HIDDEN = ("/dev/shm", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/var")
+LIMITS = {
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_NOFILE: 1024,  # 128 streams have a socket and a file each
+    resource.RLIMIT_FSIZE: 16 * 2**20,  # bytes; a stream's file has 128 KiB
+}
+NOT_ALLOWED = (errno.EPERM, errno.EINVAL)  # not root; root of a user namespace without `nobody`
+
+
+def confined(joining: int = -1) -> Callable[[], None]:
+    """What the new process does. `joining`: the control group of a PeerFilter, that it enters."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def confine() -> None:
+        entering(joining)()
+        with suppress(OSError):  # the first that the kernel ends where there is no memory
+            Path("/proc/self/oom_score_adj").write_bytes(b"1000")
+        for kind, value in LIMITS.items():
+            _limit(kind, value)
+        _hide(libc)
+        _become_nobody()
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        head = struct.pack("=II", CAPABILITY_VERSION_3, 0)
+        libc.capset(head, bytes(24))
+
+    return confine
+
+
+def entering(joining: int) -> Callable[[], None]:
+    """Nothing but the control group, for a program that needs the host's devices."""
+
+    def enter() -> None:
+        if joining >= 0:
+            os.write(joining, b"0")
+
+    return enter
+
+
+def _limit(kind: int, value: int) -> None:
+    """A service's SystemCallFilter= may forbid both calls; Python has a ValueError for EPERM."""
+    with suppress(OSError, ValueError):
+        most = resource.getrlimit(kind)[1]
+        if most != resource.RLIM_INFINITY:
+            value = min(value, most)
+        resource.setrlimit(kind, (value, value))
+
+
+def _hide(libc: ctypes.CDLL) -> None:
+    """Only in a mount namespace of its own: what follows must change nothing for anybody else."""
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0:
+        return
+    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+        os._exit(1)
+    common = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    for place in HIDDEN:
+        libc.mount(b"tmpfs", place.encode(), b"tmpfs", common | MS_RDONLY, b"mode=0555,size=4k")
+    libc.mount(b"tmpfs", b"/tmp", b"tmpfs", common, b"mode=1777,size=64m")
+
+
+def _become_nobody() -> None:
+    try:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError as error:
+        if error.errno not in NOT_ALLOWED:
+            raise

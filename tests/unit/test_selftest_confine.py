@@ -1,0 +1,44 @@
+"""What a confined program is left with, whoever starts it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from neuca_tools.selftest.running.confine import LIMITS, confined, entering
+from neuca_tools.selftest.running.program import Program
+
+LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls /tmp; ls -A /var"
+
+
+def said(confine):
+    ended = Program(["sh", "-c", LOOK], confine).finish()
+    assert ended.code == 0, ended
+    return ended.out.decode()
+
+
+def test_a_confined_program_has_no_capability_and_gets_none_back():
+    found = said(confined())
+    assert "NoNewPrivs:\t1" in found
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert f"{name}:\t{'0' * 16}\n" in found
+    assert f"\n{min(LIMITS.values())}\n" in found
+
+
+def test_of_root_it_is_nobody_in_a_file_system_that_is_empty_where_it_matters():
+    found = said(confined())
+    if os.geteuid() == 0:
+        assert "Uid:\t65534\t65534\t65534\t65534\n" in found
+        assert found.endswith("\nconfined\n")  # of /tmp that is all, and of /var nothing
+    else:
+        assert f"Uid:\t{os.geteuid()}\t" in found
+
+
+def test_a_program_that_cannot_be_confined_is_not_started():
+    unwritable = os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(OSError, match="it cannot be confined"):
+        Program(["true"], entering(unwritable))
+    os.close(unwritable)

@@ -1,0 +1,56 @@
+"""The echo of a session, over real sockets: what it sends back, and to whom."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from ipaddress import ip_address
+
+import pytest
+from test_selftest_server import free_ports
+
+from neuca_tools.selftest.running.echo import GROWTH, HEADER, LARGEST, Echo
+
+HOST, TOKEN = "127.0.0.1", bytes(range(16))
+
+
+@pytest.fixture
+def echo():
+    base = free_ports()
+    made = Echo(ip_address(HOST), ip_address(HOST), base, TOKEN)
+    yield made, base
+    made.close()
+
+
+def answers(echo, requests, source=HOST):
+    """The sizes of what comes back, each request after the answer to the one before."""
+    made, port = echo
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind((source, 0))
+        client.setblocking(False)
+        for request in requests:
+            client.sendto(request, (HOST, port))
+            made.turn(set(made.waiting))
+            with contextlib.suppress(BlockingIOError):
+                found.append(len(client.recv(65536)))
+    return found
+
+
+def test_the_peer_gets_the_size_that_it_asks_for(echo):
+    asked = [HEADER.pack(TOKEN, 1, size) for size in (0, 1500, 9000, 2**32 - 1)]
+    assert answers(echo, asked) == [HEADER.size, 1500, 9000, LARGEST]
+
+
+def test_nobody_else_is_answered(echo):
+    assert answers(echo, [HEADER.pack(TOKEN, 1, 100)], source="127.0.0.2") == []
+    assert answers(echo, [HEADER.pack(TOKEN[::-1], 1, 100), b"", b"x" * 23]) == []
+
+
+def test_a_listener_with_the_token_gets_no_amplifier(echo):
+    """200 small requests in the name of the peer ask for 13 MB."""
+    came = answers(echo, [HEADER.pack(TOKEN, 1, LARGEST)] * 200)
+    assert came == [LARGEST] * len(came)
+    assert len(came) <= 2 * GROWTH // LARGEST  # should a second end in between

@@ -1,0 +1,199 @@
+"""`neuca-selftest --serve` as a process that listens, and strangers who know no secret.
+
+Whatever they send or hold open, who knows the secret is served, and the process stays small.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_fuzz import FUZZ
+
+from neuca_tools.selftest.running import peer
+from neuca_tools.selftest.running.channel import ChannelError
+from neuca_tools.selftest.running.lobby import MOST, MOST_OF_ONE, network
+
+ROOT = Path(__file__).parents[2]
+SECRET = b"a secret that both sides share"
+HOST = "127.0.0.1"
+SURROGATE = b'{"nonce":"\\ud800","proof":"x"}\n'
+LARGER = 4096  # kB that the process may grow by
+SERVE = """import sys
+from ipaddress import ip_address
+from neuca_tools.selftest.running.serve import Server
+server = Server([ip_address(sys.argv[1])], int(sys.argv[2]), sys.argv[3].encode(), print)
+print("serving", flush=True)
+server.run(300)
+"""
+
+
+class Served:
+    """The process, and the port of its control connection."""
+
+    def __init__(self):
+        self.base = free_ports()
+        self.process = subprocess.Popen(
+            [sys.executable, "-uc", SERVE, HOST, str(self.base), SECRET.decode()],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout.readline() == "serving\n"
+
+    def stranger(self, source=HOST):
+        """A connection that has been greeted."""
+        connection = socket.create_connection((HOST, self.base + 1), 10, (source, 0))
+        assert connection.recv(4096).endswith(b"\n")
+        return connection
+
+    def good(self, source=HOST):
+        """Whether a client with the secret is served."""
+        helper = peer.connect(ip_address(HOST), self.base + 1, SECRET, ip_address(source))
+        helper.close()
+        return len(helper.token) == 16
+
+    def memory(self):
+        """Resident, in kB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+    def descriptors(self):
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+
+def free_ports():
+    """The first of three ports in a row that nobody uses."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            first = stack.enter_context(socket.create_server((HOST, 0))).getsockname()[1]
+            for port in (first + 1, first + 2):
+                stack.enter_context(socket.create_server((HOST, port)))
+            return first
+
+
+@pytest.fixture(scope="module")
+def served():
+    made = Served()
+    yield made
+    made.process.kill()
+    made.process.wait()
+    made.process.stdout.close()
+
+
+def end_of(connection):
+    """What the server still says before it closes."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(4096):
+            said += piece
+    return said
+
+
+def test_a_line_that_is_no_text_ends_nothing(served):
+    with served.stranger() as connection:
+        connection.sendall(SURROGATE)
+        assert end_of(connection) == b""
+    assert served.process.poll() is None
+    assert served.good()
+
+
+@FUZZ
+@given(pieces=st.lists(st.binary(max_size=400), max_size=3))
+@example(pieces=[SURROGATE])
+@example(pieces=[b"\n" * 400])
+@example(pieces=[b"[" * 100_000])
+@example(pieces=[b'{"nonce":"%s","proof":"%s"}\n' % (b"0" * 64, b"f" * 64)])
+def test_no_bytes_of_a_stranger_end_it(served, pieces):
+    with served.stranger() as connection:
+        with contextlib.suppress(OSError):  # it has closed after the first of them
+            for piece in pieces:
+                connection.sendall(piece)
+            connection.shutdown(socket.SHUT_WR)
+        assert end_of(connection) in (b"", b'{"error":"another secret"}\n')
+    assert served.process.poll() is None
+
+
+def test_after_all_of_that_it_serves_and_has_not_grown(served):
+    assert served.good()
+    before = served.memory()
+    for _ in range(300):
+        with served.stranger() as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b"{" * 100_000)
+            end_of(connection)
+    assert served.memory() < before + LARGER
+    assert served.good()
+
+
+@pytest.mark.parametrize("source", [HOST, "127.0.0.9"])
+def test_idle_connections_lock_nobody_out(served, source):
+    """Eight filled the table of protocol 1 for ten seconds; here there are more than it holds."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(served.stranger(source))
+        began = time.monotonic()
+        assert served.good()
+        for _ in range(2 * MOST):
+            stack.enter_context(served.stranger(source))
+        assert served.good()
+        assert time.monotonic() < began + peer.PATIENCE
+        assert served.descriptors() < 2 * MOST
+
+
+def test_one_network_never_displaces_anothers_connection(served):
+    with contextlib.ExitStack() as stack:
+        theirs = stack.enter_context(served.stranger("127.0.0.2"))
+        for _ in range(2 * MOST):
+            stack.enter_context(served.stranger("127.0.0.3"))
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+
+
+def test_of_one_address_the_oldest_goes_first(served):
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(served.stranger("127.0.0.4")) for _ in range(MOST_OF_ONE)]
+        stack.enter_context(served.stranger("127.0.0.4"))
+        assert idle[0].recv(1) == b""
+        idle[1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            idle[1].recv(1)
+
+
+def test_whoever_is_idle_is_dropped_soon(served):
+    with served.stranger() as connection:
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+        assert time.monotonic() < began + 8
+
+
+def test_while_it_is_busy_only_who_knows_the_secret_hears_so(served):
+    first = peer.connect(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
+    try:
+        with pytest.raises(ChannelError) as raised:
+            peer.connect(ip_address(HOST), served.base + 1, SECRET, ip_address(HOST))
+        assert raised.value.text == "the peer: it is busy with another test"
+        with served.stranger() as connection:
+            connection.sendall(b'{"nonce":"%s","proof":"%s"}\n' % (b"0" * 64, b"0" * 64))
+            assert end_of(connection) == b'{"error":"another secret"}\n'
+    finally:
+        first.close()
+
+
+def test_the_hosts_of_an_ipv6_network_count_together():
+    one, other = map(ip_address, ("fd00:16::1", "fd00:16::ffff:1"))
+    assert network(one) == network(other) != network(ip_address("fd00:17::1"))
+    assert network(ip_address("10.0.0.1")) != network(ip_address("10.0.0.2"))
