@@ -21,10 +21,12 @@ from .machine import Machine, Origin
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .stored import StoredDocument
 from .tuning.layer import Choice
+from .volumes import ReadVolume, VolumeLog
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
-CHOICE = "tuning.json"
+CHOICE, VOLUMES = "tuning.json", "volumes.json"
+RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
@@ -97,6 +99,23 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
     _write(directory / LOOK, {**said, "sha256": sha256}, 0o644)
 
 
+def load_volumes(directory: Path) -> VolumeLog:
+    """What was made of the volumes since the boot; nothing where none has been seen. Raises RecordError."""
+    data = _read(directory / VOLUMES) or {}
+    try:
+        read = {str(kind): ReadVolume(**one) for kind, one in data.get("read", {}).items()}
+        return VolumeLog(read, dict(data.get("refused", {})), tuple(data.get("reported", ())))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _unusable(directory / VOLUMES, f"it is not what neuca wrote: {error!r}") from error
+
+
+def save_volumes(directory: Path, log: VolumeLog) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    read = {kind: dict(one.__dict__) for kind, one in log.read.items()}
+    data = {"read": read, "refused": dict(log.refused), "reported": list(log.reported)}
+    _write(directory / VOLUMES, data, 0o644)
+
+
 def load_choice(directory: Path) -> Optional[Choice]:
     """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
     try:
@@ -131,6 +150,7 @@ def load_machine(directory: Path) -> Machine:
             instances,
             str(data.get("set_aside", "")),
             _origin(data.get("origin")),
+            str(data.get("volume", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unusable(directory / MACHINE, f"it is not what neucad wrote: {error!r}") from error

@@ -136,8 +136,7 @@ def own_files(config: Config) -> list[Path]:
         for name in names_in(place)
     ]
     run = [
-        config.run_directory / name
-        for name in (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, *outcome.files())
+        config.run_directory / name for name in (*record.RUN_FILES, report.FILE, *outcome.files())
     ]
     # What a record tells of goes before that record.
     files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
+from . import drives
 from .config import Config
 from .errors import NeucaError
 from .guest import outcome as guest
@@ -189,6 +190,7 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
     config = job.config
+    _report_volumes(config)
     intake = _intake(job)
     unanswered = intake.unanswered if job.fetch else None
     sha256 = intake.stored.sha256 if intake.stored else ""
@@ -224,6 +226,15 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
         held=status.held,
         unanswered=unanswered,
     )
+
+
+def _report_volumes(config: Config) -> None:
+    try:
+        lines = drives.refused(config.run_directory)
+        for line in drives.unreported(lines, config.run_directory):
+            log.warning("%s", line)
+    except NeucaError as error:
+        log.warning("%s, ignoring", error.text)
 
 
 def _intake(job: Job) -> Intake:

@@ -28,12 +28,16 @@ class SourceTimeoutError(SourceError):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names."""
+    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names.
+
+    `volumes`: whether what was read from a volume counts.
+    """
 
     run_directory: Path = RUN_DIRECTORY
     check_platform: bool = True
     dmi: Path = Path("/sys/class/dmi/id")
     proc: Path = Path("/proc")
+    volumes: bool = True
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,16 @@ from neuca_tools.config import Config
 from neuca_tools.intake import Intake
 from neuca_tools.machine import Machine
 from neuca_tools.model import NicRecord, Original, Owned, Record
-from neuca_tools.record import load_machine, load_record, save_document, save_machine, save_record
+from neuca_tools.record import (
+    load_machine,
+    load_record,
+    save_document,
+    save_machine,
+    save_record,
+    save_volumes,
+)
 from neuca_tools.stored import StoredDocument
+from neuca_tools.volumes import ReadVolume, VolumeLog
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
@@ -203,3 +211,16 @@ def test_a_damaged_file_of_ids_says_nothing(config):
 def test_the_macs_are_those_of_ethernet_interfaces():
     assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in hostid.macs())
     assert "00:00:00:00:00:00" not in hostid.macs()
+
+
+def test_the_volume_that_the_document_came_from_is_remembered(config):
+    log = VolumeLog({"config-2": ReadVolume("openstack:u", "digest")})
+    save_volumes(config.run_directory, log)
+    stored = StoredDocument("configdrive", "00", "", "[global]\n")
+    for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
+        firstboot.admit(config, intake)
+        assert load_machine(config.state_directory).volume == ""
+    firstboot.admit(config, Intake(stored=stored))
+    assert load_machine(config.state_directory).volume == "digest"
+    firstboot.admit(config, Intake())
+    assert load_machine(config.state_directory).volume == "digest"

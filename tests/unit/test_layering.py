@@ -26,6 +26,7 @@ LEVELS = [
         "device_settings",
         "machine",
         "rates",
+        "volumes",
     },
     {
         "documents",
