@@ -16,20 +16,20 @@ REMOTE_CLASSES: Mapping[str, str] = {
     "infiniband": "SRP",
 }
 # Names of the kernel: drivers/block, drivers/md, drivers/nvme/host/fabrics.c.
-_REFUSED_NAMES = (
+REFUSED_NAMES = (
     (re.compile(r"loop\d+"), "it is a loop device"),
     (re.compile(r"dm-\d+"), "it is a device-mapper device"),
     (re.compile(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
     (re.compile(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
 )
-_REFUSED_BUSES = {
+REFUSED_BUSES = {
     "usb": "it is a USB device",
     "mmc": "it is a memory card",
     "memstick": "it is a memory card",
 }
 # Where hypervisors and servers attach disks: virtio, PCI (IDE, AHCI, NVMe and SCSI adapters), Xen,
 # Hyper-V, POWER's and s390's own, and what is soldered to an ARM board.
-_TRUSTED_BUSES = frozenset({"virtio", "pci", "xen", "vmbus", "vio", "ccw", "platform"})
+TRUSTED_BUSES = frozenset({"virtio", "pci", "xen", "vmbus", "vio", "ccw", "platform"})
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ def device_refusal(device: BlockDevice) -> str:
     of a disk says nothing: a virtual CD-ROM drive has it too.
     """
     reasons = [
-        *(why for name, why in _REFUSED_NAMES if any(map(name.fullmatch, device.path))),
+        *(why for name, why in REFUSED_NAMES if any(map(name.fullmatch, device.path))),
         *(f"it is a remote disk ({REMOTE_CLASSES[one]})" for one in sorted(device.remote_classes)),
-        *(_REFUSED_BUSES[bus] for bus in sorted(device.buses & _REFUSED_BUSES.keys())),
+        *(REFUSED_BUSES[bus] for bus in sorted(device.buses & REFUSED_BUSES.keys())),
     ]
     if reasons:
         return reasons[0]
     if device.removable:
         return "it can be unplugged by a user"
-    if not device.buses & _TRUSTED_BUSES:
+    if not device.buses & TRUSTED_BUSES:
         return "it is not a disk of the hypervisor or the server"
     return ""
 

@@ -21,8 +21,8 @@ from ..errors import ObserveError
 
 _CONTROL = Path("/run/udev/control")
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
-_TAGGED = Path("/run/udev/tags/neuca-volume")  # there once udevd has seen such a volume
-_VOLUME_LABELS = frozenset({"config-2", "cidata"})
+_TAGS = Path("/run/udev/tags")  # one directory for each tag that a device has
+VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
 _LONGEST_RULES = 1 << 20  # bytes of one file of rules
 _SYSFS = Path("/sys/class/net")
 _BUFFER = 8 << 20  # bytes: a burst of some thousand interfaces
@@ -203,12 +203,12 @@ def volumes() -> list[str]:
     """The numbers (`major:minor`) of the block devices that carry the label of a config drive or a
     NoCloud volume now. Raises ObserveError.
     """
-    if not _TAGGED.is_dir():
+    if not (_TAGS / VOLUME_TAG).is_dir():
         return []
     pyudev = _pyudev("asked udev for volumes")
     try:  # a tag stays with a device whose volume has another label now
-        tagged = pyudev.Context().list_devices(subsystem="block").match_tag(_TAGGED.name)
-        found = [one for one in tagged if _label(one) in _VOLUME_LABELS]
+        tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
+        found = [one for one in tagged if _label(one) in VOLUME_LABELS]
     except OSError as error:
         raise ObserveError(f"asked udev for volumes: {error.strerror}") from error
     return [f"{one.properties['MAJOR']}:{one.properties['MINOR']}" for one in found]
