@@ -7,7 +7,6 @@ A text says what was tried, on what, and why it failed; `hint`, where there is o
 
 from __future__ import annotations
 
-EXIT_REFUSED = 77  # neuca(1), read-drive; EX_NOPERM of sysexits.h
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = (
     0,
     1,

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..drives import take, take_directory
-from ..errors import EXIT_OK, EXIT_REFUSED, NeucaError, SourceError
+from ..errors import EXIT_OK, NeucaError, SourceError
 from .context import configuration, is_root
 
 if TYPE_CHECKING:
     import argparse
+
+NOT_USED = 77  # the exit code of a volume that does not count; EX_NOPERM of sysexits.h
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,6 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise NeucaError(f'read the drive "{device}": {error.text}') from None
     if why:
         print(f'volume "{device}" is not used: {why}', file=sys.stderr)
-        return EXIT_REFUSED
+        return NOT_USED
     print(f"{device}: {kind}")
     return EXIT_OK

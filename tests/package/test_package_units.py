@@ -16,8 +16,8 @@ from packages import INSTALL, ROOT, run
 
 from neuca_tools import volumes
 from neuca_tools.backends import mount, udev
+from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_REFUSED
 from neuca_tools.guest import outcome
 from neuca_tools.guest.run import RETRY
 
@@ -260,7 +260,7 @@ def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and
 def test_a_drive_is_judged_by_what_is_recorded_and_is_not_tried_again_if_it_does_not_count():
     unit = _unit(DRIVE)
     assert unit["RequiresMountsFor"] == [str(Config().state_directory)]
-    assert unit["SuccessExitStatus"] == [str(EXIT_REFUSED)]
+    assert unit["SuccessExitStatus"] == [str(NOT_USED)]
 
 
 RULE = (ROOT / "systemd" / "90-neuca-drives.rules").read_text()
