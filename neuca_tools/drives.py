@@ -26,7 +26,7 @@ from .errors import DocumentError, NeucaError, ObserveError, RecordError, Source
 from .fileio import locked, write_files
 from .sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
 from .sources.file import read_regular
-from .volumes import Known, ReadVolume, VolumeLog, device_refusal, network_refusal, refusal
+from .volumes import Known, VolumeLog, device_refusal, network_refusal, refusal
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (
@@ -37,6 +37,7 @@ _OF_A_DRIVE = (
 )
 _MOST = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # an empty directory, but to the process that mounts there
+KINDS: Mapping[str, str] = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}  # by their sources
 _LOCK = "drives.lock"
 _PATIENCE = 15.0  # seconds for the copy of another volume; the unit has 30
 
@@ -90,9 +91,6 @@ def store(volume: Volume, run_directory: Path) -> None:
     }
     new = {place / name: data for name, data in volume.documents.items()}
     write_files({**before, **new}, mode=0o600)
-    log = record.load_volumes(run_directory)
-    one = ReadVolume(volume.instance, volume.digest)
-    record.save_volumes(run_directory, replace(log, read={**log.read, volume.kind: one}))
 
 
 def take(node: Path, state_directory: Path, run_directory: Path) -> tuple[str, str]:
@@ -139,9 +137,9 @@ def recorded(state_directory: Path, run_directory: Path) -> Known:
     """What is known of this instance; of a disk that was copied to other hardware, only what was read
     since the boot. Raises RecordError.
     """
-    log = record.load_volumes(run_directory)
-    instances = {one.instance for one in log.read.values() if one.instance}
-    digests = {one.digest for one in log.read.values()}
+    copies = [one for one in (_copy(run_directory, kind) for kind in KINDS.values()) if one]
+    instances = {copy.instance for copy in copies} - {""}
+    digests = {copy.digest for copy in copies}
     before = record.load_machine(state_directory)
     if machine.elsewhere(before, hostid.look()):
         return Known("", frozenset(instances), frozenset(digests))
@@ -154,10 +152,15 @@ def recorded(state_directory: Path, run_directory: Path) -> Known:
 
 def digest_in_force(source: str, run_directory: Path) -> str:
     """The digest of the volume that a document of this source came from; empty if from none."""
-    kind = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}.get(source, "")
-    with suppress(RecordError):  # the volume is judged by its instance id alone, then
-        return record.load_volumes(run_directory).read.get(kind, ReadVolume()).digest
-    return ""
+    copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
+    return copy.digest if copy else ""
+
+
+def _copy(run_directory: Path, kind: str) -> Optional[Volume]:
+    """The volume of this kind that was read since the boot."""
+    with suppress(SourceError):  # there is none
+        return read_volume(run_directory / DRIVES / kind)
+    return None
 
 
 def refused(run_directory: Path) -> list[str]:
@@ -221,8 +224,8 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         yield place
         return
     try:
-        if pattern[0] == "*":
-            found = sorted(place.iterdir())
+        if pattern[0] == "*":  # a version that the source would read
+            found = sorted(path for path in place.iterdir() if newest([path.name]))
         else:
             (place / pattern[0]).stat()
             found = [place / pattern[0]]

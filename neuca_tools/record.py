@@ -21,7 +21,7 @@ from .machine import Machine, Origin
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .stored import StoredDocument
 from .tuning.layer import Choice
-from .volumes import ReadVolume, VolumeLog
+from .volumes import VolumeLog
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
@@ -100,19 +100,17 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
 
 
 def load_volumes(directory: Path) -> VolumeLog:
-    """What was made of the volumes since the boot; nothing where none has been seen. Raises RecordError."""
+    """The volumes that did not count since the boot. Raises RecordError."""
     data = _read(directory / VOLUMES) or {}
     try:
-        read = {str(kind): ReadVolume(**one) for kind, one in data.get("read", {}).items()}
-        return VolumeLog(read, dict(data.get("refused", {})), tuple(data.get("reported", ())))
-    except (AttributeError, TypeError, ValueError) as error:
+        return VolumeLog(dict(data.get("refused", {})), tuple(data.get("reported", ())))
+    except (TypeError, ValueError) as error:
         raise _unusable(directory / VOLUMES, f"it is not what neuca wrote: {error!r}") from error
 
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    read = {kind: dict(one.__dict__) for kind, one in log.read.items()}
-    data = {"read": read, "refused": dict(log.refused), "reported": list(log.reported)}
+    data = {"refused": dict(log.refused), "reported": list(log.reported)}
     _write(directory / VOLUMES, data, 0o644)
 
 

@@ -50,20 +50,11 @@ class BlockDevice:
 
 
 @dataclass(frozen=True)
-class ReadVolume:
-    """A volume that counted: its instance id (`openstack:ID`; empty: none) and the digest of its documents."""
-
-    instance: str = ""
-    digest: str = ""
-
-
-@dataclass(frozen=True)
 class VolumeLog:
-    """What was made of the volumes since the boot: by their kinds those that counted, by the names of
-    their devices why others did not. `reported`: the lines about them that are in the journal already.
+    """Why volumes did not count since the boot, by the names of their devices. `reported`: the lines
+    about them that are in the journal already.
     """
 
-    read: Mapping[str, ReadVolume] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     reported: tuple[str, ...] = ()
 

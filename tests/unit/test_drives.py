@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -28,9 +29,9 @@ from neuca_tools.drives import (
 from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.fileio import locked
 from neuca_tools.machine import Machine, Origin
-from neuca_tools.record import load_volumes, save_machine
+from neuca_tools.record import save_machine
 from neuca_tools.sources import Session, Surroundings, look, parse_source
-from neuca_tools.volumes import Known, ReadVolume, refusal
+from neuca_tools.volumes import Known, refusal
 
 
 def copy(volume, run):
@@ -75,6 +76,12 @@ def test_the_documents_of_a_seed_are_copied(tmp_path):
         copy(fill(tmp_path / "volume", {**SEED, "vendor-data": b"x"}), tmp_path / "run") == "cidata"
     )
     assert copied(tmp_path / "run") == {f"cidata/{name}": data for name, data in SEED.items()}
+
+
+def test_only_versions_that_a_source_reads_are_copied(tmp_path):
+    files = {**DRIVE, "openstack/\x1b[31m/meta_data.json": b"{}", "openstack/x/user_data": b""}
+    copy(fill(tmp_path / "volume", files), tmp_path / "run")
+    assert copied(tmp_path / "run") == {f"config-2/{name}": data for name, data in DRIVE.items()}
 
 
 def test_another_volume_takes_the_place_of_the_one_before(tmp_path):
@@ -220,7 +227,6 @@ def test_nothing_is_recorded_on_a_first_boot_and_then_what_was_read(tmp_path, ho
     volume = drive(tmp_path, "volume", latest='{"uuid": "u-1"}')
     store(volume, host[1])
     assert recorded(*host) == Known("", frozenset({"openstack:u-1"}), frozenset({volume.digest}))
-    assert load_volumes(host[1]).read == {"config-2": ReadVolume("openstack:u-1", volume.digest)}
 
 
 def test_of_later_boots_the_instance_the_document_and_the_metadata_service_are_known(host):
@@ -258,7 +264,7 @@ def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
     ] * 3
     save_machine(host[0], Machine(volume=volume.digest))
     (host[0] / "document.json").write_text("{}")
-    (host[1] / "volumes.json").unlink()
+    shutil.rmtree(host[1] / "drives")  # a boot
     assert refusal(volume.instance, volume.digest, recorded(*host)) == ""
     other = seed(tmp_path, "other", "a: b\n")
     assert refusal(other.instance, other.digest, recorded(*host)) != ""

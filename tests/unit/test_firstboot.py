@@ -9,11 +9,13 @@ from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
+from sources_volumes import DRIVE, fill
 from worlds import key, mac
 
 from neuca_tools import firstboot, machine
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
+from neuca_tools.drives import read_volume
 from neuca_tools.intake import Intake
 from neuca_tools.machine import Machine
 from neuca_tools.model import NicRecord, Original, Owned, Record
@@ -23,10 +25,8 @@ from neuca_tools.record import (
     save_document,
     save_machine,
     save_record,
-    save_volumes,
 )
 from neuca_tools.stored import StoredDocument
-from neuca_tools.volumes import ReadVolume, VolumeLog
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
@@ -214,13 +214,14 @@ def test_the_macs_are_those_of_ethernet_interfaces():
 
 
 def test_the_volume_that_the_document_came_from_is_remembered(config):
-    log = VolumeLog({"config-2": ReadVolume("openstack:u", "digest")})
-    save_volumes(config.run_directory, log)
+    place = config.run_directory / "drives" / "config-2"
+    fill(place, DRIVE)
+    digest = read_volume(place).digest
     stored = StoredDocument("configdrive", "00", "", "[global]\n")
     for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
         firstboot.admit(config, intake)
         assert load_machine(config.state_directory).volume == ""
     firstboot.admit(config, Intake(stored=stored))
-    assert load_machine(config.state_directory).volume == "digest"
+    assert load_machine(config.state_directory).volume == digest
     firstboot.admit(config, Intake())
-    assert load_machine(config.state_directory).volume == "digest"
+    assert load_machine(config.state_directory).volume == digest
