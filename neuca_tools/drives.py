@@ -22,11 +22,11 @@ from .backends import hostid, udev
 from .backends.blockdev import read_device, read_number
 from .backends.mount import mount_privately
 from .documents import instance, platform
-from .errors import DocumentError, NeucaError, ObserveError, RecordError, SourceError
+from .errors import DocumentError, NeucaError, ObserveError, SourceError
 from .fileio import locked, write_files
 from .sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
 from .sources.file import read_regular
-from .volumes import Known, VolumeLog, device_refusal, network_refusal, refusal
+from .volumes import Known, device_refusal, network_refusal, refusal
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (
@@ -173,9 +173,7 @@ def refused(run_directory: Path) -> list[str]:
 
 def lines_of(numbers: Iterable[str], run_directory: Path) -> list[str]:
     """The lines for those of these block devices (`major:minor`) whose volume does not count."""
-    log = VolumeLog()
-    with suppress(RecordError):
-        log = record.load_volumes(run_directory)
+    log = record.load_volumes(run_directory)
     lines = []
     for number in numbers:
         with suppress(SourceError):  # it has gone meanwhile
@@ -186,7 +184,7 @@ def lines_of(numbers: Iterable[str], run_directory: Path) -> list[str]:
 
 
 def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
-    """Those of these lines that the last call did not have. Raises RecordError and ApplyError."""
+    """Those of these lines that the last call did not have. Raises ApplyError."""
     log = record.load_volumes(run_directory)
     if tuple(lines) != log.reported:
         with locked(run_directory / _LOCK, _PATIENCE):

@@ -100,12 +100,12 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
 
 
 def load_volumes(directory: Path) -> VolumeLog:
-    """The volumes that did not count since the boot. Raises RecordError."""
-    data = _read(directory / VOLUMES) or {}
+    """The volumes that did not count since the boot; empty if the file is absent or damaged."""
     try:
+        data = _read(directory / VOLUMES) or {}
         return VolumeLog(dict(data.get("refused", {})), tuple(data.get("reported", ())))
-    except (TypeError, ValueError) as error:
-        raise _unusable(directory / VOLUMES, f"it is not what neuca wrote: {error!r}") from error
+    except (RecordError, TypeError, ValueError):
+        return VolumeLog()
 
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:

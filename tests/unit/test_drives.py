@@ -292,3 +292,5 @@ def test_a_volume_that_is_refused_has_a_line_that_is_reported_once(host):
     assert unreported(lines, host[1]) == []
     assert unreported([], host[1]) == []
     assert unreported(lines[:1], host[1]) == lines[:1]
+    (host[1] / "volumes.json").write_text("{")
+    assert unreported(lines, host[1]) == lines
