@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .device_settings import Declined
 from .errors import RecordError
@@ -20,8 +20,10 @@ from .fileio import read_bytes, write_files
 from .machine import Machine, Origin
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .stored import StoredDocument
-from .tuning.layer import Choice
 from .volumes import VolumeLog
+
+if TYPE_CHECKING:
+    from .tuning.layer import Choice
 
 VERSION = 1
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
@@ -116,6 +118,10 @@ def save_volumes(directory: Path, log: VolumeLog) -> None:
 
 def load_choice(directory: Path) -> Optional[Choice]:
     """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
+    from .tuning.layer import (
+        Choice,
+    )  # 40 ms, which the unit that reads a volume at boot need not pay
+
     try:
         data = _read(directory / CHOICE)
         return (
