@@ -1,7 +1,7 @@
 """What a config drive or a NoCloud volume says, copied to the run directory: the daemon itself may mount nothing.
 
-Only the documents are copied, each within the limit of a source, and none from outside of the volume. Which volumes count is
-decided in `volumes`, out of what is recorded here.
+Only the documents are copied, each within the limit of a source, and none from outside of the
+volume. Which volumes count is decided in `volumes`, from what is recorded here.
 """
 
 # SPDX-License-Identifier: MIT
@@ -94,10 +94,11 @@ def store(volume: Volume, run_directory: Path) -> None:
 
 
 def take(node: Path, state_directory: Path, run_directory: Path) -> tuple[str, str]:
-    """Copy the documents of the volume on a device if it counts. Returns its kind, or why it is refused.
+    """Copy the documents of the volume on a device if it counts.
 
-    For a process of its own: the device stays mounted in its namespace until it ends. Raises
-    SourceError, RecordError and ApplyError.
+    Returns the kind of the volume and why it does not count, empty if it does. For a process of its
+    own: the device stays mounted in its namespace until it ends. Raises SourceError, RecordError
+    and ApplyError.
     """
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
@@ -122,8 +123,8 @@ def take(node: Path, state_directory: Path, run_directory: Path) -> tuple[str, s
 
 
 def take_directory(place: Path, state_directory: Path, run_directory: Path) -> tuple[str, str]:
-    """The same for a directory, where root has mounted the volume: what it is on and whose it is has
-    been root's to judge. Raises as `take` does.
+    """The same for a directory where root has mounted the volume: root has judged its device and whose
+    it is. Raises as `take` does.
     """
     volume = read_volume(place)
     with locked(run_directory / _LOCK, _PATIENCE):
@@ -134,8 +135,8 @@ def take_directory(place: Path, state_directory: Path, run_directory: Path) -> t
 
 
 def recorded(state_directory: Path, run_directory: Path) -> Known:
-    """What is known of this instance; of a disk that was copied to other hardware, only what was read
-    since the boot. Raises RecordError.
+    """What is recorded of this instance; only what was read since the boot if the disk was copied to
+    other hardware. Raises RecordError.
     """
     copies = [one for one in (_copy(run_directory, kind) for kind in KINDS.values()) if one]
     instances = {copy.instance for copy in copies} - {""}

@@ -1,4 +1,4 @@
-"""Whether a config drive or NoCloud volume counts for this instance, by the device that it is on and the id that it carries."""
+"""Whether a config drive or NoCloud volume counts, by its device and the instance id it carries."""
 
 # SPDX-License-Identifier: MIT
 
@@ -51,8 +51,9 @@ class BlockDevice:
 
 @dataclass(frozen=True)
 class VolumeLog:
-    """Why volumes did not count since the boot, by the names of their devices. `reported`: the lines
-    about them that are in the journal already.
+    """Why volumes did not count since the boot, by the names of their devices.
+
+    `reported`: the lines about them that are in the journal already.
     """
 
     refused: Mapping[str, str] = field(default_factory=dict)

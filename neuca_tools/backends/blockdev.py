@@ -1,4 +1,4 @@
-"""What sysfs shows of a block device: where it is attached, which tells a hypervisor's disk from a USB stick or a remote one."""
+"""What sysfs shows of a block device: where it is attached."""
 
 # SPDX-License-Identifier: MIT
 
@@ -60,7 +60,7 @@ def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
 
 
 def _controllers(place: Path) -> Iterator[Path]:
-    """Of an NVMe namespace with native multipath, which itself is a virtual device: its controllers."""
+    """The controllers of an NVMe namespace with native multipath, which is a virtual device."""
     for one in place.parents:
         if one.parent.name == _NVME_SUBSYSTEM:
             for link in one.glob("nvme*"):

@@ -1,6 +1,4 @@
-"""Config drives and NoCloud volumes: read by their unit when they appear and at a boot, mounted where nobody sees it; and
-those that do not count.
-"""
+"""Config drives and NoCloud volumes: which are read, at a boot and later, and which are not."""
 
 # SPDX-License-Identifier: MIT
 
@@ -134,11 +132,12 @@ def not_used(guest, volume, why, patience=300):
 def equip_with(guest, folder, label, bus):
     """A volume that is there when the machine starts, as hypervisors have it."""
     if bus == "ide":
-        guest.equip("-blockdev", f"driver=file,node-name=cd,filename={iso9660(folder, label)},read-only=on",
-                    "-device", "ide-cd,drive=cd,bus=ide.1")  # fmt: skip
+        image = iso9660(folder, label)
+        node = f"driver=file,node-name=own,filename={image},read-only=on"
+        guest.equip("-blockdev", node, "-device", "ide-cd,drive=own,bus=ide.1")
     else:
-        guest.equip("-blockdev", f"driver=vvfat,node-name=disk1,dir={folder},label={label},read-only=on",
-                    "-device", "virtio-blk-pci,drive=disk1,addr=0x1e")  # fmt: skip
+        node = f"driver=vvfat,node-name=own,dir={folder},label={label},read-only=on"
+        guest.equip("-blockdev", node, "-device", "virtio-blk-pci,drive=own,addr=0x1e")
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""`neuca read-drive` and the passes after it: which volumes count, what is remembered of them, and what is refused."""
+"""`neuca read-drive` and the passes after it: which volumes count, and what is remembered of them."""
 
 # SPDX-License-Identifier: MIT
 

@@ -1,6 +1,4 @@
-"""The documents of a volume, copied for the daemon: no others, none from outside, in place of those of before, and only if
-the volume counts.
-"""
+"""The documents of a volume, copied for the daemon: no others, none from outside, and only if it counts."""
 
 # SPDX-License-Identifier: MIT
 

@@ -40,7 +40,6 @@ LONG_FUNCTIONS = {
     "neuca_tools/render.py": {"explanation": 65, "status": 59},
     "neuca_tools/roles.py": {"assign": 50},
     "neuca_tools/routing.py": {"resolve_routes": 42},
-    "neuca_tools/sealing.py": {"own_files": 41},
     "neuca_tools/selftest/conditions/queues.py": {"path_capacity": 41},
     "neuca_tools/selftest/conditions/window.py": {"slow_reader": 44},
     "neuca_tools/selftest/measure.py": {"look": 46},
