@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
-from .backends import outlook
+from .backends import hostid, outlook
 from .config import Config
 from .errors import RecordError
 from .intake import last_good
 from .layers import stack
-from .machine import Machine, Origin, Outlet
+from .machine import Machine, Origin, Outlet, elsewhere
 from .model import LinkRequest, Record, World
 from .outlets import is_void, outlets, pinned, strangers
 from .record import load_machine, load_record
@@ -58,9 +58,10 @@ def _origin(
 ) -> Optional[Origin]:
     """The service that has answered for this instance, unless the administrator says otherwise."""
     try:
-        origin = load_machine(config.state).origin
+        before = load_machine(config.state)
     except RecordError:
-        origin = Machine().origin
+        before = Machine()
+    origin = None if elsewhere(before, hostid.look()) else before.origin
     configured = {request.key.mac for request in links}
     if origin is None or is_void(origin, policy, configured) or not offers(specs, origin.url):
         return None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from . import machine, record
+from . import drives, machine, record
 from .backends import hostid
 from .config import Config
 from .errors import ObserveError, RecordError
@@ -55,20 +55,26 @@ def admit(config: Config, intake: Intake) -> None:
     now = hostid.look()
     if intake.other:
         demand_room(config.state)
-        _set_aside(config, machine.met(now, now, intake.instance), intake.other)
+        _set_aside(config, _met(now, now, intake, config), intake.other)
     else:
-        record.save_machine(config.state, machine.met(_before(config), now, intake.instance))
+        record.save_machine(config.state, _met(_before(config), now, intake, config))
+
+
+def _met(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
+    source = intake.stored.source if intake.stored and not intake.stale else ""
+    volume = drives.digest_in_force(source, config.run_directory)
+    met = machine.met(before, now, intake.instance)
+    return replace(met, volume=volume or met.volume)
 
 
 def notes(config: Config) -> list[str]:
-    """A line for status, as long as what was set aside is there."""
+    """Lines for status: what was set aside, as long as it is there, and the volumes that do not count."""
     place = config.state_directory / PLACE
     why = _before(config).set_aside
-    return (
-        [f'what another machine left here is in "{place}", and is not applied: {why}']
-        if why and place.is_dir()
-        else []
-    )
+    lines = drives.refused(config.run_directory)
+    if why and place.is_dir():
+        lines.append(f'what another machine left here is in "{place}", and is not applied: {why}')
+    return lines
 
 
 def _before(config: Config) -> Machine:

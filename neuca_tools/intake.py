@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from . import machine
+from .backends import hostid
 from .documents import find_document, parse, platform
 from .documents.redact import redact
 from .errors import DocumentError, RecordError, SourceError, UsageError
@@ -109,7 +110,7 @@ def fetch(
     surroundings: Optional[Surroundings] = None,
 ) -> Intake:
     """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
-    around = surroundings or Surroundings()
+    around = _without_volumes(surroundings or Surroundings(), directory)
     intake = _fetched(
         lambda known: look(specs, budget, known, around), session, directory, around.run_directory
     )
@@ -153,6 +154,14 @@ def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> s
 def _digest(answer: Answer) -> str:
     parts = [answer.data or b"", *(answer.parts[name] for name in sorted(answer.parts))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
+    """Once a metadata service has answered for this instance, volumes count no more, also those that were read before."""
+    before = _machine(directory)
+    if before.origin is None or machine.elsewhere(before, hostid.look()):
+        return surroundings
+    return replace(surroundings, volumes=False)
 
 
 def _fetched(

@@ -65,6 +65,7 @@ class Machine:
 
     Of `machine_id` and `uuid` only digests are kept: machine-id(5) asks that it be shown to nobody.
     `origin` is None until a network source has answered for this instance.
+    `volume` is the digest of the volume that the document in force was read from; empty for none.
     """
 
     machine_id: str = ""
@@ -72,6 +73,7 @@ class Machine:
     instances: Mapping[str, str] = field(default_factory=dict)
     set_aside: str = ""
     origin: Optional[Origin] = None
+    volume: str = ""
 
 
 def known(machine_id: str, uuid: str) -> Machine:
@@ -99,21 +101,26 @@ def renewed(before: Machine, instance_id: str) -> str:
     return f'the id of the instance is "{name}", and was "{old}"' if old != name else ""
 
 
+def elsewhere(before: Machine, now: Machine) -> bool:
+    """Whether this is other hardware than that of the record: by its UUID, or by the machine id
+    where one of the UUIDs is not known. False if neither is known on both sides.
+    """
+    if before.uuid and now.uuid:
+        return before.uuid != now.uuid
+    return bool(before.machine_id and now.machine_id and before.machine_id != now.machine_id)
+
+
 def foreign(
     before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
 ) -> str:
     """Why this is another machine, before any document; empty if that is not certain. MACs `recorded` and `present`."""
     if not recorded or not present or set(recorded) & set(present):
         return ""
+    if not elsewhere(before, now):
+        return ""
     if before.uuid and now.uuid:
-        return (
-            "none of its NICs is here, and the hardware has another UUID"
-            if before.uuid != now.uuid
-            else ""
-        )
-    if before.machine_id and now.machine_id and before.machine_id != now.machine_id:
-        return "none of its NICs is here, and the machine id is another one"
-    return ""
+        return "none of its NICs is here, and the hardware has another UUID"
+    return "none of its NICs is here, and the machine id is another one"
 
 
 def met(before: Machine, now: Machine, instance_id: str) -> Machine:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Any, Optional, get_type_hints
+from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from .device_settings import Declined
 from .errors import RecordError
@@ -22,10 +22,14 @@ from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned,
 from .shapes import fit, made
 from .store import Where, exists, read, remove, save, unusable
 from .stored import StoredDocument
-from .tuning.layer import Choice
+from .volumes import VolumeLog
+
+if TYPE_CHECKING:
+    from .tuning.layer import Choice
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
-CHOICE = "tuning.json"
+CHOICE, VOLUMES = "tuning.json", "volumes.json"
+RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
@@ -107,8 +111,26 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
     save(directory, LOOK, {**said, "sha256": sha256}, 0o644)
 
 
+def load_volumes(directory: Path) -> VolumeLog:
+    """The volumes that did not count since the boot; empty if the file is absent or damaged."""
+    try:
+        return made(VolumeLog, read(directory, VOLUMES) or {})
+    except (RecordError, *STRANGE):
+        return VolumeLog()
+
+
+def save_volumes(directory: Path, log: VolumeLog) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    data = {"refused": dict(log.refused), "reported": list(log.reported)}
+    save(directory, VOLUMES, data, 0o644)
+
+
 def load_choice(directory: Path) -> Optional[Choice]:
     """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
+    from .tuning.layer import (
+        Choice,
+    )  # 40 ms, which the unit that reads a volume at boot need not pay
+
     try:
         data = read(directory, CHOICE)
         if not data:
@@ -131,7 +153,7 @@ def load_machine(where: Where) -> Machine:
     """Whose state this is. Raises RecordError for a file that cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = ("machine_id", "uuid", "instances", "set_aside")
+        names = ("machine_id", "uuid", "instances", "set_aside", "volume")
         known = {name: data[name] for name in names if name in data}
         machine = made(Machine, {"instances": {}, **known})
         return replace(machine, origin=_origin(data.get("origin")))

@@ -32,7 +32,7 @@ LOCKS = (
     "neucad.lock",
     "guest.lock",
 )  # of a pass, of the daemon, of a run for the guest; in the run directory
-IN_RUN = (record.DOCUMENT, record.LOOK, record.CHOICE, report.FILE, store.WHY)
+IN_RUN = (*record.RUN_FILES, report.FILE, store.WHY)
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
 SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
+from . import drives
 from .approach import surroundings
 from .config import Config
 from .current import status_now
@@ -193,6 +194,7 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
     config = job.config
+    _report_volumes(config)
     intake = _intake(job)
     unanswered = intake.unanswered if job.fetch else None
     sha256 = intake.stored.sha256 if intake.stored else ""
@@ -241,6 +243,15 @@ def _saves(config: Config) -> bool:
         return False
     with locked(config.run_directory / "lock", config.command_timeout):
         return catch_up(config.state)
+
+
+def _report_volumes(config: Config) -> None:
+    try:
+        lines = drives.refused(config.run_directory)
+        for line in drives.unreported(lines, config.run_directory):
+            log.warning("%s", line)
+    except NeucaError as error:
+        log.warning("%s, ignoring", error.text)
 
 
 def _intake(job: Job) -> Intake:

@@ -21,6 +21,8 @@ from ..errors import ObserveError
 
 _CONTROL = Path("/run/udev/control")
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
+_TAGS = Path("/run/udev/tags")  # one directory for each tag that a device has
+VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
 _LONGEST_RULES = 1 << 20  # bytes of one file of rules
 _SYSFS = Path("/sys/class/net")
 _BUFFER = 8 << 20  # bytes: a burst of some thousand interfaces
@@ -195,6 +197,25 @@ def rules() -> Iterator[tuple[Path, str]]:
                     path.open(encoding="utf-8", errors="replace") as file,
                 ):
                     yield path, file.read(_LONGEST_RULES)
+
+
+def volumes() -> list[str]:
+    """The numbers (`major:minor`) of the block devices that carry the label of a config drive or a
+    NoCloud volume now. Raises ObserveError.
+    """
+    if not (_TAGS / VOLUME_TAG).is_dir():
+        return []
+    pyudev = _pyudev("asked udev for volumes")
+    try:  # a tag stays with a device whose volume has another label now
+        tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
+        found = [one for one in tagged if _label(one) in VOLUME_LABELS]
+    except OSError as error:
+        raise ObserveError(f"asked udev for volumes: {error.strerror}") from error
+    return [f"{one.properties['MAJOR']}:{one.properties['MINOR']}" for one in found]
+
+
+def _label(device: Any) -> str:
+    return str(device.properties.get("ID_FS_LABEL", "")).lower()
 
 
 def _namespace(process: str) -> str:

@@ -4,19 +4,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backends.mount import mount_privately
-from ..drives import copy
+from ..drives import take, take_directory
 from ..errors import EXIT_OK, NeucaError, SourceError
-from ..sources.directories import DRIVES
 from .context import configuration, is_root
 
 if TYPE_CHECKING:
     import argparse
 
-VOLUME = "volume"  # an empty directory, but to the process that mounts there
+NOT_USED = 77  # the exit code of a volume that does not count; EX_NOPERM of sysexits.h
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,15 +24,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_root():
         raise NeucaError("neuca read-drive: only root may do this")
     device = Path(arguments.device)
+    read = take_directory if device.is_dir() else take
     try:
-        if device.is_dir():
-            kind = copy(device, config.run_directory)
-        else:
-            place = config.run_directory / DRIVES / VOLUME
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mount_privately(device, place)  # this process takes the mount along when it ends
-            kind = copy(place, config.run_directory)
+        kind, why = read(device, config.state, config.run_directory)
     except SourceError as error:
         raise NeucaError(f'read the drive "{device}": {error.text}') from None
+    if why:
+        print(f'volume "{device}" is not used: {why}', file=sys.stderr)
+        return NOT_USED
     print(f"{device}: {kind}")
     return EXIT_OK

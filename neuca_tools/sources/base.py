@@ -34,6 +34,7 @@ class Surroundings:
     `outlets` are the interfaces that requests may go through, the likeliest management NIC first;
     an address of the host itself (`own`, loopback) needs none. `origin` is the service that has
     answered for this instance: if set, no other one is asked. `blocked` says why there is no outlet.
+    `volumes`: whether what was read from a volume counts.
     """
 
     run_directory: Path = RUN_DIRECTORY
@@ -44,6 +45,7 @@ class Surroundings:
     blocked: str = "no NIC that may be for management has a route to it"
     dmi: Path = Path("/sys/class/dmi/id")
     proc: Path = Path("/proc")
+    volumes: bool = True
 
 
 @dataclass(frozen=True)

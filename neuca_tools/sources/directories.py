@@ -8,6 +8,7 @@ The volumes themselves are read by `neuca read-drive`, which may mount; what it 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
@@ -49,7 +50,7 @@ class ConfigDrive(Directory):
     kind = "configdrive"
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
-        super().__init__(argument, (surroundings.run_directory / DRIVES / CONFIG_DRIVE, *_DRIVES))
+        super().__init__(argument, (*copied(surroundings, CONFIG_DRIVE), *_DRIVES))
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         for drive in self.places:
@@ -87,19 +88,24 @@ class Nothing(Source):
         raise SourceError(f"there is no {path}")
 
 
+def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
+    """Where the documents of a volume of this kind are, if volumes count."""
+    return (surroundings.run_directory / DRIVES / kind,) if surroundings.volumes else ()
+
+
 def _version(place: Path) -> Optional[Path]:
-    """`latest`, or the newest dated version."""
     try:
-        names = sorted(
-            path.name
-            for path in place.iterdir()
-            if _DATED.fullmatch(path.name) or path.name == "latest"
-        )
+        name = newest(path.name for path in place.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}") from error
-    return place / names[-1] if names else None
+    return place / name if name else None
+
+
+def newest(names: Iterable[str]) -> str:
+    """`latest`, or the newest dated version; empty where there is none."""
+    return max((name for name in names if _DATED.fullmatch(name) or name == "latest"), default="")
 
 
 def read(path: Path) -> Optional[bytes]:

@@ -20,7 +20,7 @@ from neuca_tools.documents import instance, netplan
 from neuca_tools.documents.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
-from neuca_tools.sources.directories import DRIVES, SEED, Directory, read
+from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
 
@@ -49,7 +49,7 @@ class NoCloud(Directory):
     local = False
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
-        super().__init__(argument, (surroundings.run_directory / DRIVES / SEED, *_SEEDS))
+        super().__init__(argument, (*copied(surroundings, SEED), *_SEEDS))
         self.surroundings = surroundings
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:

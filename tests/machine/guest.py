@@ -37,6 +37,14 @@ def nics(count: int, management_slot: int = 0x10) -> list[Nic]:
     return [Nic(MANAGEMENT, management_slot, management=True), *data]
 
 
+def iso9660(folder: Path, label: str) -> Path:
+    """An image of what is in a folder, beside it."""
+    image = folder.with_suffix(".iso")
+    command = ["xorrisofs", "-quiet", "-J", "-r", "-V", label, "-o", image, folder]
+    subprocess.run(command, check=True, timeout=60)
+    return image
+
+
 class Done(NamedTuple):
     """A command's exit code (124: it was killed at the end of its time), and its output and errors as they came."""
 
@@ -148,31 +156,31 @@ class Guest:
         self._machine.execute("netdev_del", id=nic.id)
         self.nics.remove(nic)
 
-    def insert(self, folder: Path, label: str, kind: str = "vfat") -> None:
-        """A volume of this label, of what is in a folder: FAT, that QEMU makes, or `iso9660`: a CD-ROM, as nova has it.
+    def equip(self, *words: str) -> None:
+        """More words for QEMU, from the next start of the machine on."""
+        recipe = replace(self.image.recipe, machine=(*self.image.recipe.machine, *words))
+        self.image = replace(self.image, recipe=recipe)
+
+    def insert(
+        self, folder: Path, label: str, kind: str = "vfat", name: str = "volume", slot: str = "0x1e"
+    ) -> None:
+        """A volume of this label, of what is in a folder: FAT, that QEMU makes, on a virtio disk or a stick (`usb`, where
+        the machine was equipped with a controller), or `iso9660`: a CD-ROM, as nova has it.
 
         It stays over reboots, and goes with the machine. Its slots are behind that of the root disk, which stays /dev/vda then.
         """
-        if kind == "vfat":
-            self._block_device({"driver": "vvfat", "dir": str(folder), "label": label})
-            self._machine.execute(
-                "device_add", driver="virtio-blk-pci", id="dev-volume", drive="volume", addr="0x1e"
-            )
-            return
-        image = folder.with_suffix(".iso")
-        subprocess.run(
-            ["xorrisofs", "-quiet", "-J", "-r", "-V", label, "-o", image, folder],
-            check=True,
-            timeout=60,
-        )
-        self._block_device({"driver": "raw", "file": {"driver": "file", "filename": str(image)}})
-        self._machine.execute("device_add", driver="virtio-scsi-pci", id="scsi", addr="0x1d")
-        self._machine.execute(
-            "device_add", driver="scsi-cd", id="dev-volume", drive="volume", bus="scsi.0"
-        )
-
-    def _block_device(self, words: dict[str, object]) -> None:
-        self._machine.execute("blockdev-add", **{"node-name": "volume", "read-only": True, **words})
+        if kind == "iso9660":
+            image = iso9660(folder, label)
+            words = {"driver": "raw", "file": {"driver": "file", "filename": str(image)}}
+            self._machine.execute("device_add", driver="virtio-scsi-pci", id="scsi", addr="0x1d")
+            place = {"driver": "scsi-cd", "bus": "scsi.0"}
+        else:
+            words = {"driver": "vvfat", "dir": str(folder), "label": label}
+            place = {"driver": "virtio-blk-pci", "addr": slot}
+        if kind == "usb":
+            place = {"driver": "usb-storage"}
+        self._machine.execute("blockdev-add", **{"node-name": name, "read-only": True, **words})
+        self._machine.execute("device_add", id=f"dev-{name}", drive=name, **place)
 
     def reachable(self, patience: float = 60.0) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""

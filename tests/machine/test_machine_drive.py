@@ -1,4 +1,4 @@
-"""Config drives and NoCloud volumes: read by their unit when they appear and at a boot, mounted where nobody sees it."""
+"""Config drives and NoCloud volumes: which are read, at a boot and later, and which are not."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from guest import MANAGEMENT, mac
-from steps import STATUS, assert_left_alone, dataplane, names
+from guest import MANAGEMENT, iso9660, mac
+from steps import DOCUMENT, STATUS, assert_left_alone, dataplane, in_force, names
 
 ADDRESSES = {mac(1): {"10.1.0.1/24"}, mac(2): {"10.2.0.1/24"}, mac(3): set()}
 UNITS = {"vfat": "neuca-drive@vdb1.service", "iso9660": "neuca-drive@sr0.service"}
@@ -21,7 +21,7 @@ SEED = f"""network:
 """
 
 
-def config_drive(folder):
+def config_drive(folder, uuid="i", net=""):
     """As OpenStack fills one: the management NIC with DHCP, two others static."""
     links = [{"id": "m", "type": "ovs", "ethernet_mac_address": MANAGEMENT, "mtu": None}]
     networks = [{"id": "nm", "link": "m", "type": "ipv4_dhcp"}]
@@ -34,14 +34,14 @@ def config_drive(folder):
                 "id": f"n{number}",
                 "link": f"l{number}",
                 "type": "ipv4",
-                "ip_address": f"10.{number}.0.1",
+                "ip_address": f"10.{net}{number}.0.1",
                 "netmask": "255.255.255.0",
                 "routes": [],
             }
         )
     place = folder / "openstack" / "latest"
     place.mkdir(parents=True)
-    (place / "meta_data.json").write_text(json.dumps({"uuid": "i", "hostname": "node0"}))
+    (place / "meta_data.json").write_text(json.dumps({"uuid": uuid, "hostname": "node0"}))
     (place / "network_data.json").write_text(
         json.dumps({"links": links, "networks": networks, "services": []})
     )
@@ -111,3 +111,122 @@ def test_a_volume_is_read_when_it_appears_and_at_a_boot(guests, tmp_path, image,
     )
     assert_left_alone(guest, mac(3))
     assert guest.reachable()
+
+
+# --- volumes that do not count --------------------------------------------------------------------------------------
+
+YOURS = 'its instance id is "j", and that of this instance is "i"'
+STARTED = "systemctl list-units --plain --no-legend --all 'neuca-drive@*'"
+
+
+def not_used(guest, volume, why, patience=300):
+    """The status, once it has a line about this volume."""
+
+    def fits(done):
+        return done.output.startswith("{") and line in done.json["notes"]
+
+    line = f'volume "{volume}" is not used: {why}'
+    return guest.eventually(STATUS, fits, patience).json
+
+
+def equip_with(guest, folder, label, bus):
+    """A volume that is there when the machine starts, as hypervisors have it."""
+    if bus == "ide":
+        image = iso9660(folder, label)
+        node = f"driver=file,node-name=own,filename={image},read-only=on"
+        guest.equip("-blockdev", node, "-device", "ide-cd,drive=own,bus=ide.1")
+    else:
+        node = f"driver=vvfat,node-name=own,dir={folder},label={label},read-only=on"
+        guest.equip("-blockdev", node, "-device", "virtio-blk-pci,drive=own,addr=0x1e")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("image", "bus", "later"), [("A", "ide", "vdb1"), ("C", "virtio", "vdc1")])
+def test_a_volume_that_appears_later_does_not_take_the_place_of_the_instance_s_own(
+    guests, tmp_path, image, bus, later
+):
+    guest = guests(image)
+    config_drive(tmp_path / "ours")
+    equip_with(guest, tmp_path / "ours", "config-2", bus)
+    guest.boot()
+    as_the_volume_says(guest, "config-2")
+    sha256 = guest.check("sha256sum /run/neuca/drives/config-2/openstack/latest/*.json")
+
+    config_drive(tmp_path / "yours", uuid="j", net="9")
+    guest.insert(tmp_path / "yours", "config-2", "vfat", "yours", "0x1c")
+    not_used(guest, later, YOURS)
+    unit = f"neuca-drive@{later}.service"
+    assert f"is not used: {YOURS}" in guest.check(f"journalctl -b --no-pager -u {unit}")
+    assert guest.run(f"systemctl is-failed {unit}").output != "failed\n"
+
+    image_file = iso9660(tmp_path / "yours", "config-2").read_bytes()
+    guest.put("/root/volume.iso", image_file)
+    loop = guest.check("modprobe loop; losetup --find --show --read-only /root/volume.iso").strip()
+    not_used(guest, loop[len("/dev/") :], "it is a loop device")
+    sectors = len(image_file) // 512
+    guest.check(f'dmsetup create --readonly volume --table "0 {sectors} linear {loop} 0"')
+    not_used(guest, "dm-0", "it is a device-mapper device")
+    started = guest.check(STARTED)
+    assert (unit in started, "loop" in started, "dm-0" in started) == (True, False, False)
+    journal = "journalctl -b --no-pager -u neuca-guest-tools"
+    guest.eventually(journal, lambda done: "a device-mapper device" in done.output)
+    assert guest.check(journal).count(f'"{later}" is not used') == 1
+    assert guest.check("sha256sum /run/neuca/drives/config-2/openstack/latest/*.json") == sha256
+
+    guest.reboot()
+    not_used(guest, later, YOURS)
+    as_the_volume_says(guest, "config-2")
+    assert guest.check("sha256sum /run/neuca/drives/config-2/openstack/latest/*.json") == sha256
+    assert guest.reachable()
+
+
+@pytest.mark.long
+def test_a_volume_does_not_take_the_place_of_a_metadata_service(guests, tmp_path):
+    guest = guests("A")
+    guest.serve(DOCUMENT)
+    guest.boot()
+    in_force(guest, DOCUMENT)
+    config_drive(tmp_path / "volume")
+    guest.insert(tmp_path / "volume", "config-2")
+
+    def fits(done):
+        return 'volume "vdb1" is not used: ' in done.output
+
+    guest.eventually(STATUS, fits, 300)
+    seen = guest.cloud.seen()
+    guest.eventually("true", lambda _: guest.cloud.seen() >= seen + 2)
+    in_force(guest, DOCUMENT)
+    guest.reboot()
+    guest.eventually(STATUS, fits, 300)
+    in_force(guest, DOCUMENT)
+    assert guest.check("find /run/neuca/drives -type f") == ""
+
+
+@pytest.mark.long
+def test_a_usb_stick_is_not_read_even_on_a_first_boot(guests, tmp_path):
+    guest = guests("R")  # the kernel of the others has no USB
+    guest.equip("-device", "qemu-xhci,id=xhci,addr=0x1b")
+    guest.boot()
+    config_drive(tmp_path / "volume")
+    guest.insert(tmp_path / "volume", "config-2", "usb")
+    status = not_used(guest, "sda1", "it is a USB device")
+    assert (status["document"]["source"], guest.check(STARTED)) == (None, "")
+    guest.reboot()
+    status = not_used(guest, "sda1", "it is a USB device")
+    assert (status["document"]["source"], guest.check(STARTED)) == (None, "")
+    config_drive(tmp_path / "disk")
+    guest.insert(tmp_path / "disk", "config-2", "vfat", "disk")
+    as_the_volume_says(guest, "config-2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("image", ["A", "C"])
+def test_the_rule_is_one_that_udev_understands(guests, image):
+    guest = guests(image)
+    guest.boot()
+    rule = "/usr/lib/udev/rules.d/90-neuca-drives.rules"
+    version = int(guest.check("udevadm --version"))
+    if version >= 254:  # systemd's NEWS: "udevadm verify"
+        assert "Success: 1" in guest.check(f"udevadm verify {rule} 2>&1")
+    said = guest.check("udevadm test --action=change /sys/class/block/vda 2>&1")
+    assert f"{rule}:" not in said

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import shlex
@@ -13,6 +14,9 @@ from collections.abc import Mapping
 import pytest
 from packages import INSTALL, ROOT, run
 
+from neuca_tools import volumes
+from neuca_tools.backends import mount, udev
+from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
 from neuca_tools.guest import outcome
 from neuca_tools.guest.run import RETRY
@@ -256,7 +260,51 @@ def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and
     assert float(figure[1]) <= 2.3
 
 
+def test_a_drive_is_judged_by_what_is_recorded_and_is_not_tried_again_if_it_does_not_count():
+    unit = _unit(DRIVE)
+    assert unit["RequiresMountsFor"] == [str(Config().state_directory)]
+    assert unit["SuccessExitStatus"] == [str(NOT_USED)]
+
+
+RULE = (ROOT / "systemd" / "90-neuca-drives.rules").read_text()
+
+
+def _rule(words: str) -> list[str]:
+    """The alternatives of the one match in the rules that begins with these words."""
+    (found,) = re.findall(rf'{re.escape(words)}"([^"]*)"', RULE)
+    return found.split("|")
+
+
 def test_udev_starts_it_for_the_labels_that_clouds_give():
-    rule = (ROOT / "systemd" / "90-neuca-drives.rules").read_text()
-    assert 'ENV{ID_FS_LABEL}=="config-2|CONFIG-2|cidata|CIDATA"' in rule
-    assert 'ENV{SYSTEMD_WANTS}+="neuca-drive@%k.service"' in rule
+    assert _rule("ENV{ID_FS_LABEL}!=") == ["config-2", "CONFIG-2", "cidata", "CIDATA"]
+    assert {label.lower() for label in _rule("ENV{ID_FS_LABEL}!=")} == udev.VOLUME_LABELS
+    assert set(_rule("ENV{ID_FS_TYPE}!=")) == set(mount.FILE_SYSTEMS)
+    assert 'ENV{SYSTEMD_WANTS}+="neuca-drive@%k.service"' in RULE
+    assert f'TAG+="{udev.VOLUME_TAG}"' in RULE
+
+
+def test_udev_starts_it_for_the_devices_that_the_program_would_take():
+    trusted, refused = re.findall(r'^SUBSYSTEMS=="([^"]*)", ([^\n]*)', RULE, re.MULTILINE)[::-1]
+    assert set(trusted[0].split("|")) == volumes.TRUSTED_BUSES | {"nvme-subsystem"}
+    assert trusted[1] == "\\"  # the line with SYSTEMD_WANTS follows
+    assert set(refused[0].split("|")) == volumes.REFUSED_BUSES.keys()
+    assert refused[1] == 'GOTO="neuca_drives_end"'
+    names = [pattern for pattern, _ in volumes.REFUSED_NAMES]
+    for name in ("loop0", "dm-1", "nbd2", "rbd3", "drbd4"):
+        assert any(pattern.fullmatch(name) for pattern in names)
+        assert any(fnmatch.fnmatch(name, one) for one in _rule("\nKERNELS=="))
+
+
+def test_the_rule_for_devices_that_are_refused_comes_before_the_one_that_starts_the_unit():
+    order = [
+        RULE.index(words)
+        for words in (
+            "TAG+=",
+            "\nKERNELS==",
+            '\nSUBSYSTEMS=="usb',
+            "\nATTRS{",
+            "SYSTEMD_WANTS",
+            "\nLABEL=",
+        )
+    ]
+    assert order == sorted(order)

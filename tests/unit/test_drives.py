@@ -1,4 +1,4 @@
-"""The documents of a volume, copied for the daemon: no others, none from outside, in place of those of before."""
+"""The documents of a volume, copied for the daemon: no others, none from outside, and only if it counts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,16 +6,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 from sources_volumes import DRIVE, SEED, fill
 
-from neuca_tools.drives import copy
-from neuca_tools.errors import ApplyError, SourceError
+from neuca_tools import drives
+from neuca_tools.backends import hostid
+from neuca_tools.drives import (
+    digest_in_force,
+    lines_of,
+    read_volume,
+    recorded,
+    store,
+    take_directory,
+    unreported,
+)
+from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.fileio import locked
+from neuca_tools.machine import Machine, Origin
+from neuca_tools.record import save_machine
 from neuca_tools.sources import Session, Surroundings, look, parse_source
+from neuca_tools.volumes import Known, refusal
+
+
+def copy(volume, run):
+    """As root has it done for a directory. The kind of the volume."""
+    kind, why = take_directory(volume, run / "state", run)
+    assert why == ""
+    return kind
 
 
 def copied(run):
@@ -53,6 +74,12 @@ def test_the_documents_of_a_seed_are_copied(tmp_path):
         copy(fill(tmp_path / "volume", {**SEED, "vendor-data": b"x"}), tmp_path / "run") == "cidata"
     )
     assert copied(tmp_path / "run") == {f"cidata/{name}": data for name, data in SEED.items()}
+
+
+def test_only_versions_that_a_source_reads_are_copied(tmp_path):
+    files = {**DRIVE, "openstack/\x1b[31m/meta_data.json": b"{}", "openstack/x/user_data": b""}
+    copy(fill(tmp_path / "volume", files), tmp_path / "run")
+    assert copied(tmp_path / "run") == {f"config-2/{name}": data for name, data in DRIVE.items()}
 
 
 def test_another_volume_takes_the_place_of_the_one_before(tmp_path):
@@ -126,7 +153,7 @@ def test_a_link_to_itself_is_refused(tmp_path):
 
 def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
     volume = fill(tmp_path / "volume", SEED)
-    monkeypatch.setattr("neuca_tools.drives._PATIENCE", 0.1)
+    monkeypatch.setattr(drives, "_PATIENCE", 0.1)
     copy(volume, tmp_path / "run")
     held = os.fork()
     if held == 0:
@@ -142,3 +169,126 @@ def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
         os.kill(held, 9)
         os.waitpid(held, 0)
     assert copy(volume, tmp_path / "run") == "cidata"
+
+
+# --- what a volume is, and what is recorded -------------------------------------------------------------------------
+
+UUID = "9b0a5c4e-8f5a-4b6e-9d4a-000000000001"
+
+
+def drive(tmp_path, name, **versions):
+    """A config drive with a meta_data.json of this text in each version; `_` stands for `-`."""
+    files = {
+        f"openstack/{version.strip('v').replace('_', '-')}/meta_data.json": text.encode()
+        for version, text in versions.items()
+    }
+    return read_volume(fill(tmp_path / name, files))
+
+
+def seed(tmp_path, name, about):
+    return read_volume(
+        fill(tmp_path / name, {"user-data": b"[global]\n", "meta-data": about.encode()})
+    )
+
+
+def test_the_id_of_a_volume_is_in_the_document_that_its_source_reads(tmp_path):
+    old, new = '{"uuid": "u-old"}', '{"uuid": "u-new"}'
+    assert drive(tmp_path, "a", v2018_08_27=old, latest=new).instance == "openstack:u-new"
+    assert drive(tmp_path, "b", v2012_08_10=old, v2018_08_27=new).instance == "openstack:u-new"
+    assert drive(tmp_path, "c", v2012_08_10=old, latest="{").instance == ""
+    assert drive(tmp_path, "d", latest="{}").instance == ""
+    assert seed(tmp_path, "e", "instance-id: i-1\n").instance == "nocloud:i-1"
+    assert seed(tmp_path, "f", "").instance == ""
+    assert seed(tmp_path, "g", "a: [").instance == ""
+    assert read_volume(fill(tmp_path / "h", {"user-data": b"x"})).instance == ""
+
+
+def test_the_digest_is_that_of_all_documents_with_their_names(tmp_path):
+    one, same = seed(tmp_path, "a", "x: y\n"), seed(tmp_path, "b", "x: y\n")
+    assert one.digest == same.digest
+    swapped = {"user-data": b"x: y\n", "meta-data": b"[global]\n"}
+    assert read_volume(fill(tmp_path / "c", swapped)).digest != one.digest
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """The state and the run directory of a host with this UUID in its firmware."""
+    (tmp_path / "uuid").write_text(UUID)
+    monkeypatch.setattr(hostid, "UUIDS", (tmp_path / "uuid",))
+    return tmp_path / "state", tmp_path / "run"
+
+
+def test_nothing_is_recorded_on_a_first_boot_and_then_what_was_read(tmp_path, host):
+    assert recorded(*host) == Known()
+    save_machine(host[0], hostid.look())
+    assert recorded(*host) == Known()
+    volume = drive(tmp_path, "volume", latest='{"uuid": "u-1"}')
+    store(volume, host[1])
+    assert recorded(*host) == Known("", frozenset({"openstack:u-1"}), frozenset({volume.digest}))
+
+
+def test_of_later_boots_the_instance_the_document_and_the_metadata_service_are_known(host):
+    state = host[0]
+    before = Machine(hostid.look().machine_id, hostid.look().uuid, {"ec2": "i-1"}, volume="d")
+    save_machine(state, before)
+    (state / "document.json").write_text("{}")
+    assert recorded(*host) == Known("", frozenset({"ec2:i-1"}), frozenset({"d"}), booted=True)
+    save_machine(state, Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    assert recorded(*host).network == "ec2"
+
+
+def test_a_disk_that_was_copied_to_other_hardware_has_a_first_boot(tmp_path, host):
+    origin = Origin("openstack", "http://169.254.169.254")
+    save_machine(host[0], Machine("", hostid.look().uuid, {"openstack": "u-1"}, origin=origin))
+    (host[0] / "document.json").write_text("{}")
+    assert recorded(*host).network == "openstack"
+    (tmp_path / "uuid").write_text(UUID.replace("1", "2"))
+    assert recorded(*host) == Known()
+
+
+def test_a_record_that_is_damaged_is_no_first_boot(host):
+    host[0].mkdir()
+    (host[0] / "machine.json").write_text("{")
+    with pytest.raises(RecordError):
+        recorded(*host)
+
+
+def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
+    volume = seed(tmp_path, "volume", "")
+    store(volume, host[1])
+    assert digest_in_force("nocloud", host[1]) == volume.digest
+    assert [digest_in_force(one, host[1]) for one in ("configdrive", "nocloud=/x", "ec2")] == [
+        ""
+    ] * 3
+    save_machine(host[0], Machine(volume=volume.digest))
+    (host[0] / "document.json").write_text("{}")
+    shutil.rmtree(host[1] / "drives")  # a boot
+    assert refusal(volume.instance, volume.digest, recorded(*host)) == ""
+    other = seed(tmp_path, "other", "a: b\n")
+    assert refusal(other.instance, other.digest, recorded(*host)) != ""
+
+
+def test_not_even_a_directory_counts_where_a_metadata_service_has_answered(tmp_path, host):
+    save_machine(host[0], Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    kind, why = take_directory(fill(tmp_path / "volume", SEED), *host)
+    assert (kind, why) == ("cidata", 'the metadata service "ec2" has answered for this instance')
+    assert copied(host[1]) == {}
+
+
+def test_a_volume_that_is_refused_has_a_line_that_is_reported_once(host):
+    """The devices are this machine's own, of which those that the kernel makes are no disks."""
+    devices = [
+        path for path in Path("/sys/dev/block").iterdir() if "/virtual/" in os.path.realpath(path)
+    ]
+    numbers = [path.name for path in devices]
+    lines = lines_of([*numbers, "999:999"], host[1])
+    for path in devices:
+        named = f'volume "{path.resolve().name}" is not used: it is '
+        assert [line for line in lines if line.startswith(named)] != []
+    assert len(lines) == len(numbers)
+    assert unreported(lines, host[1]) == lines
+    assert unreported(lines, host[1]) == []
+    assert unreported([], host[1]) == []
+    assert unreported(lines[:1], host[1]) == lines[:1]
+    (host[1] / "volumes.json").write_text("{")
+    assert unreported(lines, host[1]) == lines

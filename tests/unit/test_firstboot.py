@@ -9,15 +9,23 @@ from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
+from sources_volumes import DRIVE, fill
 from worlds import key, mac
 
 from neuca_tools import firstboot, machine
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
+from neuca_tools.drives import read_volume
 from neuca_tools.intake import Intake
 from neuca_tools.machine import Machine
 from neuca_tools.model import NicRecord, Original, Owned, Record
-from neuca_tools.record import load_machine, load_record, save_document, save_machine, save_record
+from neuca_tools.record import (
+    load_machine,
+    load_record,
+    save_document,
+    save_machine,
+    save_record,
+)
 from neuca_tools.stored import StoredDocument
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
@@ -203,3 +211,17 @@ def test_a_damaged_file_of_ids_says_nothing(config):
 def test_the_macs_are_those_of_ethernet_interfaces():
     assert all(machine.INSTANCE.fullmatch(one) and len(one) == 17 for one in hostid.macs())
     assert "00:00:00:00:00:00" not in hostid.macs()
+
+
+def test_the_volume_that_the_document_came_from_is_remembered(config):
+    place = config.run_directory / "drives" / "config-2"
+    fill(place, DRIVE)
+    digest = read_volume(place).digest
+    stored = StoredDocument("configdrive", "00", "", "[global]\n")
+    for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
+        firstboot.admit(config, intake)
+        assert load_machine(config.state_directory).volume == ""
+    firstboot.admit(config, Intake(stored=stored))
+    assert load_machine(config.state_directory).volume == digest
+    firstboot.admit(config, Intake())
+    assert load_machine(config.state_directory).volume == digest

@@ -9,9 +9,10 @@ import hashlib
 
 import pytest
 from sources_server import Server, http
+from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
-from neuca_tools.machine import Machine
+from neuca_tools.machine import Machine, Origin
 from neuca_tools.record import load_document, save_document, save_machine
 from neuca_tools.sources import Session, Surroundings, parse_source
 from neuca_tools.stored import StoredDocument
@@ -506,3 +507,28 @@ def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
         Surroundings(tmp_path / "run"),
     )
     assert (intake.other, intake.instance, intake.document.hostname) == ("", "", "Node0")
+
+
+# --- volumes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"), [("configdrive", "config-2"), ("nocloud", "cidata"), ("auto", "config-2")]
+)
+def test_what_was_read_from_a_volume_counts_until_a_metadata_service_has_answered(
+    tmp_path, source, kind
+):
+    files = {"config-2": DRIVE, "cidata": SEED}[kind]
+    copy = fill(tmp_path / "run" / "drives" / kind, files)
+    around = Surroundings(tmp_path / "run", dmi=tmp_path / "dmi")
+
+    def ask(text):
+        state = tmp_path / "state"
+        found = fetch([parse_source(text)], 5.0, Session(), state, around)
+        return found.stored.source if found.stored else ""
+
+    assert ask(source) != ""
+    save_machine(tmp_path / "state", Machine(origin=Origin("ec2", "http://169.254.169.254")))
+    assert ask(source) == ""
+    explicit = "nocloud" if kind == "cidata" else "configdrive"
+    assert ask(f"{explicit}={copy}") == f"{explicit}={copy}"

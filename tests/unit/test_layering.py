@@ -28,6 +28,7 @@ LEVELS = [
         "rates",
         "shapes",
         "plain",
+        "volumes",
     },
     {
         "documents",

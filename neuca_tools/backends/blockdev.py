@@ -1,0 +1,81 @@
+"""What sysfs shows of a block device: where it is attached."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import SourceError
+from ..volumes import REMOTE_CLASSES, BlockDevice
+
+_SYSFS = Path("/sys")
+_NVME_SUBSYSTEM = "nvme-subsystem"  # drivers/nvme/host/core.c, with native multipath
+
+
+def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
+    """The block device of a node such as /dev/vdb. Raises SourceError."""
+    try:
+        status = node.stat()
+    except OSError as error:
+        raise SourceError(f"it cannot be looked at: {error.strerror}") from error
+    if not stat.S_ISBLK(status.st_mode):
+        raise SourceError("it is no block device")
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    return read_number(number, sysfs)
+
+
+def read_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
+    """The block device with this number, `major:minor`. Raises SourceError."""
+    try:
+        place = (sysfs / "dev/block" / number).resolve(strict=True)
+        return _device(place, sysfs.resolve() / "devices")
+    except (OSError, ValueError) as error:
+        raise SourceError(f"find block device {number} in sysfs: {error}") from error
+
+
+def _device(place: Path, devices: Path) -> BlockDevice:
+    """Raises OSError, and ValueError for a place that is not below `devices`."""
+    lines = [place, *_controllers(place)]
+    ancestors = [one for line in lines for one in _ancestors(line, devices)]
+    return BlockDevice(
+        place.name,
+        tuple(part for line in lines for part in line.relative_to(devices).parts),
+        frozenset(filter(None, map(_subsystem, ancestors))),
+        frozenset(name for name in REMOTE_CLASSES for one in ancestors if (one / name).is_dir()),
+        any(map(_is_removable, ancestors)),
+    )
+
+
+def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
+    """The devices that this one is attached to, nearest first."""
+    for one in place.parents:
+        if one == devices:
+            return
+        yield one
+
+
+def _controllers(place: Path) -> Iterator[Path]:
+    """The controllers of an NVMe namespace with native multipath, which is a virtual device."""
+    for one in place.parents:
+        if one.parent.name == _NVME_SUBSYSTEM:
+            for link in one.glob("nvme*"):
+                if link.is_symlink():
+                    yield link.resolve(strict=True)
+
+
+def _subsystem(device: Path) -> str:
+    try:
+        return (device / "subsystem").readlink().name
+    except FileNotFoundError:  # a directory between two devices, or a device of no bus
+        return ""
+
+
+def _is_removable(device: Path) -> bool:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return (device / "removable").read_text(encoding="ascii").strip() == "removable"
+    return False

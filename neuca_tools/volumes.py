@@ -1,0 +1,128 @@
+"""Whether a config drive or NoCloud volume counts, by its device and the instance id it carries."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
+# scsi_transport_fc, and the host adapter of SRP (drivers/infiniband/ulp/srp).
+REMOTE_CLASSES: Mapping[str, str] = {
+    "iscsi_session": "iSCSI",
+    "fc_remote_ports": "Fibre Channel",
+    "infiniband": "SRP",
+}
+# Names of the kernel: drivers/block, drivers/md, drivers/nvme/host/fabrics.c.
+REFUSED_NAMES = (
+    (re.compile(r"loop\d+"), "it is a loop device"),
+    (re.compile(r"dm-\d+"), "it is a device-mapper device"),
+    (re.compile(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
+    (re.compile(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
+)
+REFUSED_BUSES = {
+    "usb": "it is a USB device",
+    "mmc": "it is a memory card",
+    "memstick": "it is a memory card",
+}
+# Where hypervisors and servers attach disks: virtio, PCI (IDE, AHCI, NVMe and SCSI adapters), Xen,
+# Hyper-V, POWER's and s390's own, and what is soldered to an ARM board.
+TRUSTED_BUSES = frozenset({"virtio", "pci", "xen", "vmbus", "vio", "ccw", "platform"})
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """What sysfs shows of a block device.
+
+    `path`: the components of its path below /sys/devices; of an NVMe namespace that several
+    controllers may serve, those of all its controllers too. `buses`: the subsystems of all devices
+    on that path. `remote_classes`: which of REMOTE_CLASSES are on it. `removable`: a user can
+    unplug one of these devices (Documentation/ABI/testing/sysfs-devices-removable).
+    """
+
+    name: str
+    path: tuple[str, ...] = ()
+    buses: frozenset[str] = frozenset()
+    remote_classes: frozenset[str] = frozenset()
+    removable: bool = False
+
+
+@dataclass(frozen=True)
+class VolumeLog:
+    """Why volumes did not count since the boot, by the names of their devices.
+
+    `reported`: the lines about them that are in the journal already.
+    """
+
+    refused: Mapping[str, str] = field(default_factory=dict)
+    reported: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is recorded of this instance.
+
+    `network`: the metadata service that has answered for it. `instances`: its ids, each with the
+    kind of its platform (`openstack:ID`). `volumes`: digests of the volumes that counted. `booted`:
+    a document is kept from an earlier look. All of them empty on an instance's first boot.
+    """
+
+    network: str = ""
+    instances: frozenset[str] = field(default_factory=frozenset)
+    volumes: frozenset[str] = field(default_factory=frozenset)
+    booted: bool = False
+
+
+def device_refusal(device: BlockDevice) -> str:
+    """Why no volume on this device counts; empty if one may. The `removable` attribute
+    of a disk says nothing: a virtual CD-ROM drive has it too.
+    """
+    reasons = [
+        *(why for name, why in REFUSED_NAMES if any(map(name.fullmatch, device.path))),
+        *(f"it is a remote disk ({REMOTE_CLASSES[one]})" for one in sorted(device.remote_classes)),
+        *(REFUSED_BUSES[bus] for bus in sorted(device.buses & REFUSED_BUSES.keys())),
+    ]
+    if reasons:
+        return reasons[0]
+    if device.removable:
+        return "it can be unplugged by a user"
+    if not device.buses & TRUSTED_BUSES:
+        return "it is not a disk of the hypervisor or the server"
+    return ""
+
+
+def network_refusal(known: Known) -> str:
+    """Why no volume at all counts any more; empty if one may."""
+    if not known.network:
+        return ""
+    return f'the metadata service "{known.network}" has answered for this instance'
+
+
+def refusal(instance: str, digest: str, known: Known) -> str:
+    """Why a volume with this instance id (`openstack:ID`, empty: none) and digest does not count.
+
+    Empty if it does: on the first boot, with an id of this instance, or if it is the very same
+    volume as one that counted.
+    """
+    why = network_refusal(known)
+    first_boot = not (known.instances or known.volumes or known.booted)
+    if why or first_boot or instance in known.instances or digest in known.volumes:
+        return why
+    carried = f'its instance id is "{_name(instance)}"' if instance else "it carries no instance id"
+    return f"{carried}, and {_recorded(known)}"
+
+
+def _recorded(known: Known) -> str:
+    names = sorted({_name(instance) for instance in known.instances})
+    if names:
+        quoted = " or ".join(f'"{name}"' for name in names)
+        return f"that of this instance is {quoted}"
+    if known.booted:
+        return "this is not the first boot of the instance"
+    return "another volume has been read before it"
+
+
+def _name(instance: str) -> str:
+    return instance.partition(":")[2]
