@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from . import forwarding
+from .advertised import quiet, quieted
 from .devices import Wish, flat
 from .effects import Note
 from .guard import Fence, fence, ground, sysctl_reason
 from .layers import stack
 from .model import (
-    ACCEPT_RA,
     OWN,
     Device,
     Document,
@@ -146,7 +146,7 @@ def resolve(
         ground(world, roles),
         (*work.notes, *tuned.notes),
         replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
-        _quiet(tuned.requests, roles) if world.accept_ra is not None else frozenset(),
+        quiet(tuned.requests, roles, world),
     )
 
 
@@ -367,7 +367,11 @@ class _Work:
             state=request.state,
             txqueuelen=queue,
             addresses=tuple(addresses),
-            sysctls={**sysctls, **self._quieted(link, small), **self._sysctls(request, small)},
+            sysctls={
+                **sysctls,
+                **quieted(link, self.world, small),
+                **self._sysctls(request, small),
+            },
             device=self._device(request, link.index, queue),
         )
 
@@ -392,11 +396,6 @@ class _Work:
             if name not in asked
         }
         return {**kept, **wish.wanted}
-
-    def _quieted(self, link: Link, small: Optional[str]) -> dict[str, str]:
-        """No router advertisement configures a dataplane link, unless a text asks for it."""
-        new_and_off = link.index == 0 and self.world.accept_ra == "0"
-        return {} if self.world.accept_ra is None or small or new_and_off else {ACCEPT_RA: "0"}
 
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
@@ -497,16 +496,6 @@ class _Work:
                         addresses=request.addresses,
                     )
             yield link if key.rank else replace(link, name=request.name if request else None)
-
-
-def _quiet(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
-    return frozenset(
-        key
-        for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
-        if dict(request.sysctls).get(ACCEPT_RA, "0") == "0"
-    )
 
 
 def _removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:

@@ -129,10 +129,7 @@ class Host:
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
         world = replace(
-            world,
-            settings=hardware.read(world, concerned(requests, world, record)),
-            age=age,
-            accept_ra=hostfacts.accept_ra(),
+            world, settings=hardware.read(world, concerned(requests, world, record)), age=age
         )
         if intake.document and intake.document.router == "true":
             world = replace(world, advertised=hostfacts.advertised(world))
@@ -160,8 +157,8 @@ class Host:
             managers.reasons,
         )
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
-        removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
-        removable = advertised.removable(removable, have, world, resolution.quiet)
+        made = advertised.removable(resolution.removable, have, world, resolution.quiet)
+        removable = leftovers.removable(made, record, have, world, resolution.roles)
         resolution = replace(resolution, removable=removable)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
@@ -434,8 +431,8 @@ def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Rep
     notes += [
         *firstboot.notes(config),
         *leftovers.kept(survey.record, survey.have, survey.world, survey.resolution.roles),
+        *audit.notes(survey.resolution, survey.have),
     ]
-    notes += audit.notes(survey.resolution, survey.have)
     if records.load_choice(config.run_directory):
         notes.append(
             f"profile {', '.join(survey.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)"
@@ -471,12 +468,7 @@ def _unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, .
 
 def _restorable(link: Link, world: World) -> Link:
     """Without the addresses that the kernel gives a link by itself, nor what cannot be put back."""
-    addresses = tuple(
-        address
-        for address in link.addresses
-        if address.version == 4
-        or not (address.is_link_local or (link.index, address) in world.autoconf)
-    )
+    addresses = advertised.lasting(link, world)
     return replace(link, device=restorable(link.device), addresses=addresses)
 
 

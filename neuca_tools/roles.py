@@ -303,6 +303,21 @@ def _management(
     return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
 
 
+def _anchored(
+    world: World, sure: Collection[str], record: Record, dataplane: Collection[str]
+) -> set[int]:
+    """The families of which automatic default routes tell nothing.
+
+    Those of IPv6 are the word of a router, which any host on the link can be.
+    """
+    found = {
+        route.to.version
+        for route in world.routes
+        if route.to.prefixlen == 0 and _nics(world, [route.index]) & set(sure)
+    }
+    return found | ({6} if sure or _other_signs(world, record, dataplane) else set())
+
+
 def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
     """Whether something else than a router advertisement shows a management NIC that is there."""
     known = {

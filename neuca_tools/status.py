@@ -80,8 +80,7 @@ def judge(
 
     `own_names` is what each NIC should be called, whether that can be done now or not.
     """
-    problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
-    problems += [Problem("contested", document.disputed)] if document.disputed else []
+    problems = [*resolution.problems, *_of_document(document)]
     failed = _failures(report, left)
     problems += failed
     lost = _lost({problem.link.mac for problem in failed if problem.link}, left)
@@ -138,6 +137,11 @@ def judge(
         },
     }
     return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
+
+
+def _of_document(document: DocumentStatus) -> list[Problem]:
+    found = [Problem("invalid", text) for text in document.invalid]
+    return [*found, *([Problem("contested", document.disputed)] if document.disputed else [])]
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:

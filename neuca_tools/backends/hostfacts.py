@@ -59,11 +59,6 @@ def look(choice: Choice, profile_directory: Path, sysctl_directory: Path, record
     return layer(choice, profiles, facts, record, missing)
 
 
-def accept_ra() -> Optional[str]:
-    """Whether a new link accepts router advertisements; None on a host without IPv6."""
-    return sysctl.read("net/ipv6/conf/default/accept_ra")
-
-
 def advertised(world: World) -> frozenset[int]:
     """The devices on which the kernel takes routes from router advertisements because they do not forward."""
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
