@@ -30,6 +30,7 @@ from .model import (
     Original,
     Owned,
     Problem,
+    ProblemCode,
     Record,
     Router,
     World,
@@ -63,7 +64,7 @@ class Resolution:
     """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC.
 
     `left_alone` are prefixes whose routes are the user's own; `loose` the NICs with routes through addresses of the user.
-    `quiet` are the links on which router advertisements have no effect.
+    On links that are `quiet`, router advertisements have no effect.
     """
 
     want: NetworkState
@@ -114,12 +115,8 @@ def resolve(
         _removable(record.owned, complete, sure),
         vlans=work.deletable() if complete else frozenset(),
     )
-    want = NetworkState(
-        {**links, **work.leftovers()},
-        hops.hops,
-        hops.banned,
-        {**before, **settings.tuning.sysctls, **forwards, **work.sysctls},
-    )
+    sysctls = {**before, **settings.tuning.sysctls, **forwards, **work.sysctls}
+    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls)
     problems = [
         *settings.tuning.problems,
         *roles.problems,
@@ -182,9 +179,8 @@ class _Work:
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
     def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
-        self.problems.append(
-            Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key)
-        )
+        word: ProblemCode = "mtu" if code == "mtu" else "name" if code == "name" else "refused"
+        self.problems.append(Problem(word, text, key))
 
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, what is below first."""
@@ -229,9 +225,8 @@ class _Work:
             )
         elif role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
-            text = (
-                "it was released" if nic and nic.released else "it is on the list of NICs to ignore"
-            )
+            released = nic is not None and nic.released
+            text = "it was released" if released else "it is on the list of NICs to ignore"
             self.problems.append(Problem("ignored", text, key))
         elif role == "dataplane" and device and device.index in self.roles.protected:
             self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
@@ -479,13 +474,8 @@ class _Work:
             link = links.get(key)
             if link is None:
                 name = key.given_name if key == key.nic else None
-                link = Link(
-                    key,
-                    key.kind,
-                    self.roles.role(key.mac),
-                    name or None,
-                    virtual=request.virtual if request else None,
-                )
+                role, virtual = self.roles.role(key.mac), request.virtual if request else None
+                link = Link(key, key.kind, role, name or None, virtual=virtual)
                 if request and link.role == "dataplane" and key.mac not in self.roles.nics:
                     link = replace(
                         link,

@@ -31,7 +31,7 @@ from .guard import METADATA_HOSTS
 from .intake import Intake, keep, metadata_hosts
 from .managers import Managers, named_by_others
 from .marks import SYSCTL_FILE
-from .model import Link, LinkKey, NetworkState, Problem, Record, World
+from .model import Document, Link, LinkKey, NetworkState, Problem, Record, World
 from .names import own_names
 from .observe import found
 from .operation import Operation, Phase
@@ -128,9 +128,8 @@ class Host:
         )
         requests = (*(intake.document.links if intake.document else ()), *config.links)
         age = hostid.age() if _udev_is_ours(config) else world.age
-        world = replace(
-            world, settings=hardware.read(world, concerned(requests, world, record)), age=age
-        )
+        found_settings = hardware.read(world, concerned(requests, world, record))
+        world = replace(world, settings=found_settings, age=age)
         if intake.document and intake.document.router == "true":
             world = replace(world, advertised=hostfacts.advertised(world))
         resolution = resolve(intake.document, settings, world, record)
@@ -158,8 +157,8 @@ class Host:
         )
         have = found(resolution, world, record, ROUTE_PROTOCOL, marks.files, words)
         made = advertised.removable(resolution.removable, have, world, resolution.quiet)
-        removable = leftovers.removable(made, record, have, world, resolution.roles)
-        resolution = replace(resolution, removable=removable)
+        gone = leftovers.removable(made, record, have, world, resolution.roles)
+        resolution = replace(resolution, removable=gone)
         return Survey(world, record, resolution, have, want, words, managers.reasons)
 
     def managers(self) -> Managers:
@@ -398,10 +397,7 @@ def status_now(config: Config, intake: Intake) -> Status:
 def _status(config: Config, intake: Intake, survey: Survey, report: Optional[Report]) -> Status:
     """Out of the plan that a start would carry out now."""
     stored = intake.stored
-    faults = [
-        (fault.severity, fault.text)
-        for fault in (intake.document.faults if intake.document else ())
-    ]
+    faults = [(one.severity, one.text) for one in (intake.document or Document()).faults]
     faults += [(fault.severity, fault.text) for fault in config.faults]
     invalid = [text for severity, text in faults if severity == "error"]
     document = DocumentStatus(

@@ -271,15 +271,7 @@ def _management(
     metadata = _nics(world, [world.metadata_index]) - dataplane
     sure = metadata | policy.management
     best = best_default_routes(world.routes)
-    anchored = {
-        route.to.version
-        for route in world.routes
-        if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure
-    }
-    if sure or _other_signs(world, record, dataplane):
-        anchored.add(
-            6
-        )  # its automatic routes are a router's word, which any host on a link can give
+    anchored = _anchored(world, sure, record, dataplane)
     decided = [route for route in best if not automatic(route)]
     telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
     carriers = _nics(world, (route.index for route in best)) & (
