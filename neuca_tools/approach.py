@@ -23,7 +23,7 @@ from .sources import SourceSpec, Surroundings, offers, uses_network
 UNREADABLE = "which NIC is for management cannot be told: {}"
 ABSENT = (
     "only {url} through the NIC {mac} is asked, which answered for this instance, and that NIC is"
-    " not there (neucad(8), Sources)"
+    " not there (neucad(8), Where metadata comes from)"
 )
 
 

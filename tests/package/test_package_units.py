@@ -21,7 +21,9 @@ AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-
 GUEST, WATCH = "neuca-guest.service", "neuca-guest.path"
 # "systemd-analyze security" counts these against a service; the rest is closed.
 OPEN = {
-    "CapabilityBoundingSet_CAP_NET_BIND_SERVICE_BROADCAST_RAW)": "the self-test pings",
+    "CapabilityBoundingSet_CAP_NET_BIND_SERVICE_BROADCAST_RAW)": (
+        "the self-test pings; requests for metadata are bound to a device"
+    ),
     "CapabilityBoundingSet_CAP_NET_ADMIN": "links, addresses, routes and sysctls are its work",
     "DeviceAllow": "PrivateDevices=yes closes it; ProtectClock=yes adds the clock, to be read",
     "IPAddressDeny": "the configuration may put the metadata service anywhere",

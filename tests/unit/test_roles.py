@@ -373,7 +373,7 @@ def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
     six = route("::/0", 2, "fe80::1", 100, 9)
     seen = replace(leased(100, None), routes=(*leased(100, None).routes, six))
     assert roles(seen, named=(2,)) == {1: "management", 2: "dataplane"}
-    alone = replace(leased(None, None), routes=(six,))
+    alone = replace(leased(None, None), routes=(six,), metadata_index=0)
     assert roles(alone, named=(2,))[2] == "management"
 
 
@@ -390,8 +390,8 @@ def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_bette
 
 def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
-    before = assign(replace(leased(None, None), routes=(six,)), {mac(2)}, ANYONE, NOBODY)
-    assert before.doubtful == {mac(2): (6,)}
+    alone = replace(leased(None, None), routes=(six,), metadata_index=0)
+    assert assign(alone, {mac(2)}, ANYONE, NOBODY).doubtful == {mac(2): (6,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):
