@@ -3,6 +3,7 @@
 The map of the house, in the order in which a pass goes through it (start reading at `reconcile`):
 
 sources/      where a document comes from: bytes, or a SourceError (which never means "there is no document")
+approach      which NICs the sources may use (`outlets` decides), through a compact look of its own
 drives        what a config drive or NoCloud volume says, copied to where the sources find it; `volumes`: which of them count
 documents/    what the bytes say: a Document, its faults beside it
 observe       what this host has: a World, read through the backends

@@ -1,4 +1,4 @@
-"""What router advertisements have made on a dataplane link, and so has to be removed from it.
+"""Router advertisements on dataplane links: whether they count, and what has to be removed.
 
 Any host on the link can send one. The kernel marks what it makes of them in three ways: default
 routes and routes to other prefixes have RTPROT_RA, addresses the flags of address generation, and
@@ -9,10 +9,22 @@ the route to an on-link prefix is the kernel's own without an address of that ne
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Optional
 
-from .model import LinkKey, NetworkState, Owned, Route, World
+from .model import (
+    ACCEPT_RA,
+    Address,
+    Link,
+    LinkKey,
+    LinkRequest,
+    NetworkState,
+    Owned,
+    Route,
+    World,
+)
+from .roles import Roles
 
 RA, KERNEL = 9, 2  # RTPROT_RA, RTPROT_KERNEL (linux/rtnetlink.h)
 
@@ -46,3 +58,31 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
         if (link.index, address) in world.autoconf
     }
     return replace(owned, addresses=owned.addresses | made)
+
+
+def quiet(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> frozenset[LinkKey]:
+    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
+    return frozenset(
+        key
+        for key, request in requests.items()
+        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
+    )
+
+
+def quieted(link: Link, world: World, without_ipv6: Optional[str]) -> dict[str, str]:
+    """What keeps advertisements from a link that is there, or that would be made with them on."""
+    is_off = link.index == 0 and world.accept_ra == "0"
+    return {} if world.accept_ra is None or without_ipv6 or is_off else {ACCEPT_RA: "0"}
+
+
+def lasting(link: Link, world: World) -> tuple[Address, ...]:
+    """The addresses that the kernel does not make by itself."""
+    return tuple(
+        address
+        for address in link.addresses
+        if address.version == 4
+        or not (address.is_link_local or (link.index, address) in world.autoconf)
+    )

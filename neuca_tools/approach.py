@@ -17,13 +17,13 @@ from .machine import Machine, Origin, Outlet, elsewhere
 from .model import LinkRequest, Record, World
 from .outlets import is_void, outlets, pinned, strangers
 from .record import load_machine, load_record
-from .roles import Policy
+from .roles import Policy, identity, is_nic
 from .sources import SourceSpec, Surroundings, offers, uses_network
 
 UNREADABLE = "which NIC is for management cannot be told: {}"
 ABSENT = (
     "only {url} through the NIC {mac} is asked, which answered for this instance, and that NIC is"
-    " not there (neucad(8), Sources)"
+    " not there (neucad(8), Where metadata comes from)"
 )
 
 
@@ -40,7 +40,8 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
     policy = Policy(config.ignored_macs, config.management_macs)
     origin = _origin(config, specs, policy, config.links)
     own = {str(address.ip) for found in world.addresses.values() for address in found}
-    around = replace(around, own=frozenset(own))
+    nics = {identity(device) for device in world.devices.values() if is_nic(device)}
+    around = replace(around, own=frozenset(own), nics=frozenset(nics))
     if origin is None:
         return replace(around, outlets=_candidates(config, world, record, policy))
     around = replace(around, origin=origin, outlets=pinned(origin, world, record))

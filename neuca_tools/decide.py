@@ -92,8 +92,8 @@ def decide(
         world.silent_managers,
     )
     have = found(resolution, world, record, ROUTE_PROTOCOL)
-    removable = leftovers.removable(resolution.removable, record, have, world, resolution.roles)
-    removable = advertised.removable(removable, have, world, resolution.quiet)
+    made = advertised.removable(resolution.removable, have, world, resolution.quiet)
+    removable = leftovers.removable(made, record, have, world, resolution.roles)
     return Decision(world, record, replace(resolution, removable=removable), have, want)
 
 

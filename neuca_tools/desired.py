@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from . import coverage, forwarding, sysctls
+from .advertised import quiet, quieted
 from .devices import Wish, flat
 from .documents.links import carriers
 from .effects import Note
 from .guard import ROUTE_PROTOCOL, Fence, fence, ground, mac_reason
 from .layers import stack
 from .model import (
-    ACCEPT_RA,
     OWN,
     Device,
     Document,
@@ -31,6 +31,7 @@ from .model import (
     Original,
     Owned,
     Problem,
+    ProblemCode,
     Record,
     Router,
     World,
@@ -66,7 +67,7 @@ class Resolution:
     """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC.
 
     `left_alone` are prefixes whose routes are the user's own; `loose` the NICs with routes through addresses of the user.
-    `quiet` are the links on which router advertisements have no effect.
+    On links that are `quiet`, router advertisements have no effect.
     """
 
     want: NetworkState
@@ -144,7 +145,7 @@ def resolve(
         ground(world, roles),
         (*work.notes, *tuned.notes),
         replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
-        _quiet(tuned.requests, roles) if world.accept_ra is not None else frozenset(),
+        quiet(tuned.requests, roles, world),
     )
 
 
@@ -181,9 +182,8 @@ class _Work:
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
     def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
-        self.problems.append(
-            Problem("mtu" if code == "mtu" else "name" if code == "name" else "refused", text, key)
-        )
+        word: ProblemCode = "mtu" if code == "mtu" else "name" if code == "name" else "refused"
+        self.problems.append(Problem(word, text, key))
 
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, what is below first."""
@@ -228,9 +228,8 @@ class _Work:
             )
         elif role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
-            text = (
-                "it was released" if nic and nic.released else "it is on the list of NICs to ignore"
-            )
+            released = nic is not None and nic.released
+            text = "it was released" if released else "it is on the list of NICs to ignore"
             self.problems.append(Problem("ignored", text, key))
         elif role == "dataplane" and device and device.index in self.roles.protected:
             self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
@@ -371,7 +370,11 @@ class _Work:
             state=request.state,
             txqueuelen=queue,
             addresses=tuple(addresses),
-            sysctls={**sysctls, **self._quieted(link, small), **self._sysctls(request, small)},
+            sysctls={
+                **sysctls,
+                **quieted(link, self.world, small),
+                **self._sysctls(request, small),
+            },
             device=self._device(request, link.index, queue),
         )
 
@@ -396,11 +399,6 @@ class _Work:
             if name not in asked
         }
         return {**kept, **wish.wanted}
-
-    def _quieted(self, link: Link, small: Optional[str]) -> dict[str, str]:
-        """No router advertisement configures a dataplane link, unless a text asks for it."""
-        new_and_off = link.index == 0 and self.world.accept_ra == "0"
-        return {} if self.world.accept_ra is None or small or new_and_off else {ACCEPT_RA: "0"}
 
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
         own: dict[str, str] = {}
@@ -472,13 +470,8 @@ class _Work:
             link = links.get(key)
             if link is None:
                 name = key.given_name if key == key.nic else None
-                link = Link(
-                    key,
-                    key.kind,
-                    self.roles.role(key.mac),
-                    name or None,
-                    virtual=request.virtual if request else None,
-                )
+                role, virtual = self.roles.role(key.mac), request.virtual if request else None
+                link = Link(key, key.kind, role, name or None, virtual=virtual)
                 if request and link.role == "dataplane" and key.mac not in self.roles.nics:
                     link = replace(
                         link,
@@ -489,16 +482,6 @@ class _Work:
                         addresses=request.addresses,
                     )
             yield link if key.rank else replace(link, name=request.name if request else None)
-
-
-def _quiet(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
-    return frozenset(
-        key
-        for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
-        if dict(request.sysctls).get(ACCEPT_RA, "0") == "0"
-    )
 
 
 def _subject(key: LinkKey) -> str:

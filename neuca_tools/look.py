@@ -44,7 +44,6 @@ def look(
         settings=hardware.read(world, interest.groups_of(world)),
         age=hostid.age() if ages else world.age,
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
-        accept_ra=hostfacts.accept_ra(),
         files=read_files(places(config)),
         managers=words,
         silent_managers=dict(managers.reasons),

@@ -323,15 +323,7 @@ def _management(
     metadata = _nics(world, [world.metadata_index]) - dataplane
     sure = metadata | policy.management
     best = best_default_routes(world.routes)
-    anchored = {
-        route.to.version
-        for route in world.routes
-        if route.to.prefixlen == 0 and _nics(world, [route.index]) & sure
-    }
-    if sure or _other_signs(world, record, dataplane):
-        anchored.add(
-            6
-        )  # its automatic routes are a router's word, which any host on a link can give
+    anchored = _anchored(world, sure, record, dataplane)
     decided = [route for route in best if not automatic(route)]
     telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
     carriers = _nics(world, (route.index for route in best)) & (
@@ -353,6 +345,21 @@ def _management(
     }
     doubtful = frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
     return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
+
+
+def _anchored(
+    world: World, sure: Collection[str], record: Record, dataplane: Collection[str]
+) -> set[int]:
+    """The families of which automatic default routes tell nothing.
+
+    Those of IPv6 are the word of a router, which any host on the link can be.
+    """
+    found = {
+        route.to.version
+        for route in world.routes
+        if route.to.prefixlen == 0 and _nics(world, [route.index]) & set(sure)
+    }
+    return found | ({6} if sure or _other_signs(world, record, dataplane) else set())
 
 
 def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:

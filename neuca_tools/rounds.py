@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .advertised import lasting
 from .apply import Result
 from .device_operation import SetDevice
 from .devices import restorable
@@ -43,13 +44,7 @@ def identity(operation: Operation) -> tuple[object, ...]:
 
 def as_it_was(link: Link, world: World) -> Link:
     """Without the addresses that the kernel gives a link by itself, nor what cannot be put back."""
-    addresses = tuple(
-        address
-        for address in link.addresses
-        if address.version == 4
-        or not (address.is_link_local or (link.index, address) in world.autoconf)
-    )
-    return replace(link, device=restorable(link.device), addresses=addresses)
+    return replace(link, device=restorable(link.device), addresses=lasting(link, world))
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:

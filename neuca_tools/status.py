@@ -80,8 +80,7 @@ def judge(
 
     `own_names` is what each NIC should be called, whether that can be done now or not.
     """
-    problems = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
-    problems += [Problem("contested", document.disputed)] if document.disputed else []
+    problems = [*resolution.problems, *_of_document(document)]
     failed = _failures(report, left)
     problems += failed
     lost = _lost({problem.link.mac for problem in failed if problem.link}, left)
@@ -155,6 +154,11 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
 def unsaved_line(data: Mapping[str, Any]) -> list[str]:
     """What `neuca status` says near its top while the state cannot be saved."""
     return [f"degraded: not saved: {data['unsaved']}"] if data.get("unsaved") else []
+
+
+def _of_document(document: DocumentStatus) -> list[Problem]:
+    found = [Problem("invalid", text) for text in document.invalid]
+    return [*found, *([Problem("contested", document.disputed)] if document.disputed else [])]
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:

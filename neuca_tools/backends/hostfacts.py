@@ -53,11 +53,6 @@ def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> Tun
     return TuningInputs(tuple(profiles), tuple(missing), facts)
 
 
-def accept_ra() -> Optional[str]:
-    """Whether a new link accepts router advertisements; None on a host without IPv6."""
-    return sysctl.read("net/ipv6/conf/default/accept_ra")
-
-
 def advertised(world: World) -> frozenset[int]:
     """The devices on which the kernel takes routes from router advertisements because they do not forward."""
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}

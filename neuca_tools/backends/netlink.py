@@ -19,9 +19,9 @@ from typing import Any, Callable, Optional
 
 from ..errors import ApplyError, ObserveError
 from ..keys import KINDS
-from ..model import Address, Device, Host, Network, Route, World
+from ..model import ACCEPT_RA, OWN, Address, Device, Host, Network, Route, World
 from ..routing import ROUTE_PROTOCOL
-from . import kinds
+from . import kinds, sysctl
 from .hostid import boot_id
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
@@ -36,6 +36,7 @@ IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
 # What addrconf.c gives to addresses that it makes of a router advertisement.
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
+ZEROCONF = ip_network("169.254.0.0/16")
 FAMILIES = {socket.AF_INET: 4, socket.AF_INET6: 6}
 # What the kernel answers where a host cannot be reached: no route or a route `throw`, routes `unreachable`, `prohibit` and
 # `blackhole` (fib_props of net/ipv4/fib_semantics.c, ip6_route_info_create_nh), and a kernel without IPv6. All else is an error.
@@ -85,13 +86,15 @@ class Netlink:
             for message in self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
             for route in _routes(message)
         )
-        indexes = (self._route_to(host) for host in metadata_hosts)
+        found = ((host, self._route_to(host)) for host in metadata_hosts)
+        indexes = (index for host, index in found if _is_meant(host, index, routes))
         return World(
             devices,
             routes=routes,
             metadata_index=next((index for index in indexes if index), 0),
             boot_id=boot_id(),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
+            accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
             **self._addresses(),
         )
 
@@ -255,6 +258,17 @@ class Netlink:
                 raise ApplyError(text, code) from error
         except OSError as error:
             raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+
+
+def _is_meant(host: Host, index: int, routes: Iterable[Route]) -> bool:
+    """Whether the route was made for this host: 169.254.0.0/16 is put on any NIC (RFC 3927, section 2.6.2)."""
+    leading = [route for route in routes if route.index == index and _covers(route.to, host)]
+    best = max(leading, key=lambda route: route.to.prefixlen, default=None)
+    return best is None or best.via is not None or best.to != ZEROCONF
+
+
+def _covers(to: Network, host: Host) -> bool:
+    return to.version == host.version and host in to
 
 
 def _words(error: Exception) -> tuple[int, str]:

@@ -119,14 +119,18 @@ def look(
 
 
 def fetch_path(
-    spec: SourceSpec, path: str, budget: float, session: Session, surroundings: Surroundings
+    spec: SourceSpec,
+    path: str,
+    budget: float,
+    session: Session,
+    surroundings: Optional[Surroundings] = None,
 ) -> Optional[str]:
     """One item of metadata (`/latest/meta-data/public-ipv4`), None where the source has no such item."""
     from neuca_tools.sources.race import first
 
     if not re.fullmatch(r"/[!-~]*", path):
         raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
-    sources = _made([spec], surroundings)
+    sources = _made([spec], surroundings or Surroundings())
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )

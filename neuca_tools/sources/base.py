@@ -32,20 +32,21 @@ class Surroundings:
     """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names.
 
     `outlets` are the interfaces that requests may go through, the likeliest management NIC first;
-    an address of the host itself (`own`, loopback) needs none. `origin` is the service that has
+    an address of the host itself (`own`, loopback) needs none. `nics` are the MACs of all NICs. `origin` is the service that has
     answered for this instance: if set, no other one is asked. `blocked` says why there is no outlet.
     `volumes`: whether what was read from a volume counts.
     """
 
     run_directory: Path = RUN_DIRECTORY
     check_platform: bool = True
-    outlets: tuple[Outlet, ...] = ()
-    own: frozenset[str] = frozenset()
-    origin: Optional[Origin] = None
-    blocked: str = "no NIC that may be for management has a route to it"
     dmi: Path = Path("/sys/class/dmi/id")
     proc: Path = Path("/proc")
     volumes: bool = True
+    outlets: tuple[Outlet, ...] = ()
+    own: frozenset[str] = frozenset()
+    nics: frozenset[str] = frozenset()
+    origin: Optional[Origin] = None
+    blocked: str = "no NIC that may be for management has a route to it"
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,8 @@ class Service(Source):
 
     @property
     def origin(self) -> Origin:
-        others = {
-            outlet.identity.partition(".")[0]
-            for outlet in self.surroundings.outlets
-            if outlet != self.outlet
-        }
         identity = self.outlet.identity if self.outlet else ""
+        others = self.surroundings.nics - {identity.partition(".")[0]}
         return Origin(self.kind, _bare(self.url), identity, tuple(sorted(others)))
 
     @property

@@ -368,10 +368,13 @@ def test_a_default_route_from_dhcp_protects_where_no_other_nic_has_one_or_somebo
     assert roles(nowhere, named=(2,)) == {1: "management", 2: "management"}
 
 
-def test_the_one_default_route_of_a_family_is_not_given_up_for_one_of_the_other():
+def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
+    """Any host on the link can advertise one (RFC 4861, section 11)."""
     six = route("::/0", 2, "fe80::1", 100, 9)
     seen = replace(leased(100, None), routes=(*leased(100, None).routes, six))
-    assert roles(seen, named=(2,)) == {1: "management", 2: "management"}
+    assert roles(seen, named=(2,)) == {1: "management", 2: "dataplane"}
+    alone = replace(leased(None, None), routes=(six,), metadata_index=0)
+    assert roles(alone, named=(2,))[2] == "management"
 
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
@@ -385,15 +388,14 @@ def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_bette
     assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).doubtful == {}
 
 
-def test_a_doubt_is_ended_by_a_default_route_of_its_own_family_alone():
+def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
-    before = assign(replace(leased(None, None), routes=(six,)), {mac(2)}, ANYONE, NOBODY)
-    assert before.doubtful == {mac(2): (6,)}
+    alone = replace(leased(None, None), routes=(six,), metadata_index=0)
+    assert assign(alone, {mac(2)}, ANYONE, NOBODY).doubtful == {mac(2): (6,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):
-        found = assign(seen, {mac(2)}, ANYONE, doubt)
-        assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
+        assert roles(seen, named=(2,), record=doubt)[2] == "dataplane"
     assert (
         roles(
             replace(anchored4, routes=(*anchored4.routes, better, six)), named=(2,), record=doubt
@@ -405,8 +407,7 @@ def test_a_doubt_is_ended_by_a_default_route_of_its_own_family_alone():
 def test_a_doubt_of_both_families_loses_one_after_the_other():
     six = route("::/0", 1, "fe80::2", 100, 9)
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4, 6))})
-    found = assign(leased(100, None), {mac(2)}, ANYONE, doubt)
-    assert (found.role(mac(2)), found.doubtful) == ("management", {mac(2): (6,)})
+    assert roles(leased(100, None), named=(2,), record=doubt)[2] == "dataplane"
     assert (
         roles(replace(leased(None, None), routes=(six,)), named=(2,), record=doubt)[2]
         == "management"

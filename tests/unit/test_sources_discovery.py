@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
+from ipaddress import ip_network
 
 import pytest
 from sources_server import Server, http
 from sources_volumes import SEED, fill
+from worlds import mac
 
 from neuca_tools.errors import SourceError
 from neuca_tools.intake import fetch
+from neuca_tools.machine import Origin, Outlet
 from neuca_tools.sources import (
+    _KINDS,
     Session,
     SourceSpec,
     Surroundings,
@@ -22,9 +27,7 @@ from neuca_tools.sources import (
     parse_source,
     platform,
 )
-from neuca_tools.sources.ec2 import Ec2
-from neuca_tools.sources.openstack import OpenStack
-from neuca_tools.sources.service import ways_out
+from neuca_tools.sources.service import by_outlet
 
 LONG = 30
 NOVA = {"product_name": "OpenStack Nova"}
@@ -64,7 +67,7 @@ def asked(text, surroundings):
     """The sources that would ask the network; without any time none does."""
     return [
         part.split(":")[0]
-        for part in reason(text, surroundings, budget=0).split("; ")
+        for part in reason(text, replace(surroundings, outlets=(EC2,)), budget=0).split("; ")
         if " GET " in part
     ]
 
@@ -137,48 +140,67 @@ def test_an_intake_says_what_auto_took_this_host_for(around, tmp_path, text, che
     assert fetch(specs, 0, Session(), tmp_path / "state", around(NOVA, check)).platform == cloud
 
 
-# --- the addresses --------------------------------------------------------------------------------------------------
+# --- the addresses, and the NICs that they are requested through -----------------------------------------------------
 
-ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
-dp1\t000010AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
-dp2\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
-mgmt0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
-"""
-ZERO = "0" * 32
-ROUTES6 = f"""fe800000000000000000000000000000 40 {ZERO} 00 {ZERO} 00000100 00000001 00000000 00000001 dp1
-{ZERO} 00 {ZERO} 00 fe8000000000000000000000000000fe 00000400 00000001 00000000 00450003 mgmt6
-{ZERO} 00 {ZERO} 00 {ZERO} ffffffff 00000001 00000000 00200200 lo
-"""
+EC2 = Outlet("mgmt2", mac(3), (ip_network("0.0.0.0/0"), ip_network("fd00::/8")))
+MANAGEMENT = Outlet("mgmt0", mac(1), (ip_network("0.0.0.0/0"), ip_network("fe80::/64")))
+BOTH = Outlet("mgmt1", mac(2), (ip_network("0.0.0.0/0"), ip_network("::/0")))
+UNLIKELY = Outlet("eth9", mac(9), (ip_network("192.0.2.0/24"),), likely=False)
 
 
-def test_only_nics_with_a_default_route_lead_out(around):
-    assert ways_out(around(net__route=ROUTES, net__ipv6_route=ROUTES6).proc) == ["mgmt0", "mgmt6"]
-
-
-@pytest.mark.parametrize("routes", ["", "x", "\0\n\n", "a " * 30, ROUTES[:200]])
-def test_a_table_of_routes_of_another_shape_leads_nowhere(around, routes):
-    assert ways_out(around(net__route=routes, net__ipv6_route=routes).proc) == []
-
-
-def test_a_kernel_without_a_table_leads_nowhere(around):
-    assert ways_out(around().proc) == []
-
-
-def test_each_service_is_at_an_address_of_either_family(around):
-    here = around(net__route=ROUTES, net__ipv6_route=ROUTES6)
-    assert [str(way.url) for way in OpenStack("", here).ways()] == [
-        "http://169.254.169.254",
-        "http://[fe80::a9fe:a9fe%mgmt0]",
-        "http://[fe80::a9fe:a9fe%mgmt6]",
+def ways(text, around):
+    """The interface and the URL of each request that would be made, in order."""
+    spec = parse_source(text)
+    made = by_outlet([_KINDS[spec.kind].make(spec.argument, around)])
+    return [
+        (way.outlet.name if way.outlet else "", str(way.url))
+        for source in made
+        for way in source.ways()
     ]
-    assert [str(way.url) for way in Ec2("", here).ways()] == [
-        "http://169.254.169.254",
-        "http://[fd00:ec2::254]",
+
+
+def test_a_service_is_asked_at_each_address_on_one_nic_before_the_next(around):
+    here = replace(around(), outlets=(MANAGEMENT, BOTH, UNLIKELY))
+    assert ways("openstack", here) == [
+        ("mgmt0", "http://169.254.169.254"),
+        ("mgmt0", "http://[fe80::a9fe:a9fe%mgmt0]"),
+        ("mgmt1", "http://169.254.169.254"),
+        ("mgmt1", "http://[fe80::a9fe:a9fe%mgmt1]"),
     ]
-    assert [str(way.url) for way in Ec2("http://192.0.2.1:8", here).ways()] == [
-        "http://192.0.2.1:8"
+    assert ways("ec2", here) == [
+        ("mgmt0", "http://169.254.169.254"),
+        ("mgmt1", "http://169.254.169.254"),
+        ("mgmt1", "http://[fd00:ec2::254]"),
     ]
-    assert {way.name for way in OpenStack("", here).ways()} == {"openstack"}
+
+
+def test_a_url_of_the_administrator_may_be_behind_a_nic_that_only_its_routes_speak_for(around):
+    here = replace(around(), outlets=(UNLIKELY, BOTH))
+    assert ways("ec2=http://192.0.2.1:8", here) == [
+        ("eth9", "http://192.0.2.1:8"),
+        ("mgmt1", "http://192.0.2.1:8"),
+    ]
+    assert ways("ec2=http://[fe80::1%mgmt0]", replace(here, outlets=(BOTH, MANAGEMENT))) == [
+        ("mgmt0", "http://[fe80::1%mgmt0]")
+    ]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]", "192.0.2.10"])
+def test_an_address_of_the_host_itself_needs_no_nic(around, address):
+    here = replace(around(), own=frozenset({"192.0.2.10"}), outlets=(BOTH,))
+    assert ways(f"ec2=http://{address}", here) == [("", f"http://{address}")]
+
+
+def test_the_service_that_has_answered_is_the_only_one(around):
+    origin = Origin("ec2", "http://[fd00:ec2::254]", mac(2))
+    here = replace(around(), outlets=(BOTH,), origin=origin, check_platform=False)
+    assert ways("ec2", here) == [("mgmt1", "http://[fd00:ec2::254]")]
+    assert ways("openstack", here) == []
+
+
+@pytest.mark.parametrize("text", ["ec2", "openstack", "ec2=http://[fe80::1%dp1]"])
+def test_without_a_nic_for_it_a_service_is_not_asked(around, text):
+    assert reason(text, replace(around(), blocked="there is none")).endswith(": there is none")
 
 
 # --- NoCloud --------------------------------------------------------------------------------------------------------
