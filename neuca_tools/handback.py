@@ -12,7 +12,7 @@ from . import record as records
 from .apply import Result, apply
 from .config import Config
 from .device_operation import SetDevice
-from .documents.links import carriers
+from .documents.stacking import carriers, users
 from .errors import NeucaError
 from .fileio import locked
 from .intake import Intake
@@ -22,7 +22,6 @@ from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
 from .plan import plan
 from .reconcile import Host, Survey, host, log_result, writer
-from .requests import users
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -34,8 +33,8 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         requests = handles.survey(
             intake, records.load_record(config.state_directory)
         ).resolution.requests
-        gone = {mac, *users(mac, requests)}
-        touched = gone.union(*(carriers(one, requests) for one in gone))
+        gone = {mac, *users((mac,), requests)}
+        touched = gone | carriers(gone, requests)
         without = replace(intake, document=_without(intake.document or Document(), gone))
         own = replace(
             config, links=tuple(link for link in config.links if link.key.mac not in gone)

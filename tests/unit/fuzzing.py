@@ -15,6 +15,7 @@ from pathlib import Path
 from worlds import Agent, mac, machine, nic
 
 from neuca_tools.documents import find_document, parse, platform, redact
+from neuca_tools.documents.secrecy import SECRET_WORDS
 from neuca_tools.documents.tree import MAX_DEPTH, from_json, from_yaml
 from neuca_tools.errors import DocumentError
 from neuca_tools.guard import METADATA_HOSTS
@@ -94,11 +95,9 @@ def neuca(data):
     copy = redact(text)
     assert redact(copy) == copy
     document, public = parse(text), parse(copy)
-    assert (public.links, public.routes, public.hostname) == (
-        document.links,
-        document.routes,
-        document.hostname,
-    )
+    if not any(word in text.lower() for word in SECRET_WORDS):  # a key with one is hidden
+        assert (public.links, public.routes) == (document.links, document.routes)
+        assert public.hostname == document.hostname
     return document
 
 
