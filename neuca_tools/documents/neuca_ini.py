@@ -64,7 +64,7 @@ def _assemble(
     routes, route_faults = tables.rows(of("routes"), tables.route, MAX_ROUTES)
     users, user_faults = tables.rows(of("users"), tables.user, MAX_ROWS)
     scripts, script_faults = tables.rows(of("scripts"), tables.script, MAX_ROWS)
-    storage, storage_faults = tables.rows(of("storage"), tables.storage, MAX_ROWS)
+    storage, storage_faults = tables.storage_rows(of("storage"), MAX_ROWS)
     faults += [*link_faults, *route_faults, *user_faults, *script_faults, *storage_faults]
     return Document(
         hostname=hostname,
