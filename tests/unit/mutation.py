@@ -162,12 +162,9 @@ def _regrown(chance: Random, target: str) -> bytes:
     for _ in range(chance.randint(1, 5)):
         holders = _holders(root)
         holder, key = chance.choice(holders)
-        if chance.random() < 0.5:
-            value = chance.choice(VALUES)
-        else:
-            other, at = chance.choice(holders)
-            value = json.loads(json.dumps(other[at]))
-        holder[key] = value
+        other, at = chance.choice(holders)
+        value = chance.choice((other[at], chance.choice(VALUES)))
+        holder[key] = json.loads(json.dumps(value))  # a copy: no tree may hold itself
         if len(holders) > 2000:
             break
     return json.dumps(root[0]).encode()
