@@ -7,7 +7,7 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 .PHONY: help demo test test-unit test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
-        bench-tuning bench-diagnosis lint clean
+        bench-tuning bench-diagnosis fuzz lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,14 @@ bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emu
 bench-diagnosis: ## what neuca-selftest says of sixty set-ups with a known cause, or none, in an emulated guest
 	@tests/setup.sh machine
 	@tests/machine/faults/run
+
+DOCUMENTS ?= 1000000
+SEED      ?= 1
+PROCESSES ?= 1
+
+fuzz: ## a fuzz campaign over every reader of foreign bytes; no part of `make test` (DOCUMENTS, SEED, PROCESSES)
+	@tests/setup.sh unit
+	@nice -n 19 $(PYTHON) tests/fuzz/campaign.py --documents $(DOCUMENTS) --seed $(SEED) --processes $(PROCESSES) $(ARGS)
 
 lint: ## ruff and mypy --strict alone
 	@tests/setup.sh unit

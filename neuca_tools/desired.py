@@ -14,7 +14,7 @@ from typing import Optional
 from . import coverage, forwarding, sysctls
 from .advertised import quiet, quieted
 from .devices import Wish, flat
-from .documents.links import carriers
+from .documents.stacking import carriers
 from .effects import Note
 from .guard import ROUTE_PROTOCOL, Fence, fence, ground, mac_reason
 from .layers import stack
@@ -297,7 +297,7 @@ class _Work:
             )
             return None
         own = request.virtual.option("mac") if request.virtual else ""
-        made_of = {key.mac} | carriers(key.mac, self.requests)
+        made_of = {key.mac} | carriers((key.mac,), self.requests)
         copied = mac_reason(own, made_of, self.world, self.roles)
         if copied:
             self.refuse(key, copied)

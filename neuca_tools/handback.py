@@ -15,7 +15,7 @@ from .apply import Result
 from .config import Config
 from .decide import Decision
 from .device_operation import SetDevice
-from .documents.links import carriers
+from .documents.stacking import carriers, users
 from .errors import NeucaError
 from .fileio import locked
 from .host import Host, StateFiles, host, log_result
@@ -24,7 +24,6 @@ from .marks import SYSCTL_FILE
 from .model import Document, NetworkState, NicRecord, Owned, Record
 from .operation import Operation
 from .operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
-from .requests import users
 from .store import demand_room
 from .transaction import Purpose, Transaction
 
@@ -107,8 +106,8 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         demand_room(config.state)
         with host(config, intake) as handles:
             requests = handles.survey().resolution.requests
-            gone = frozenset({mac, *users(mac, requests)})
-            touched = gone.union(*(carriers(one, requests) for one in gone))
+            gone = frozenset({mac, *users((mac,), requests)})
+            touched = gone | carriers(gone, requests)
             links = tuple(link for link in config.links if link.key.mac not in gone)
             document = _without(intake.document or Document(), gone)
             without = handles.asking(

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Optional
 
 from .documents.drafts import BY_NAME
-from .documents.links import carriers, combine, overlay
+from .documents.links import combine, overlay
+from .documents.stacking import lower_of, users
 from .model import (
     Document,
     LinkKey,
@@ -157,16 +158,15 @@ def stacked(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], hints: Collection[str] = ()
 ) -> Roles:
     """With the role of each bond and its like: that of what it is made of, or of what a document says of it."""
+    below = {lower.mac for request in requests.values() for lower in lower_of(request)}
+    managing = users((mac for mac in below if roles.role(mac) == "management"), requests)
+    ignored = users((mac for mac in below if roles.role(mac) == "ignored"), requests)
     found: dict[str, Role] = {}
     for mac in {key.mac for key in requests if key.made}:
-        below = {roles.role(carrier) for carrier in carriers(mac, requests)}
-        found[mac] = (
-            "management"
-            if mac in hints or "management" in below
-            else "ignored"
-            if "ignored" in below
-            else "dataplane"
-        )
+        if mac in hints or mac in managing:
+            found[mac] = "management"
+        else:
+            found[mac] = "ignored" if mac in ignored else "dataplane"
     return replace(roles, stacked_roles=found)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from .documents.links import carriers, combine, lower_of, with_parents
+from .documents.links import combine
+from .documents.stacking import lower_of, with_parents
 from .documents.values import UnusableError
 from .documents.values import mac as mac_of
 from .keys import KINDS
@@ -45,15 +46,6 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
         for ip, keys in asked.items()
         if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
     }
-
-
-def users(mac: str, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
-    """The bonds and their like that are made of this NIC, directly or not."""
-    return frozenset(
-        key.mac
-        for key, request in requests.items()
-        if request.virtual and mac in carriers(key.mac, requests)
-    )
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:

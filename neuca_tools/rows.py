@@ -41,6 +41,8 @@ class Storage:
     fs_options: str = ""
     format: bool = False
     mount_point: str = ""
+    # What the target has to show in its turn (mutual CHAP): user and secret, both empty for nothing.
+    mutual_chap: tuple[str, str] = field(default=("", ""), repr=False)
 
 
 class Item(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from .documents import kinds, values
-from .documents.links import carriers
+from .documents.stacking import carriers
 from .guard import mac_reason, protected_mac
 from .model import Device, LinkKey, LinkRequest, Problem, Record, Virtual, World
 from .roles import Roles, find_links
@@ -116,7 +116,7 @@ class _Judge:
                 forbidden
                 or f"none of what it is made of is there: {', '.join(map(str, virtual.lower))}"
             )
-        made_of = carriers(key.mac, self.requests)
+        made_of = carriers((key.mac,), self.requests)
         copied = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
         if copied:
             return copied

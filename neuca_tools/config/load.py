@@ -21,7 +21,7 @@ from neuca_tools.config.options import (
     ConfigFault,
     listed,
 )
-from neuca_tools.documents import links, values
+from neuca_tools.documents import links, stacking, values
 from neuca_tools.documents.ini import Line
 from neuca_tools.documents.secrecy import link_kind, shown_key
 from neuca_tools.documents.values import UnusableError
@@ -128,7 +128,7 @@ def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkReq
     named, late = links.unique_names(one.asked for one in checked)
     late = [fault for one in checked for fault in one.faults] + late
     faults += (_config_fault(origin[fault.section, fault.key], fault) for fault in late)
-    return links.with_parents(asked.request for asked in named)
+    return stacking.with_parents(asked.request for asked in named)
 
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:

@@ -121,23 +121,28 @@ def cpus(text: str) -> str:
 def _cpu_list(text: str) -> str:
     if text in ("all", "none"):
         return text
-    found: set[int] = set()
+    found: set[tuple[int, int]] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         low = values.integer(first, 0, MOST_CPUS - 1, "the CPU")
         high = values.integer(last, low, MOST_CPUS - 1, "the CPU") if dash else low
-        found.update(range(low, high + 1))
-    return listed(found)
+        found.add((low, high))
+    return _ranges(found)
 
 
 def listed(found: Iterable[int]) -> str:
     """CPUs as the kernel lists them: `0-3,8`; `none` for no CPU at all."""
+    return _ranges((number, number) for number in found)
+
+
+def _ranges(found: Iterable[tuple[int, int]]) -> str:
+    """The same of ranges, each with its first and its last CPU; they may overlap."""
     ranges: list[list[int]] = []
-    for number in sorted(found):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
+    for low, high in sorted(found):
+        if ranges and low <= ranges[-1][1] + 1:
+            ranges[-1][1] = max(high, ranges[-1][1])
         else:
-            ranges.append([number, number])
+            ranges.append([low, high])
     return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges) or "none"
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -21,8 +21,8 @@ from neuca_tools.model import (
 )
 
 from . import kinds, resolvers, values
-from .links import carriers, with_parents
 from .parts import Part
+from .stacking import lower_of, with_parents
 from .values import UnusableError
 
 MAX_LINKS = 4096
@@ -174,12 +174,7 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             links[draft.key] = draft.request()
             routes += draft.routes
             hints += [ManagementHint(draft.key.mac, draft.management)] if draft.management else []
-    below = [
-        ManagementHint(mac, hint.reason)
-        for hint in hints
-        for mac in sorted(carriers(hint.mac, links))
-    ]
-    hints += [hint for hint in below if hint.mac not in {one.mac for one in hints}]
+    hints += _below(hints, links)
     return PlatformDocument(
         None,
         with_parents(links.values()),
@@ -188,3 +183,19 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
         resolvers.items(dict(root.tree)),
         tuple(root.faults),
     )
+
+
+def _below(
+    hints: Iterable[ManagementHint], links: Mapping[LinkKey, LinkRequest]
+) -> list[ManagementHint]:
+    """What the links of these hints are made of, each with the reason of the first that leads to it."""
+    found: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
+    waiting = list(found.values())
+    given = len(found)
+    for hint in waiting:  # it grows
+        request = links.get(LinkKey(hint.mac))
+        for lower in lower_of(request) if request else ():
+            if lower.mac not in found:
+                found[lower.mac] = ManagementHint(lower.mac, hint.reason)
+                waiting.append(found[lower.mac])
+    return waiting[given:]

@@ -11,8 +11,9 @@ read 0 for a while after a NIC was attached, so the primary NIC is known by `mac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_network
 
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import LinkKey, Network, PlatformDocument
 from neuca_tools.rows import Item
 
 from . import values
@@ -74,24 +75,23 @@ def _is_first(nic: Part) -> bool:
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     """Each address with the prefix length of the subnet's block that holds it."""
     nic = draft.part
-    networks = [
-        network
-        for block in blocks
-        for text in _lines(nic, block)
-        for network in [nic.made(block, text, values.network)]
-        if network is not None
-    ]
+    networks: dict[Network, int] = {}  # with their places: of several, the first one counts
+    for block in blocks:
+        for text in _lines(nic, block):
+            network = nic.made(block, text, values.network)
+            if network is not None:
+                networks.setdefault(network, len(networks))
+    lengths = {(network.version, network.prefixlen) for network in networks}
     for text in _lines(nic, key):
         host = nic.made(key, text, values.host)
         if host is not None:
-            length = next(
-                (
-                    network.prefixlen
-                    for network in networks
-                    if network.version == host.version and host in network
-                ),
-                host.max_prefixlen,
+            around = (
+                ip_network((int(host), length), strict=False)
+                for version, length in lengths
+                if version == host.version
             )
+            holding = sorted((networks[one], one.prefixlen) for one in around if one in networks)
+            length = holding[0][1] if holding else host.max_prefixlen
             draft.add_address(nic, key, f"{host}/{length}")
 
 

@@ -206,9 +206,8 @@ def _script(first: str, rest: list[str]) -> str:
     indent = _shared_indent(line for line in rest if line.strip())
     body = [line[len(indent) :] if line.startswith(indent) else "" for line in rest]
     lines = [first.lstrip(), *body]
-    while lines and not lines[0].strip():
-        lines.pop(0)
-    return "\n".join(lines).rstrip()
+    begin = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+    return "\n".join(lines[begin:]).rstrip()
 
 
 def _shared_indent(lines: Iterable[str]) -> str:

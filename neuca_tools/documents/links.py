@@ -20,6 +20,7 @@ DEFAULT = "default"
 MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
+_SINGLE = ("state", "name", "addresses", "mtu", "txqueuelen")  # fields that one line gives whole
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 
 def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     """All that the lines of one link's section ask; a line that cannot be used costs only itself."""
-    asked, faults = Asked(LinkRequest(key, virtual=Virtual() if key.kind in KINDS else None)), []
+    empty = Asked(LinkRequest(key, virtual=Virtual() if key.kind in KINDS else None))
+    found: list[Asked] = []
+    faults: list[Fault] = []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
             faults.append(
@@ -87,9 +90,38 @@ def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
                 )
             )
             break
-        asked, more = _try(asked, line)
+        asked, more = _try(empty, line)
+        found.append(asked)
         faults += more
-    return Read(asked, faults)
+    return Read(_together(empty, found), faults)
+
+
+def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
+    """What each line of one link asks, as one: a merge for each line would copy all that came before it."""
+    fields: dict[str, Any] = {}
+    sysctls: dict[str, str] = {}
+    device: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
+    lines: dict[str, Line] = {}
+    virtual, unsure = empty.request.virtual, False
+    for one in found:
+        given = {name: getattr(one.request, name) for name in _SINGLE}
+        fields.update({name: value for name, value in given.items() if value})
+        sysctls.update(one.request.sysctls)
+        device.update(one.request.device)
+        virtual = one.request.virtual.over(virtual) if one.request.virtual else virtual
+        origins.update({origin.setting: origin for origin in one.request.origins})
+        lines.update(one.lines)
+        unsure = unsure or one.unsure
+    request = replace(
+        empty.request,
+        sysctls=tuple(sysctls.items()),
+        device=tuple(device.items()),
+        virtual=virtual,
+        origins=tuple(origins.values()),
+        **fields,
+    )
+    return Asked(request, lines, unsure)
 
 
 def _try(asked: Asked, line: Line) -> Read:
@@ -341,33 +373,3 @@ def sections(
         if owner:
             grouped[owner].append(line)
     return grouped, faults
-
-
-def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """The requests, with an empty one for each link that is only named as the NIC of a VLAN, or as a part of another link."""
-    every: dict[LinkKey, LinkRequest] = {}
-    listed = tuple(requests)
-    asked = {request.key for request in listed}
-    for request in listed:
-        for key in (request.key, *lower_of(request)):
-            if key.nic not in asked:
-                every.setdefault(key.nic, LinkRequest(key.nic))
-        every[request.key] = request
-    return tuple(every.values())
-
-
-def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
-    """What a bond or its like is to be made of."""
-    return request.virtual.lower if request.virtual else ()
-
-
-def carriers(mac: str, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
-    """The failure domains that this one is made of, NICs and those between."""
-    found: set[str] = set()
-    waiting = [mac]
-    while waiting:
-        request = requests.get(LinkKey(waiting.pop()))
-        more = {lower.mac for lower in lower_of(request)} - found if request else set()
-        found |= more
-        waiting += more
-    return frozenset(found)

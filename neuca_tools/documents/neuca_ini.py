@@ -12,7 +12,7 @@ from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
 from neuca_tools.rows import Item
 
-from . import interfaces, links, tables, values
+from . import interfaces, links, stacking, tables, values
 from .ini import Line, Section, last_wins, read
 from .links import Asked
 from .secrecy import is_known_section, link_kind
@@ -64,7 +64,7 @@ def _assemble(
     routes, route_faults = tables.rows(of("routes"), tables.route, MAX_ROUTES)
     users, user_faults = tables.rows(of("users"), tables.user, MAX_ROWS)
     scripts, script_faults = tables.rows(of("scripts"), tables.script, MAX_ROWS)
-    storage, storage_faults = tables.rows(of("storage"), tables.storage, MAX_ROWS)
+    storage, storage_faults = tables.storage_rows(of("storage"), MAX_ROWS)
     faults += [*link_faults, *route_faults, *user_faults, *script_faults, *storage_faults]
     return Document(
         hostname=hostname,
@@ -169,7 +169,7 @@ def _finish(
         number = min((line.number for line in settled[MAX_LINKS].lines.values()), default=1)
         faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
     named, more = links.unique_names(settled[:MAX_LINKS])
-    return links.with_parents(asked.request for asked in named), [*faults, *more]
+    return stacking.with_parents(asked.request for asked in named), [*faults, *more]
 
 
 def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:

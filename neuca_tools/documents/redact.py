@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .ini import Line, read
+from .ini import MAX_LINE, Line, read, without_comment
 from .secrecy import is_known_section, is_open
 
 
@@ -26,6 +26,11 @@ def _copy(line: Line, out: list[str]) -> None:
     # Rebuilt from what was read, and not cut from the text: so no comment can come along.
     first, *rest = line.value.split("\n")
     blank = "" if first.startswith(";") else " "  # " ;" would begin a comment
-    out[line.number - 1] = f"{line.written} ={blank}{first}"
+    written = f"{line.written} ={blank}{first}"
+    if without_comment(first) != first or (len(written) > MAX_LINE and line.end > line.number):
+        # It stood on a line of its own, below its key, where " ;" does not begin a comment.
+        written, rest = f"{line.written} =", [first, *rest]
+    out[line.number - 1] = written if len(written) <= MAX_LINE else f"{line.written}={first}"
     for at, text in enumerate(rest):
-        out[line.number + at] = f"    {text}"
+        indented = f"    {text}"
+        out[line.number + at] = indented if len(indented) <= MAX_LINE else f" {text}"

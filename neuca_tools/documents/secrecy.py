@@ -15,7 +15,7 @@ SECTIONS = ("global", "interfaces", "routes", "users", "scripts", "storage")
 LINK_KINDS = ("interface", "vlan", *KINDS)
 _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
-_SECRET_WORDS = ("token", "secret", "password")
+SECRET_WORDS = ("token", "secret", "password")
 # A key outside the open sections may be a piece of a script or of a public key whose line lost its indentation.
 _PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
 
@@ -33,7 +33,7 @@ def is_known_section(section: str) -> bool:
 
 def is_open(section: str, key: str = "") -> bool:
     """Whether a key of a section, and its value, may be shown."""
-    if any(secret in key for secret in _SECRET_WORDS):
+    if any(secret in key for secret in SECRET_WORDS):
         return False
     if section == "global":
         return key in _OPEN_GLOBALS

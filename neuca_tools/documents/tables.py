@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Callable, TypeVar
 
 from neuca_tools.model import Fault, RouteRequest, RouteState
@@ -20,6 +21,10 @@ _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
 _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
+_MUTUAL = ".mutual-chap"  # behind the name of a device
+# RFC 7143, 12.1.3 leaves names and secrets open; open-iscsi keeps each in a line of its own, 255 bytes long at most
+# (AUTH_STR_MAX_LEN), and takes blanks from its ends.
+_CHAP = r"[!-~](?:[ -~]{0,253}[!-~])?"
 _YES_NO = {"yes": True, "no": False}
 
 
@@ -113,8 +118,8 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
             lun,
             "the LUN is not a number from 0 to 16383",
         ),
-        chap_user=chap_user,
-        chap_secret=chap_secret,
+        chap_user=_chap(chap_user, "user") if chap_user else "",
+        chap_secret=_chap(chap_secret, "secret") if chap_secret else "",
         attach=_yes_no(attach, "attach"),
         fs_type=_matching(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
         fs_options=_matching(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
@@ -123,6 +128,47 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
             r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"
         ),
     ), []
+
+
+def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...], list[Fault]]:
+    """All devices; `DEVICE.mutual-chap = user:secret` is what the target of this device has to show.
+
+    A device whose line of that kind cannot be used is not attached: nobody would know whose disk it is.
+    """
+    mutual: dict[str, Line] = {}
+    devices: list[Line] = []
+    for line in lines:
+        if line.key.endswith(_MUTUAL):
+            mutual[line.key[: -len(_MUTUAL)]] = line
+        else:
+            devices.append(line)
+
+    def read(line: Line) -> tuple[Storage, list[Fault]]:
+        found, more = storage(line)
+        asked = mutual.pop(line.key, None)
+        return (_with_mutual_chap(found, asked.value) if asked else found), more
+
+    found, faults = rows(devices, read, most)
+    named = {line.key for line in devices}
+    lost = [line for device, line in mutual.items() if device not in named]
+    return found, [*faults, *(line.fault("it is for a device that is not there") for line in lost)]
+
+
+def _with_mutual_chap(device: Storage, text: str) -> Storage:
+    """RFC 7143, 12.1.3: there is none without CHAP of the initiator, and the two secrets differ."""
+    user, _, secret = text.partition(":")
+    its = (_chap(user.strip(), "user of the target"), _chap(secret.strip(), "secret of the target"))
+    if not (device.chap_user and device.chap_secret):
+        raise UnusableError("mutual CHAP needs a user and a secret of this host too")
+    if its[1] == device.chap_secret:
+        raise UnusableError("the secret of the target is that of this host, which CHAP forbids")
+    return replace(device, mutual_chap=its)
+
+
+def _chap(text: str, what: str) -> str:
+    if not re.fullmatch(_CHAP, text):
+        raise UnusableError(f"the CHAP {what} is not 1 to 255 printable ASCII characters")
+    return text
 
 
 def _target(text: str) -> tuple[str, list[str]]:

@@ -94,10 +94,13 @@ def _walk(tree: object, what: str) -> Iterator[object]:
 
 
 class _Open:
-    """A list or a mapping that is still being filled; `size` is the number of items in it, itself included."""
+    """A list or a mapping that is still being filled.
+
+    `size` is the number of items in it, itself included; `height` the number of levels below it.
+    """
 
     def __init__(self, tree: Union[list[Tree], dict[str, Tree]], anchor: Optional[str]) -> None:
-        self.tree, self.anchor, self.size = tree, anchor, 1
+        self.tree, self.anchor, self.size, self.height = tree, anchor, 1, 0
         self.key: Optional[str] = None
 
 
@@ -109,7 +112,7 @@ class _Builder:
         self.root: Tree = None
         self._documents = 0
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Tree, int]] = {}
+        self._anchors: dict[str, tuple[Tree, int, int]] = {}  # tree, size, height
 
     def take(self, kind: str, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
         if kind == "DocumentStartEvent":
@@ -118,16 +121,15 @@ class _Builder:
                 raise DocumentError(f"cannot read {self.what}: it has more than one document")
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
             self._check_tag(event.tag)
-            if len(self._open) > MAX_DEPTH:
-                raise _too_deep(self.what)
+            self._check_depth(0)
             self._open.append(_Open({} if kind == "MappingStartEvent" else [], event.anchor))
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             done = self._open.pop()
-            self._put(done.tree, done.size, done.anchor)
+            self._put(done.tree, done.size, done.height, done.anchor)
         elif kind == "ScalarEvent":
             self._check_tag(event.tag)
             value = None if event.implicit[0] and event.value in _NULL else event.value
-            self._put(value, 1 + len(event.value) // _ITEM, event.anchor)
+            self._put(value, 1 + len(event.value) // _ITEM, 0, event.anchor)
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
                 raise DocumentError(
@@ -135,20 +137,27 @@ class _Builder:
                 )
             self._put(*self._anchors[event.anchor], None)
 
+    def _check_depth(self, height: int) -> None:
+        """Before something is put in: an alias brings its own levels with it."""
+        if len(self._open) + height > MAX_DEPTH:
+            raise _too_deep(self.what)
+
     def _check_tag(self, tag: Optional[str]) -> None:
         if tag not in (None, "!", *_TAGS):
             raise DocumentError(
                 f'cannot read {self.what}: the YAML tag "{str(tag)[:80]}" is refused'
             )
 
-    def _put(self, tree: Tree, size: int, anchor: Optional[str]) -> None:
+    def _put(self, tree: Tree, size: int, height: int, anchor: Optional[str]) -> None:
+        self._check_depth(height)
         if anchor is not None:
-            self._anchors[anchor] = (tree, size)
+            self._anchors[anchor] = (tree, size, height)
         if not self._open:
             self.root = tree
             return
         holder = self._open[-1]
         holder.size += size
+        holder.height = max(holder.height, height + 1)
         if sum(one.size for one in self._open) > MAX_ITEMS:
             raise _too_many(self.what)
         if isinstance(holder.tree, list):
@@ -156,7 +165,9 @@ class _Builder:
         elif holder.key is None:
             holder.key = self._key(tree)
         elif holder.key == "<<" and isinstance(tree, dict):  # yaml.org/type/merge.html
-            holder.tree, holder.key = {**tree, **holder.tree}, None
+            for key, value in tree.items():
+                holder.tree.setdefault(key, value)
+            holder.key = None
         else:
             holder.tree[holder.key], holder.key = tree, None
 

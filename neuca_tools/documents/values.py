@@ -32,7 +32,9 @@ class UnusableError(ValueError):
 def clip(text: str) -> str:
     """The text on one line, cut to a length that a message can hold."""
     folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
-    printable = "".join(character if character.isprintable() else "?" for character in folded)
+    printable = folded
+    if not folded.isprintable():
+        printable = "".join(one if one.isprintable() else "?" for one in folded)
     whole = len(printable) <= _LONGEST_SHOWN and len(text) <= 4 * _LONGEST_SHOWN
     return printable if whole else printable[: _LONGEST_SHOWN - 1] + "…"
 

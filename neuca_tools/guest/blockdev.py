@@ -8,12 +8,13 @@ Two programs that know signatures have to agree that there is none, since each k
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..documents import filesystems
+from ..documents.values import UnusableError
 from ..errors import ApplyError
 from . import programs
 
@@ -24,6 +25,22 @@ EDGE = (
     1 << 20
 )  # bytes at its beginning, and at its end, that have to be readable before anything is concluded
 NOTHING = 2  # blkid(8): no signature, or nothing that can be read
+
+
+# The contents of a disk come from somewhere else: at these places and below they would replace the host's own programs
+# and configuration, at the following ones hide the agent's and everybody's state.
+SYSTEM = (
+    *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32"),
+    *("proc", "root", "run", "sbin", "sys", "usr", "var/lib/neuca"),
+)
+SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"))
+# _netdev: it is unmounted before the network goes (systemd.mount(5)). Neither a set-user-ID program nor a device node on a
+# disk of somebody else's may make anybody root here.
+OPTIONS = "_netdev,nosuid,nodev"
+
+
+class RefusedError(ApplyError):
+    """It is not for us to do, and not better for trying again."""
 
 
 class Mount(NamedTuple):
@@ -113,15 +130,16 @@ def mounts() -> list[Mount]:
 
 
 def make(device: Path, kind: str, options: str) -> None:
-    """A file system on a disk that is blank and nobody's: to know that is the caller's part. Raises ApplyError."""
+    """A file system on a disk that is blank and nobody's: to know that is the caller's part.
+
+    Raises RefusedError for a type or an option that is not allowed (`documents.filesystems`), ApplyError for a failure.
+    """
     what = f"make a file system of type {kind} on {device}"
     try:
-        words = shlex.split(options)
-    except ValueError as error:
-        raise ApplyError(f"{what}: its options: {error}") from error
-    if any(word.startswith("/") for word in words):
-        raise ApplyError(f"{what}: its options name a path, and mkfs might take that for the disk")
-    programs.run(what, [f"mkfs.{kind}", *words, str(device)], MAKE)
+        words = filesystems.options(kind, options)
+    except UnusableError as error:
+        raise RefusedError(f"{what}: {error}") from None
+    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], MAKE)
 
 
 def mount(found: Mapping[str, str], name: str, place: str) -> None:
@@ -149,7 +167,7 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     )
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
-    programs.run(what, ["mount", "-o", "_netdev", f"UUID={uuid}", place], LOOK)
+    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", place], LOOK)
     if Mount(number(name), os.path.realpath(place)) not in mounts():
         raise ApplyError(f"{what}: another disk is there now")
 
@@ -157,3 +175,11 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
 def unmount(place: str) -> None:
     """Raises ApplyError, also where it is in use."""
     programs.run(f"unmount {place}", ["umount", place], LOOK)
+
+
+def check_place(place: str) -> None:
+    """Raises RefusedError for a directory of the system, whatever links lead there."""
+    real = Path(os.path.realpath(place))
+    system = [Path("/", name) for name in SYSTEM]
+    if real in SHARED or any(one == real or one in real.parents for one in system):
+        raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")

@@ -22,9 +22,12 @@ from ..fileio import read_bytes, write_files
 from . import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
+# RFC 7143, 4.2.7. "_" is not in it, but in use.
 IQN = re.compile(
-    r"(?:iqn\.[0-9]{4}-[0-9]{2}\.|eui\.|naa\.)[A-Za-z0-9.:_-]{1,200}"
-)  # RFC 7143, 4.2.7
+    r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[A-Za-z0-9.:_-]{1,200}"
+    r"|eui\.[0-9A-Fa-f]{16}|naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})"
+)
+_TAG = re.compile(r"[0-9]{1,5}")  # of a portal group: 16 bits
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
@@ -39,7 +42,10 @@ OURS = (
     "node.session.auth.authmethod",
     "node.session.auth.username",
     "node.session.auth.password",
+    "node.session.auth.username_in",
+    "node.session.auth.password_in",
 )
+Credentials = tuple[str, str]  # user and secret; both empty for none
 
 
 class Target(NamedTuple):
@@ -121,7 +127,7 @@ def targets(said: str, ip: str, port: int) -> dict[Target, str]:
     found = {}
     for words in sorted(line.split() for line in said.splitlines()):
         place, _, tag = words[0].rpartition(",") if len(words) == 2 else ("", "", "")
-        if place == portal(ip, port) and IQN.fullmatch(words[1]):
+        if place == portal(ip, port) and IQN.fullmatch(words[1]) and _TAG.fullmatch(tag):
             found[Target(words[1], ip, port)] = tag
     return found
 
@@ -143,22 +149,29 @@ def remember(target: Target, tag: str) -> None:
         programs.run(f"make a record of {target.name}", words, ASKING)
 
 
-def trust(target: Target, user: str, secret: str) -> None:
-    """Put the credentials into the target's record, if there is one. Raises ApplyError."""
+def trust(target: Target, own: Credentials, its: Credentials) -> None:
+    """Put the credentials into the target's record, if there is one. Raises ApplyError.
+
+    With `own` this host logs in; `its` are those that the target has to show (mutual CHAP).
+    """
     for path in records(target):
         text = (read_bytes(path) or b"").decode("utf-8", "replace")
-        write_files({path: with_credentials(text, user, secret).encode()}, 0o600)
+        write_files({path: with_credentials(text, own, its).encode()}, 0o600)
 
 
-def with_credentials(text: str, user: str, secret: str) -> str:
-    """The text of a record with these credentials and no others. At boot it is for us to log in, and for nobody else."""
-    auth = {
-        "node.session.auth.authmethod": "CHAP",
-        "node.session.auth.username": user,
-        "node.session.auth.password": secret,
-    }
-    none = {"node.session.auth.authmethod": "None"}
-    ours = {"node.startup": "manual", **(auth if user or secret else none)}
+def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -> str:
+    """The text of a record with these credentials and no others. At boot it is for us to log in, and for nobody else.
+
+    Raises ApplyError for one that would begin another line of the record.
+    """
+    if not "".join((*own, *its)).isprintable():
+        raise ApplyError("write the record of an iSCSI target: a credential has control characters")
+    ours = {"node.startup": "manual", "node.session.auth.authmethod": "None"}
+    if any(own):
+        ours["node.session.auth.authmethod"] = "CHAP"
+        ours["node.session.auth.username"], ours["node.session.auth.password"] = own
+    if any(its):
+        ours["node.session.auth.username_in"], ours["node.session.auth.password_in"] = its
     lines = [line for line in text.splitlines() if line.partition("=")[0].strip() not in OURS]
     end = lines.index(END) if END in lines else len(lines)
     return (

@@ -21,6 +21,7 @@ from ..shapes import made
 from ..store import read, remove, save
 from . import blockdev, iscsi, programs
 from .base import Finding, Guest
+from .blockdev import RefusedError
 from .iscsi import Target
 
 RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its pattern
@@ -76,14 +77,10 @@ def run(guest: Guest) -> Iterator[Finding]:
 def _guarded(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from findings
-    except _RefusedError as error:
+    except RefusedError as error:
         yield Finding("refused", f"{device}: {error.text}", device)
     except ApplyError as error:
         yield Finding("failed", f"{device}: {error.text}", device, again=True)
-
-
-class _RefusedError(ApplyError):
-    """It is not for us to do, and not better for trying again."""
 
 
 class _Record:
@@ -143,7 +140,7 @@ def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
     if not begun:
         iscsi.remember(target, tag)
     if ours or any(one.ours and one.where == target for one in record.known.values()):
-        iscsi.trust(target, storage.chap_user, storage.chap_secret)
+        iscsi.trust(target, (storage.chap_user, storage.chap_secret), storage.mutual_chap)
     if not begun:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks(target):
@@ -170,6 +167,8 @@ def _provide(storage: Storage, name: str) -> str:
     """What has become of the disk: mounted where it should be, with a file system if it was blank. Raises ApplyError."""
     node = Path("/dev") / name
     place = storage.mount_point
+    if place:
+        blockdev.check_place(place)
     at = [mount.place for mount in blockdev.mounts() if mount.device == blockdev.number(name)]
     if at and (not place or os.path.realpath(place) in at):
         return f"{node} is mounted at {at[0]}"
@@ -177,7 +176,7 @@ def _provide(storage: Storage, name: str) -> str:
     if not found and storage.format and storage.fs_type:
         user = blockdev.partitioned(name) or blockdev.in_use(name)
         if user:
-            raise _RefusedError(f"no file system is made on {node}: {user}")
+            raise RefusedError(f"no file system is made on {node}: {user}")
         blockdev.make(node, storage.fs_type, storage.fs_options)
         found = blockdev.signatures(node)
     if not place:
@@ -188,7 +187,7 @@ def _provide(storage: Storage, name: str) -> str:
 
 
 def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
-    """Raises _RefusedError where it is not for us to mount."""
+    """Raises RefusedError where it is not for us to mount."""
     place, kind = storage.mount_point, found.get("TYPE", "")
     if not found:
         why = (
@@ -196,18 +195,18 @@ def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]
             if not storage.format
             else "and no type for one is given"
         )
-        raise _RefusedError(f"{node} carries no file system, {why}")
+        raise RefusedError(f"{node} carries no file system, {why}")
     if at:
-        raise _RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
+        raise RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or found.get("PTTYPE", "something else")
-        raise _RefusedError(
+        raise RefusedError(
             f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone'
         )
     if os.path.realpath(place) == "/" or any(
         mount.place == os.path.realpath(place) for mount in blockdev.mounts()
     ):
-        raise _RefusedError(f"{place} has something mounted on it already")
+        raise RefusedError(f"{place} has something mounted on it already")
 
 
 def _take_away(device: str, record: _Record) -> Iterator[Finding]:

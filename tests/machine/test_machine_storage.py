@@ -9,17 +9,20 @@ from guest import Done
 from steps import serve
 
 SECRET, WRONG = "hush-hush-hush-1", "wrong-wrong-wrong"
+MUTUAL = "mine-mine-mine-1"  # what the target shows
 TARGET = "iqn.2026-11.org.example:disks"
 ME = "iqn.2026-11.org.example:me"
 
 
-def target(*files):
-    """The file of tgt for it: each of these is a LUN, from 1 on."""
+def target(*files, mutual=""):
+    """The file of tgt for it: each of these is a LUN, from 1 on. `mutual` is a secret that it shows itself."""
     stores = "".join(
         f"    <backing-store /srv/{file}>\n        lun {lun}\n    </backing-store>\n"
         for lun, file in enumerate(files, 1)
     )
-    return f"<target {TARGET}>\n{stores}    incominguser joe {SECRET}\n    initiator-name {ME}\n</target>\n"
+    users = f"    incominguser joe {SECRET}\n"
+    users += f"    outgoinguser disks {mutual}\n" if mutual else ""
+    return f"<target {TARGET}>\n{stores}{users}    initiator-name {ME}\n</target>\n"
 
 
 # Blank; a file system with a file; a partition table, which is no file system but no blank disk either.
@@ -43,11 +46,12 @@ LEAKS = (
 )
 
 
-def document(*disks, secret=SECRET):
+def document(*disks, secret=SECRET, mutual=""):
     lines = [
         f"dev{lun} = iscsi:127.0.0.1:3260:{lun}:joe:{secret}:yes:ext4::yes:/mnt/{lun}\n"
         for lun in disks
     ]
+    lines += [f"dev{lun}.mutual-chap = disks:{mutual}\n" for lun in disks if mutual]
     return f"[global]\niscsi_initiator_iqn = {ME}\n" + (
         "[storage]\n" + "".join(lines) if disks else ""
     )
@@ -91,7 +95,7 @@ def with_disks(guests):
 def assert_no_leak(guest):
     """Whatever iscsiadm was called with is in /var/tmp/arguments, whatever the agent said in the journal."""
     assert "--login" in guest.check("cat /var/tmp/arguments")
-    for secret in (SECRET, WRONG):
+    for secret in (SECRET, WRONG, MUTUAL):
         assert guest.check(LEAKS.replace("{}", secret), 120) == ""
 
 
@@ -184,6 +188,34 @@ def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_
     ).split()[1:] == [f"InitiatorName={ME}"]
     guest.check("neuca clean", 120)
     assert guest.check("find /etc/iscsi -type f").split() == ["/etc/iscsi/iscsid.conf"]
+
+
+@pytest.mark.long
+def test_with_mutual_chap_only_the_target_that_knows_its_secret_is_logged_in_to(guests):
+    guest = with_disks(guests)
+    guest.put("/etc/tgt/conf.d/lab.conf", target("blank", mutual=WRONG))
+    guest.check("systemctl enable --now tgt.service", 120)
+    give(guest, document(1, mutual=MUTUAL))
+    found = until(guest, lambda found: states(found) == {"dev1": "failed"})
+    assert found["dev1"][1].startswith(
+        f"dev1: log in to {TARGET} at 127.0.0.1:3260: iscsiadm ended with status "
+    )
+    assert (guest.check(SESSIONS), guest.check(MOUNTS)) == ("", "")
+
+    # A target that shows nothing is none of ours either.
+    guest.put("/etc/tgt/conf.d/lab.conf", target("blank"))
+    guest.check("systemctl restart tgt.service; systemctl restart neuca-guest.service", 120)
+    until(guest, lambda found: states(found) == {"dev1": "failed"})
+    assert guest.check(SESSIONS) == ""
+
+    guest.put("/etc/tgt/conf.d/lab.conf", target("blank", mutual=MUTUAL))
+    guest.check("systemctl restart tgt.service", 120)
+    until(guest, lambda found: states(found) == {"dev1": "ok"})
+    assert guest.check(MOUNTS).split()[1] == "/mnt/1"
+    options = guest.check(MOUNTS).split()[3].split(",")
+    assert {"nosuid", "nodev"} <= set(options)
+    assert guest.check("stat -c %a $(find /etc/iscsi/nodes -type f)").split() == ["600"]
+    assert_no_leak(guest)
 
 
 @pytest.mark.long

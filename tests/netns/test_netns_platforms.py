@@ -9,7 +9,7 @@ import os
 import random
 
 import pytest
-from lab import MANAGEMENT_MAC, SERVICE, mac
+from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
 
 DOCUMENTS = int(
     os.environ.get("NEUCA_DOCUMENTS", "20")
@@ -435,6 +435,7 @@ def _random_network(chance, number):
 def test_random_documents_go_through_show_plan_and_apply_and_touch_no_other_nic(host, part):
     host.veth("ignored0", 3, foreign=True)
     chance = random.Random(part)
+    before = ways_out(host)
     ignore = f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}\n"
     host.configure(ignore, sources=drive(host, {}))
     for _ in range(DOCUMENTS // 4):
@@ -443,7 +444,56 @@ def test_random_documents_go_through_show_plan_and_apply_and_touch_no_other_nic(
             done = host.neuca(*words)
             assert "Traceback" not in done.err, done.err
             assert done.code in (0, 3, 4, 78), done
-        host.foreign.check()
+        host.foreign.check()  # links, addresses, routes, rules and sysctls of all other NICs
+        assert ways_out(host) == before
     drive(host, network_data("10.1.0.1", "10.2.0.1"))
     assert host.once().code == 0
     assert dataplane(host) == AS_ASKED
+
+
+def ways_out(host):
+    """The NIC by which the kernel reaches the management gateways, the metadata service and everything else."""
+    there = (GATEWAY, GATEWAY6, SERVICE, "203.0.113.9", "2001:db8:fffe::9")
+    return [host.look(f"route get {one}")[0]["dev"] for one in there]
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_neuca_documents_touch_no_other_nic(host, part):
+    """Lines that are right each for itself, about NICs that are ours, the management NIC, an ignored and an absent one."""
+    host.veth("ignored0", 3, foreign=True)
+    chance = random.Random(100 + part)
+    before = ways_out(host)
+    host.foreign.may_make("one", "two")
+    ignore = f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}\n"
+    sources = drive(host, {}, user_data="")
+    host.configure(ignore, sources=sources)
+    host.foreign.remember()
+    for _ in range(DOCUMENTS // 2):
+        drive(host, {}, user_data=random_text(chance))
+        done = host.neuca("apply")
+        assert "Traceback" not in done.err, done.err
+        assert done.code in (0, 3, 4, 78), done
+        host.foreign.check()
+        assert ways_out(host) == before
+
+
+def random_text(chance):
+    macs = [address.replace(":", "") for address in (MANAGEMENT_MAC, *map(mac, (1, 2, 3, 9)))]
+    texts = [text for text in TEXTS if text.isprintable() and text.isascii()]
+    lines = ["[interfaces]"]
+    for one in chance.sample(macs, chance.randint(0, 5)):
+        cidr = f"10.{chance.randint(1, 9)}.0.{chance.randint(1, 9)}/24"
+        more = chance.choice(["", "", f":ipv4:{cidr}", f":ipv4:{chance.choice(texts)}/24"])
+        lines.append(f"{one} = {chance.choice(('up', 'up', 'down', 'user'))}{more}")
+    for kind in chance.sample(("interface", "vlan", "bond", "bridge", "macvlan"), 2):
+        ends = {"interface": chance.choice(macs), "vlan": f"{chance.choice(macs)}.7"}
+        lines.append(f"[{kind} {ends.get(kind, chance.choice(('one', 'two')))}]")
+        lines.append(f"addresses = {chance.choice(texts)}/{chance.choice((1, 3, 8, 24, 32))}")
+        lines.append(f"mtu = {chance.choice((600, 1280, 1500, 9000, 70000))}")
+        lines.append(f"{chance.choice(('members', 'parent'))} = {chance.choice(macs)}")
+        lines += ["mode = active-backup"] if kind == "bond" else []
+    lines.append("[routes]")
+    for _ in range(chance.randint(0, 3)):
+        to = f"{chance.choice(texts)}/{chance.choice((0, 1, 2, 16, 24, 32))}"
+        lines.append(f"{to} = {chance.choice(('10.1.0.254', '192.0.2.1', 'down', 'user'))}")
+    return "\n".join(lines) + "\n"

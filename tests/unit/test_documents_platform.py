@@ -653,6 +653,13 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         ("network_data.json", b" " * 1048577, "it is longer than 1048576 bytes"),
         ("network-config", b"[" * 100000, "it is nested more than 32 levels deep"),
         ("network-config", b"- " * 1000 + b"a", "it is nested more than 32 levels deep"),
+        ("network-config", b"- " * 33 + b"a", "it is nested more than 32 levels deep"),
+        (
+            "network-config",
+            b"a0: &a0 [x]\n"
+            + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 40)),
+            "it is nested more than 32 levels deep",
+        ),
         (
             "network-config",
             b"a: !!python/object/apply:os.system [id]",

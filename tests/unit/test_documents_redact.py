@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import pytest
+from fuzzing import SEEDS
+from hypothesis import example, given
+from hypothesis import strategies as st
+from worlds import LAWS
 
 from neuca_tools.documents import parse, redact
 
@@ -51,3 +55,79 @@ def test_the_copy_says_the_same_about_the_network():
         full.faults,
     )
     assert copy.users == ()
+
+
+WORDS = [
+    "=",
+    " ",
+    "  ",
+    ";",
+    " ;",
+    "#",
+    "[",
+    "]",
+    "\n",
+    "\r",
+    "\t",
+    "a",
+    ",",
+    ":",
+    "\x85",
+    "\u2028",
+]
+WORDS += ["[global]\n", "[interface fe163e006daf]\n", "[users]\n", "[scripts]\n", "host_name"]
+WORDS += ["addresses", "password", "10.0.0.1/24", "[redacted]", "[x", "router"]
+
+
+@LAWS
+@given(st.lists(st.sampled_from(WORDS), max_size=30).map("".join))
+@example("[interface fe163e006daf]\naddresses =\n 10.0.0.1/24 ; x\n")  # cut off the second time
+@example("[routes]\n" + "k" * 32768 + "=" + "v" * 32767 + "\n")  # too long with a blank more
+@example("[routes]\n" + "k" * 40000 + "=\n " + "v" * 40000 + "\n")
+@example("[routes]\nk =\n " + "v" * 65535 + "\n")
+def test_a_copy_of_the_copy_is_the_copy(text):
+    copy = redact(text)
+    assert redact(copy) == copy
+    assert copy.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text", [seed.decode("utf-8", "replace") for seed in SEEDS["neuca"].values()]
+)
+def test_a_copy_of_the_copy_of_a_whole_document_is_the_copy(text):
+    assert redact(redact(text)) == redact(text)
+
+
+SECRETS = """[global]
+host_name = node
+CANARY1 = x
+slice_id = CANARY2
+[users]
+CANARY3 = yes:ssh-rsa CANARY4
+[scripts]
+run = #!/bin/sh
+    CANARY5
+  [interfaces]
+    CANARY6 = up
+[storage]
+dev1 = iscsi:10.0.0.1:3260:1:CANARY7:CANARY8:yes
+dev1.mutual-chap = CANARY9:CANARY10
+[interface fe163e006daf]
+password = CANARY11
+  CANARY12
+mtu = 9000 ; CANARY13
+# CANARY14
+sysctl.net.ipv6.conf.{interface}.stable_secret = CANARY15
+[CANARY16]
+[broken CANARY17
+"""
+
+
+def test_nothing_secret_survives():
+    assert (
+        redact(SECRETS).split()
+        == (
+            "[global] host_name = node [users] [scripts] [storage] [interface fe163e006daf]"
+            " mtu = 9000 [redacted]"
+        ).split()
+    )

@@ -304,3 +304,63 @@ def test_the_repr_of_a_document_shows_no_secret():
     document = parse(text)
     assert len(document.items) == 3
     assert SECRET not in repr(document)
+
+
+@pytest.mark.parametrize("field", ["user", "secret"])
+@pytest.mark.parametrize("bad", ["a\n  node.startup = automatic", "a\tb", "ä", "x" * 256])
+def test_a_credential_is_printable_ascii_on_one_line(field, bad):
+    """Each becomes a line of open-iscsi's record."""
+    user, secret = (bad, SECRET) if field == "user" else ("joe", bad)
+    document = parse(f"[storage]\ndev1 = iscsi:10.0.0.5:3260:1:{user}:{secret}:yes")
+    reason = f"the CHAP {field} is not 1 to 255 printable ASCII characters"
+    assert [fault.reason for fault in document.faults] == [reason]
+    assert document.storage == ()
+
+
+ONE = f"[storage]\ndev1 = iscsi:10.0.0.5:3260:1:joe:{SECRET}:yes\n"
+
+
+def test_mutual_chap_is_asked_for_in_a_line_of_its_own():
+    for text in (
+        ONE + "dev1.mutual-chap = disks:other secret",
+        f"[storage]\nDEV1.mutual-CHAP = disks : other secret\n{ONE}",
+    ):
+        document = parse(text)
+        assert document.storage == (device(mutual_chap=("disks", "other secret")),)
+        assert document.faults == ()
+        assert "other" not in repr(document.storage)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", None),
+        ("disks", "the CHAP secret of the target is not 1 to 255 printable ASCII characters"),
+        (":other", "the CHAP user of the target is not 1 to 255 printable ASCII characters"),
+        (
+            "disks:a\n  b",
+            "the CHAP secret of the target is not 1 to 255 printable ASCII characters",
+        ),
+        (f"disks:{SECRET}", "the secret of the target is that of this host, which CHAP forbids"),
+    ],
+)
+def test_a_device_whose_target_cannot_be_checked_as_asked_is_not_attached(line, reason):
+    document = parse(f"{ONE}dev1.mutual-chap = {line}")
+    assert [fault.reason for fault in document.faults] == ([reason] if reason else [])
+    assert document.storage == (() if reason else (device(),))
+    assert all(SECRET not in fault.text for fault in document.faults)
+
+
+def test_mutual_chap_needs_chap():
+    document = parse("[storage]\nd = iscsi:10.0.0.5:3260:1:::yes\nd.mutual-chap = a:b")
+    assert document.storage == ()
+    reason = "mutual CHAP needs a user and a secret of this host too"
+    assert [fault.reason for fault in document.faults] == [reason]
+
+
+def test_mutual_chap_of_no_device_is_a_fault():
+    document = parse(f"{ONE}dev2.mutual-chap = a:b")
+    assert document.storage == (device(),)
+    assert [fault.text for fault in document.faults] == [
+        'line 3: [storage] "dev2.mutual-chap" = "(redacted)": it is for a device that is not there'
+    ]

@@ -11,23 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from fuzzing import PLATFORM, SEEDS, TARGETS, TREES, held
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from worlds import Agent, machine, nic
 
-from neuca_tools.documents import find_document, parse, platform, redact
-from neuca_tools.documents.tree import MAX_DEPTH, from_json, from_yaml
-from neuca_tools.errors import DocumentError
 from neuca_tools.intake import fetch, keep
-from neuca_tools.model import Document
 from neuca_tools.sources import Session, Surroundings, parse_source
 
-FOLDER = Path(__file__).parent
-MANAGEMENT = 1  # the index of a NIC that many seeds name, and that nothing may change
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "40"))
 FUZZ = settings(
     max_examples=EXAMPLES,
@@ -36,108 +28,7 @@ FUZZ = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-PLATFORM = ("network_data.json", "meta_data.json", "network-config", "meta-data", "EC2 network")
 
-
-# --- the targets: each takes any bytes ------------------------------------------------------------------------------
-
-
-def apply(document):
-    """Carry a document out on the model kernel: it fails at nothing, leaves nothing to do, and spares the management NIC."""
-    assert all(fault.text.isprintable() for fault in document.faults)
-    kernel = machine(*(nic(index, max_mtu=9216) for index in range(1, 5)), mgmt=MANAGEMENT)
-    before = state(kernel)
-    agent = Agent(kernel)
-    agent.document = document
-    _, result, _ = agent.run()
-    assert [failure.text for failure in result.failures] == []
-    assert [operation.text for operation in agent.plan()] == []
-    assert state(kernel) == before
-
-
-def state(kernel):
-    seen = kernel.world()
-    return (
-        replace(seen.devices[MANAGEMENT], name=""),
-        seen.addresses[MANAGEMENT],
-        [route for route in seen.routes if route.index == MANAGEMENT],
-    )
-
-
-def neuca(data):
-    text = find_document(data)
-    if text is not None:
-        copy = redact(text)
-        document = parse(text)
-        assert parse(copy).links == document.links
-        apply(document)
-
-
-def of_platform(kind):
-    def target(data):
-        text = platform.reduced({kind: data})
-        if text:
-            beside = platform.parse(text)
-            assert platform.parse(platform.open_text(text)).links == beside.links
-            apply(Document(platform=beside, faults=beside.faults))
-
-    return target
-
-
-def tree(load):
-    def target(data):
-        found = load(data, "it")
-        json.dumps(found)
-        assert depth(found) <= MAX_DEPTH + 1
-
-    return target
-
-
-def depth(item):
-    children = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-    return 1 + max(map(depth, children), default=0)
-
-
-TARGETS = {
-    "neuca": neuca,
-    "envelope": neuca,
-    "json": tree(from_json),
-    "yaml": tree(from_yaml),
-    **{kind: of_platform(kind) for kind in PLATFORM},
-}
-
-
-def held(target, data):
-    """A target raises DocumentError, in one printable line, or nothing."""
-    try:
-        TARGETS[target](data)
-    except DocumentError as error:
-        text = error.text
-    else:
-        return
-    assert text.startswith("cannot read ")
-    assert text.isprintable()
-
-
-# --- the seeds ------------------------------------------------------------------------------------------------------
-
-
-def seeds(target):
-    found = {
-        path.name: path.read_bytes() for path in sorted((FOLDER / "corpus" / target).iterdir())
-    }
-    more = {
-        path.name: path.read_bytes() for path in sorted((FOLDER / "platform").glob(f"*.{target}"))
-    }
-    golden = (
-        {path.name: path.read_bytes() for path in (FOLDER / "golden").glob("*.ini")}
-        if target == "neuca"
-        else {}
-    )
-    return {**golden, **more, **found}
-
-
-SEEDS = {target: seeds(target) for target in TARGETS}
 EACH = [
     pytest.param(target, data, id=f"{target}/{name}")
     for target in TARGETS
@@ -252,23 +143,6 @@ def regrown(draw, target):
         if len(json.dumps(whole)) > 65536:
             break
     return json.dumps(whole).encode()
-
-
-def _trees(target):
-    found = []
-    for data in SEEDS[target].values():
-        try:
-            found.append(
-                from_yaml(data, "it")
-                if target in ("network-config", "meta-data")
-                else from_json(data, "it")
-            )
-        except DocumentError:
-            continue
-    return [tree for tree in found if isinstance(tree, dict)]
-
-
-TREES = {target: _trees(target) for target in PLATFORM}
 
 
 @pytest.mark.parametrize("target", TARGETS)

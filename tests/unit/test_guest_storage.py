@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.config import Config
-from neuca_tools.documents import parse
+from neuca_tools.documents import filesystems, parse
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import blockdev, iscsi, storage
 from neuca_tools.guest.base import Finding, Guest
@@ -80,13 +80,95 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_a_blank_one(tmp_path):
     assert caught.value.text == f"read {tmp_path}/none: No such file or directory"
 
 
-@pytest.mark.parametrize("options", ["-F /dev/vda", "'/dev/vda'", '-F "/dev/vda" -b 1024'])
-def test_no_option_is_taken_for_another_disk(disk, options):
-    with pytest.raises(ApplyError) as caught:
-        blockdev.make(disk, "ext4", options)
-    text = f"make a file system of type ext4 on {disk}: its options name a path, and mkfs might take that for the disk"
-    assert caught.value.text == text
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        ("ext4", "-F /dev/vda", 'its options: "/dev/vda" is not an option'),
+        ("ext4", "'/dev/vda'", 'its options: "/dev/vda" is not an option'),
+        ("ext4", "-- /dev/vda", 'its options: "/dev/vda" is not an option'),
+        ("ext4", "-L x /dev/sda", 'its options: "/dev/sda" is not an option'),
+        ("ext4", "-F dev/vda", 'its options: "dev/vda" is not an option'),
+        ("ext4", "-J device=/dev/vda", 'its options: "device=/dev/vda" is refused for -J'),
+        ("ext4", "-Jsize=4,device=UUID=1", 'its options: "size=4,device=UUID=1" is refused for -J'),
+        ("ext4", "-b x", 'its options: "x" is refused for -b'),
+        ("ext4", "-d /etc", "its options: option -d not recognized"),
+        ("ext4", "-z /etc/passwd", "its options: option -z not recognized"),
+        ("ext4", "-l /etc/shadow", "its options: option -l not recognized"),
+        ("ext4", "-n", "its options: option -n not recognized"),
+        ("ext4", "-b", "its options: option -b requires argument"),
+        ("ext4", "'", "its options: No closing quotation"),
+        ("ext4", "-L " + "x" * 1024, "its options are longer than 1024 characters"),
+        ("xfs", "-l logdev=/dev/vda", 'its options: "logdev=/dev/vda" is refused for -l'),
+        ("xfs", "-d name=/dev/vda", 'its options: "name=/dev/vda" is refused for -d'),
+        ("xfs", "-d file,size=1g", 'its options: "file,size=1g" is refused for -d'),
+        ("xfs", "-r rtdev=/dev/vda", "its options: option -r not recognized"),
+        ("xfs", "-p /etc/passwd", "its options: option -p not recognized"),
+        ("btrfs", "--rootdir /etc", "its options: option --rootdir not recognized"),
+        ("btrfs", "-f /dev/vda", 'its options: "/dev/vda" is not an option'),
+        ("vfat", "-C", "its options: option -C not recognized"),
+        (
+            "cramfs",
+            "/etc",
+            '"cramfs" is not a type that is made: ext2, ext3, ext4, xfs, btrfs, vfat are',
+        ),
+        (
+            "../x",
+            "",
+            '"../x" is not a type that is made: ext2, ext3, ext4, xfs, btrfs, vfat are',
+        ),
+    ],
+)
+def test_an_option_that_names_another_device_or_a_file_is_refused(disk, kind, options, why):
+    with pytest.raises(blockdev.RefusedError) as caught:
+        blockdev.make(disk, kind, options)
+    assert caught.value.text == f"make a file system of type {kind} on {disk}: {why}"
     assert blockdev.signatures(disk) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        ("ext4", "", []),
+        ("ext4", "-Fb4096 -m 1", ["-F", "-b", "4096", "-m", "1"]),
+        ("ext4", "-L '/a b'", ["-L", "/a b"]),
+        ("ext3", "-J size=4 -O ^huge_file", ["-J", "size=4", "-O", "^huge_file"]),
+        ("ext4", "-E nodiscard,stride=4", ["-E", "nodiscard,stride=4"]),
+        ("xfs", "-f -m reflink=1 -l size=64m", ["-f", "-m", "reflink=1", "-l", "size=64m"]),
+        ("btrfs", "--label=x -d single", ["--label=x", "-d", "single"]),
+        ("vfat", "-F 32 -n DATA", ["-F", "32", "-n", "DATA"]),
+    ],
+)
+def test_what_only_changes_the_new_file_system_is_allowed(kind, text, words):
+    assert filesystems.options(kind, text) == words
+
+
+@pytest.mark.parametrize(
+    "place", ["/", "/etc", "/etc/ssh", "/usr/local", "/var", "/var/lib", "/root/.ssh", "/var/run/x"]
+)
+def test_nothing_is_mounted_over_the_system(place):
+    with pytest.raises(blockdev.RefusedError) as caught:
+        blockdev.check_place(place)
+    real = os.path.realpath(place)
+    assert (
+        caught.value.text == f"nothing is mounted at {place}: {real} is a directory of the system"
+    )
+
+
+@pytest.mark.parametrize("place", ["/mnt/one", "/srv", "/home", "/opt/x", "/var/lib/postgresql"])
+def test_something_may_be_mounted_elsewhere(place):
+    blockdev.check_place(place)
+
+
+def test_a_link_to_a_directory_of_the_system_is_no_way_round(tmp_path):
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(blockdev.RefusedError) as caught:
+        blockdev.check_place(f"{tmp_path}/link/x")
+    text = f"nothing is mounted at {tmp_path}/link/x: /etc/x is a directory of the system"
+    assert caught.value.text == text
+
+
+def test_a_disk_cannot_make_anybody_root():
+    assert blockdev.OPTIONS.split(",") == ["_netdev", "nosuid", "nodev"]
 
 
 def test_no_shell_reads_the_options(disk, tmp_path):
@@ -150,7 +232,8 @@ node.session.timeo.replacement_timeout = 120
 
 
 def test_the_credentials_go_into_the_record_once():
-    text = iscsi.with_credentials(NODE, "joe", "hush # = hush")
+    own = ("joe", "hush # = hush")
+    text = iscsi.with_credentials(NODE, own)
     assert text.splitlines()[-5:] == [
         "node.startup = manual",
         "node.session.auth.authmethod = CHAP",
@@ -158,12 +241,42 @@ def test_the_credentials_go_into_the_record_once():
         "node.session.auth.password = hush # = hush",
         "# END RECORD",
     ]
-    assert iscsi.with_credentials(text, "joe", "hush # = hush") == text
-    assert "hush" not in iscsi.with_credentials(text, "", "")
-    assert iscsi.with_credentials(text, "", "").splitlines()[-2:] == [
+    assert iscsi.with_credentials(text, own) == text
+    assert "hush" not in iscsi.with_credentials(text, ("", ""))
+    assert iscsi.with_credentials(text, ("", "")).splitlines()[-2:] == [
         "node.session.auth.authmethod = None",
         "# END RECORD",
     ]
+
+
+def test_with_mutual_chap_the_record_says_what_the_target_has_to_show():
+    own = ("joe", "hush-hush-hush")
+    text = iscsi.with_credentials(NODE, own, ("disks", "other-secret"))
+    assert text.splitlines()[-7:] == [
+        "node.startup = manual",
+        "node.session.auth.authmethod = CHAP",
+        "node.session.auth.username = joe",
+        "node.session.auth.password = hush-hush-hush",
+        "node.session.auth.username_in = disks",
+        "node.session.auth.password_in = other-secret",
+        "# END RECORD",
+    ]
+    assert "_in" not in iscsi.with_credentials(text, own)
+
+
+@pytest.mark.parametrize("bad", ["a\nnode.startup = automatic", "a\r", "\x85", "\u2028"])
+def test_no_credential_begins_another_line_of_the_record(bad):
+    for own, its in ((("joe", bad), ("", "")), (("joe", "a"), (bad, "b"))):
+        with pytest.raises(ApplyError) as caught:
+            iscsi.with_credentials(NODE, own, its)
+        text = "write the record of an iSCSI target: a credential has control characters"
+        assert caught.value.text == text
+
+
+@pytest.mark.parametrize("tag", ["", "x", "1,2", "123456", "-1"])
+def test_a_portal_group_is_a_number(tag):
+    said = f"192.0.2.1:3260,{tag} {TARGET.name}\n"
+    assert iscsi.targets(said, "192.0.2.1", 3260) == {}
 
 
 @pytest.mark.parametrize("layout", ["192.0.2.1,3260,1/default", "192.0.2.1,3260,1"])
@@ -174,7 +287,7 @@ def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     path.parent.mkdir(parents=True)
     path.write_text(NODE)
     path.chmod(0o644)
-    iscsi.trust(TARGET, "joe", "hush")
+    iscsi.trust(TARGET, ("joe", "hush"), ("", ""))
     assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (
         0o600,
         True,
@@ -201,6 +314,14 @@ def test_iscsi_names(iqn):
     assert iscsi.IQN.fullmatch(iqn)
     assert not iscsi.IQN.fullmatch(f"{iqn}\nInitiatorName=x")
     assert not iscsi.IQN.fullmatch(f"{iqn} x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["iqn.2026-13.org.example:a", "iqn.2026-00.a", "eui.0200", "naa.5", "naa.52004567BA64678G"],
+)
+def test_what_is_no_iscsi_name(name):
+    assert not iscsi.IQN.fullmatch(name)
 
 
 def sysfs(root, number, target, address, port, luns):

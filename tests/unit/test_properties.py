@@ -28,7 +28,7 @@ from neuca_tools import memory
 from neuca_tools.desired import Settings, resolve
 from neuca_tools.device_settings import Declined
 from neuca_tools.documents import find_document, parse
-from neuca_tools.documents.links import lower_of
+from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.link_operations import CreateLink, DeleteLink
 from neuca_tools.model import (

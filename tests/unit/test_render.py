@@ -196,10 +196,12 @@ def test_what_is_observed():
 
 
 def test_no_chap_secret_is_shown():
-    storage = Storage("sda", ip_address("10.0.0.5"), 3260, 1, "joe", "hush")
+    its = ("disks", "quiet")
+    storage = Storage("sda", ip_address("10.0.0.5"), 3260, 1, "joe", "hush", mutual_chap=its)
     data = render.document_json(Document(storage=(storage,)), StoredDocument("ec2", "00", "x", ""))
     assert data["storage"][0]["chap_secret"] == "(not shown)"
-    assert "hush" not in json.dumps(data)
+    assert data["storage"][0]["mutual_chap"] == "(not shown)"
+    assert not {"hush", "quiet", "disks"} & set(json.dumps(data).split('"'))
 
 
 def test_no_document_is_told_as_such():
