@@ -16,7 +16,7 @@ from typing import Optional
 from .. import __version__
 from ..config import DEFAULT_PATH, Config
 from ..errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
-from ..fileio import locked
+from ..fileio import locked, write_files
 from .context import configuration, guarded, is_root
 from .logs import to_journal
 
@@ -124,10 +124,9 @@ def _pid_file(config: Config) -> Iterator[None]:
         return
     path = config.pid_path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{os.getpid()}\n", encoding="ascii")
-    except OSError as error:
-        print(f'neucad: write "{path}": {error.strerror}, ignoring', file=sys.stderr)
+        write_files({path: f"{os.getpid()}\n".encode()})
+    except ApplyError as error:
+        print(f"neucad: {error.text}, ignoring", file=sys.stderr)
     try:
         yield
     finally:

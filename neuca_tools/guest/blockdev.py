@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ApplyError
+from ..fileio import make_directory
 from . import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -131,7 +132,7 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     if not uuid:
         raise ApplyError(f"{what}: what it carries has no UUID")
     try:
-        Path(place).mkdir(parents=True, exist_ok=True)
+        make_directory(Path(place))
     except OSError as error:
         raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
     same = programs.run(
