@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -210,7 +210,8 @@ def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Statu
             return Pass(handles, intake).run(start)
         except ApplyError as error:
             if error.errno in NO_ROOM:
-                tell_unsaved(config.state, error.text)
+                with suppress(ApplyError):  # the run directory may be full too
+                    tell_unsaved(config.state, error.text)
             raise
 
 

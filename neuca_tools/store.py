@@ -201,7 +201,7 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
         raise unusable(path, f"it is no JSON: {error}") from None
     except RecursionError:
         raise unusable(path, _too_deep()) from None
-    if not isinstance(data, dict) or data.get("version") != VERSION:
+    if not isinstance(data, dict) or not _is_ours(data.get("version")):
         raise unusable(path, f"it is not of version {VERSION}")
     if not _is_shallow(data):
         raise unusable(path, _too_deep())
@@ -218,6 +218,10 @@ def unusable(path: Path, why: str) -> RecordError:
         f'read "{path}": {short}',
         hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
     )
+
+
+def _is_ours(version: object) -> bool:
+    return type(version) is int and version == VERSION  # true is equal to 1, and so is 1.0
 
 
 def _too_deep() -> str:
