@@ -114,7 +114,10 @@ def tell_unsaved(place: Place, reason: str) -> None:
 
 
 def catch_up(place: Place) -> bool:
-    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError."""
+    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError.
+
+    A copy that is damaged takes no good file's place: RecordError.
+    """
     for name in names_in(place.spare):
         if name.endswith(NEW):
             write_files({place.spare / name: None})
@@ -124,6 +127,8 @@ def catch_up(place: Place) -> bool:
             content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
+        if content != GONE:
+            parsed(spare, content)
         try:
             _write(place.directory / name, None if content == GONE else content, mode)
         except ApplyError as error:

@@ -174,6 +174,16 @@ def test_what_an_interrupted_write_left_in_the_spare_directory_goes(place):
     assert read(place, "record.json")["boot_id"] == "b"
 
 
+def test_a_copy_that_is_damaged_takes_no_good_files_place(place):
+    save(place, "record.json", SAID, 0o644)
+    write_files({place.spare / "record.json": b"{"})
+    before = (place.directory / "record.json").read_bytes()
+    with pytest.raises(RecordError) as caught:
+        catch_up(place)
+    assert caught.value.text.startswith(f'read "{place.spare}/record.json": it is no JSON: ')
+    assert (place.directory / "record.json").read_bytes() == before
+
+
 def test_any_other_error_is_one(place, tmp_path):
     """A file where the directory should be is for somebody to look at."""
     (tmp_path / "state").write_text("")
