@@ -233,9 +233,10 @@ class Pass:
         scope = None if start or self.host.config.drift == "enforce" else survey.changed()
         before_us = leftovers.left(survey.record, survey.have, survey.world)
         survey, marked = self._mark(survey, scope)
-        before = self._write_down(survey, survey.plan(scope))
+        operations = survey.plan(scope)
+        before = self._write_down(survey, operations)
         with Watch() as watch:
-            result = marked + apply(self._due(survey, scope), writer(self.host, survey))
+            result = marked + apply(self._due(operations), writer(self.host, survey))
             after, result = self._verify(survey, scope, result, watch)
             undone = self._undo(after, before, result)
         after = self._remember(after, scope, result)
@@ -253,11 +254,13 @@ class Pass:
             return self.run(start)
         return report, _status(self.host.config, self.intake, after, report)
 
-    def _due(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
-        """The plan, but for what waits until the state can be saved."""
-        operations = survey.plan(scope)
-        held = set(waiting(operations)) if unsaved(self.state) else ()
-        return tuple(operation for operation in operations if operation not in held)
+    def _held(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        """Those that wait until the state can be saved."""
+        return waiting(operations) if unsaved(self.state) else ()
+
+    def _due(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        held = set(self._held(operations))
+        return [one for one in operations if one not in held] if held else operations
 
     def _mark(self, survey: Survey, scope: Optional[Collection[str]]) -> tuple[Survey, Result]:
         """Where a manager holds a NIC of ours: make it let go first, and look again, for it may flush what it had set."""
@@ -317,7 +320,7 @@ class Pass:
             if patience:
                 watch.wait(patience)
             survey = self._again(survey, result)
-            left = unfinished(self._due(survey, scope), result)
+            left = unfinished(self._due(survey.plan(scope)), result)
             done = {identity(operation) for operation in result.done}
             again = [operation for operation in left if identity(operation) not in done]
             if patience == PATIENCE[-1]:
@@ -328,7 +331,7 @@ class Pass:
             elif not left:
                 return survey, result
         survey = self._again(survey, result)
-        left = unfinished(self._due(survey, scope), result)
+        left = unfinished(self._due(survey.plan(scope)), result)
         reason = "done, but it is not so: another program or the driver put it back"
         failures = tuple(Failure(operation, reason) for operation in left)
         result += Result(
@@ -372,7 +375,7 @@ class Pass:
             survey.world,
             survey.silent_managers,
         )
-        held = set(survey.plan(scope)) - set(self._due(survey, scope))
+        held = self._held(survey.plan(scope)) if unsaved(self.state) else ()
         undone = result.lost_nics.union(*(operation.domains for operation in held))
         record = memory.applied(
             record, survey.resolution, survey.world, scope, undone, result.to_retry
