@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Any, Optional, get_type_hints
@@ -130,7 +131,7 @@ def load_machine(where: Where) -> Machine:
     """Whose state this is. Raises RecordError for a file that cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = ("machine_id", "uuid", "instances", "set_aside")
+        names = [one.name for one in fields(Machine)]
         return made(
             Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
         )
@@ -140,7 +141,7 @@ def load_machine(where: Where) -> Machine:
 
 def save_machine(where: Where, machine: Machine) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    save(where, MACHINE, {**machine.__dict__, "instances": dict(machine.instances)}, 0o644)
+    save(where, MACHINE, asdict(machine), 0o644)
 
 
 def _strange(where: Where, name: str, error: Exception) -> RecordError:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Optional
 
 import pytest
 
@@ -22,6 +24,7 @@ from neuca_tools.record import (
     save_record,
 )
 from neuca_tools.report import read_report
+from neuca_tools.shapes import made
 from neuca_tools.store import (
     DEEPEST,
     Place,
@@ -190,3 +193,22 @@ def test_any_other_error_is_one(place, tmp_path):
     with pytest.raises(Exception, match="Not a directory"):
         save(place, "record.json", SAID, 0o644)
     assert unsaved(place) == ""
+
+
+@dataclass(frozen=True)
+class Inner:
+    number: int
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Optional[Inner] = None
+    names: tuple[str, ...] = ()
+
+
+def test_a_dataclass_in_another_is_checked_too():
+    assert made(Outer, {"inner": {"number": 1}, "names": ["a"]}) == Outer(Inner(1), ("a",))
+    assert made(Outer, {"inner": None}) == Outer()
+    for wrong in ({"inner": {"number": "1"}}, {"inner": {"x": 1}}, {"inner": 1}, {"names": "a"}):
+        with pytest.raises(TypeError):
+            made(Outer, wrong)
