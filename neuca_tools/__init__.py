@@ -21,6 +21,8 @@ plan          two NetworkStates become a tuple of operations: the only place tha
 apply         operations become calls: the only place that acts; a journal before, a rollback after a failure
 verify        asks again until nothing is left to do, or patience ends
 record        what we added and what was there before us, in the state directory
+store         how state files are read and written; where they are while the disk takes nothing
+rounds        which operations of a plan a pass carries out now
 firstboot     what another machine left on this disk is set aside; `machine` tells whose it is
 status        how far the host is from what is asked, with a reason for each shortfall
 guest/        what is not network: host name, users; in a process of its own, after a pass

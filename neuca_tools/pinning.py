@@ -44,8 +44,11 @@ def pin_names(config: Config) -> bool:
     here = config.managers == "auto" and udev.here(interfaces())
     if here:
         udev.settle(SETTLE)
-    if firstboot.check(config):
-        requests, record = _known(config)
+    try:
+        if firstboot.check(config):
+            requests, record = _known(config)
+    except ApplyError as error:  # names go by MAC: those of another machine's NICs are for nobody
+        log.error("%s", error.text)
     asked = {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
     if here and in_place(udev.hardware(), asked, record):
         return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -68,7 +69,8 @@ def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Statu
                 return _passes(handles, start)
         except ApplyError as error:
             if error.errno in NO_ROOM:
-                tell_unsaved(config.state, error.text)
+                with suppress(ApplyError):  # the run directory may be full too
+                    tell_unsaved(config.state, error.text)
             raise
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from .device_settings import Declined
 from .errors import RecordError
-from .machine import Machine, Origin
+from .machine import Machine
 from .model import Hop, Link, LinkKey, NetworkState, NicRecord, Original, Owned, Record, Virtual
 from .shapes import fit, made
 from .store import Where, exists, read, remove, save, unusable
@@ -153,23 +153,17 @@ def load_machine(where: Where) -> Machine:
     """Whose state this is. Raises RecordError for a file that cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = ("machine_id", "uuid", "instances", "set_aside", "volume")
-        known = {name: data[name] for name in names if name in data}
-        machine = made(Machine, {"instances": {}, **known})
-        return replace(machine, origin=_origin(data.get("origin")))
+        names = [one.name for one in fields(Machine)]
+        return made(
+            Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
+        )
     except (TypeError, ValueError) as error:
         raise _strange(where, MACHINE, error) from error
 
 
 def save_machine(where: Where, machine: Machine) -> None:
     """Write it where it differs from what is there. Raises ApplyError."""
-    origin = machine.origin and dict(machine.origin.__dict__)
-    data = {**machine.__dict__, "instances": dict(machine.instances), "origin": origin}
-    save(where, MACHINE, data, 0o644)
-
-
-def _origin(data: object) -> Optional[Origin]:
-    return made(Origin, data) if data else None
+    save(where, MACHINE, asdict(machine), 0o644)
 
 
 def _strange(where: Where, name: str, error: Exception) -> RecordError:

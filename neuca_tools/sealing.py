@@ -36,7 +36,7 @@ IN_RUN = (*record.RUN_FILES, report.FILE, store.WHY)
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
 SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
-OUTPUTS = ("neucad.out", "neuca-guest.out")  # of the init scripts
+AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
 
 # Whose host this is. Each of them is made anew at the next boot, or when it is next needed, but for the SSH host keys.
 # BUILDING_IMAGES (systemd.io) has the list for systemd. NetworkManager's key goes into addresses (stable-privacy) and DHCP
@@ -140,7 +140,7 @@ def own_files(config: Config) -> list[Path]:
     run = [*spare, *(config.run_directory / name for name in (*IN_RUN, *outcome.files()))]
     # What a record tells of goes before that record.
     files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]
-    outputs = [config.log_directory / name for name in OUTPUTS]
+    outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     begun = [path.with_name(path.name + NEW) for path in files]
     return [*rules, *logs, *outputs, *files, *begun, config.state_directory / LISTED]
 

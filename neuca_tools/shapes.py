@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any, Callable, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -31,10 +32,12 @@ def made(kind: type[T], data: object) -> T:
 
 
 def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what the hint says
-    """The value as this annotation has it: lists become tuples. Raises TypeError for one of another type."""
+    """The value as this annotation has it: lists become tuples. Raises TypeError, ValueError."""
     reader = _READERS.get(get_origin(hint))
     if reader:
         return reader(value, get_args(hint), name)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return made(hint, value)
     if hint is float and type(value) is int:  # JSON has one kind of number
         return float(value)
     if type(value) is not hint:  # a bool is no int
@@ -46,7 +49,7 @@ def _union(value: object, hints: tuple[Any, ...], name: str) -> object:
     for hint in hints:
         try:
             return fit(value, hint, name)
-        except TypeError:
+        except (TypeError, ValueError):
             continue
     raise _wrong(name)
 

@@ -114,7 +114,10 @@ def tell_unsaved(place: Place, reason: str) -> None:
 
 
 def catch_up(place: Place) -> bool:
-    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError."""
+    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError.
+
+    A copy that is damaged takes no good file's place: RecordError.
+    """
     for name in names_in(place.spare):
         if name.endswith(NEW):
             write_files({place.spare / name: None})
@@ -124,6 +127,8 @@ def catch_up(place: Place) -> bool:
             content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
+        if content != GONE:
+            parsed(spare, content)
         try:
             _write(place.directory / name, None if content == GONE else content, mode)
         except ApplyError as error:
@@ -201,7 +206,7 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
         raise unusable(path, f"it is no JSON: {error}") from None
     except RecursionError:
         raise unusable(path, _too_deep()) from None
-    if not isinstance(data, dict) or data.get("version") != VERSION:
+    if not isinstance(data, dict) or not _is_ours(data.get("version")):
         raise unusable(path, f"it is not of version {VERSION}")
     if not _is_shallow(data):
         raise unusable(path, _too_deep())
@@ -218,6 +223,10 @@ def unusable(path: Path, why: str) -> RecordError:
         f'read "{path}": {short}',
         hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
     )
+
+
+def _is_ours(version: object) -> bool:
+    return type(version) is int and version == VERSION  # true is equal to 1, and so is 1.0
 
 
 def _too_deep() -> str:

@@ -120,10 +120,10 @@ class Transaction:
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
-        self._mark()
-        self._journal(self.purpose.operations(self.decision))
+        planned = self._mark(self.purpose.operations(self.decision))
+        self._journal(planned)
         with self.host.watch() as watch:
-            self._apply(self._due())
+            self._apply(self._due(planned))
             self._verify(watch)
             self._undo()
         self._remember()
@@ -131,21 +131,24 @@ class Transaction:
 
     # --- the steps ---
 
-    def _mark(self) -> None:
-        """Make managers let go of our NICs first, and look again: they may flush what they had set."""
-        planned = self.purpose.operations(self.decision)
+    def _mark(self, planned: Sequence[Operation]) -> Sequence[Operation]:
+        """Make managers let go of our NICs first, and look again: they may flush what they had set.
+
+        Returns what is planned after that.
+        """
         operations = [one for one in planned if one.order <= Phase.MARK]
         if not any(isinstance(one, (Unmanage, Tell)) for one in operations):
-            return
+            return planned
         self.store.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._apply(operations)
             watch.wait(RELEASE_TIME)
         self.marked = True
         self.decision = self._decide(self.decision.record)
-        left = set(self.purpose.operations(self.decision))
+        left = self.purpose.operations(self.decision)
         removals = [one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute))]
-        self.result += Result(tuple(one for one in removals if one not in left))
+        self.result += Result(tuple(one for one in removals if one not in set(left)))
+        return left
 
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Save what will be ours, and what the links are like now, before the first change."""
@@ -211,8 +214,9 @@ class Transaction:
     def _remember(self) -> None:
         if self.result.failures:
             self._look_again()
-        planned, due = self.purpose.operations(self.decision), set(self._due())
-        held = [operation for operation in planned if operation not in due]
+        held: Sequence[Operation] = ()
+        if self.store.unsaved():
+            held = waiting(self.purpose.operations(self.decision))
         record = self.purpose.remember(self.decision, self.result, held)
         self.store.save_record(record)
         self.store.remove_journal()
@@ -228,17 +232,16 @@ class Transaction:
         record = memory.intend(self.decision.record, self.result.done)
         self.decision = self._decide(memory.decline(record, self.result.declined))
 
-    def _due(self) -> tuple[Operation, ...]:
-        """What is to be done, but for what waits until the state can be saved, or was told before."""
-        operations = self.purpose.operations(self.decision)
-        held = set(waiting(operations)) if self.store.unsaved() else set()
+    def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
+        """What is planned, but for what waits until the state can be saved, or was told before."""
+        held = set(waiting(planned)) if self.store.unsaved() else set()
         if self.marked:
-            held |= {one for one in operations if isinstance(one, (Unmanage, Tell))}
-        return tuple(operation for operation in operations if operation not in held)
+            held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
+        return [one for one in planned if one not in held] if held else planned
 
     def _left(self) -> tuple[Operation, ...]:
         self._look_again()
-        return unfinished(self._due(), self.result)
+        return unfinished(self._due(self.purpose.operations(self.decision)), self.result)
 
     def _second_round(self, left: Sequence[Operation], last: bool) -> list[Operation]:
         done = {identity(operation) for operation in self.result.done}

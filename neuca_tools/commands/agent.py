@@ -16,7 +16,7 @@ from typing import Optional
 from .. import __version__
 from ..config import DEFAULT_PATH, Config
 from ..errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
-from ..fileio import locked
+from ..fileio import locked, write_files
 from .context import configuration, guarded, is_root
 from .logs import to_journal
 
@@ -67,12 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise NeucaError("neucad: only root may run it")
     _configure_log(config)
     if arguments.names:
-        from ..pinning import ask_ahead, mark_ahead, pin_names
-
-        ahead = ask_ahead(config)
-        named = pin_names(config)
-        mark_ahead(config, ahead)
-        return EXIT_OK if named else EXIT_FAILED
+        return EXIT_OK if _names(config) else EXIT_FAILED
     if arguments.guest:
         from ..guest import run
 
@@ -88,6 +83,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
     check(config)
     return _serve(config, Path(arguments.config or DEFAULT_PATH))
+
+
+def _names(config: Config) -> bool:
+    """The step before the network. What keeps a document from being asked ahead costs no NIC its name."""
+    from ..pinning import ask_ahead, mark_ahead, pin_names
+
+    try:
+        ahead = ask_ahead(config)
+    except ApplyError as error:
+        print(f"neucad: {error.text}", file=sys.stderr)
+        pin_names(config)
+        return False
+    named = pin_names(config)
+    mark_ahead(config, ahead)
+    return named
 
 
 def _serve(config: Config, path: Path) -> int:
@@ -124,10 +134,9 @@ def _pid_file(config: Config) -> Iterator[None]:
         return
     path = config.pid_path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{os.getpid()}\n", encoding="ascii")
-    except OSError as error:
-        print(f'neucad: write "{path}": {error.strerror}, ignoring', file=sys.stderr)
+        write_files({path: f"{os.getpid()}\n".encode()})
+    except ApplyError as error:
+        print(f"neucad: {error.text}, ignoring", file=sys.stderr)
     try:
         yield
     finally:

@@ -1,13 +1,16 @@
 """`neuca collect-logs`: one tar for whoever is to find out what happened on this host, and nothing secret in it.
 
 What it holds: the stages as `neuca` shows them, what the kernel and the managers say, the journal of our own services, and of the
-configuration and the agent's own files those that everybody may read: secrets are in no such file.
+configuration and the agent's own files those that everybody may read: secrets are in no such file. What scripts say and what
+the document holds stays out whatever the mode of a file, for an earlier version may have made it. The agent's own log is packed
+as the journal is, though only root may read it.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import json
 import os
@@ -29,15 +32,19 @@ from ..current import status_now
 from ..decide import Decision
 from ..errors import EXIT_OK, NeucaError
 from ..fileio import write_files
+from ..firstboot import PLACE
 from ..guest import programs
 from ..guest.outcome import with_guest
 from ..host import host
 from ..intake import confirmed
+from ..record import SCRIPTS
 from .context import configuration
 
 if TYPE_CHECKING:
     import argparse
 
+# Of the state directory: roles, names and what links were like before.
+OPEN = ("record.json", "journal.json", "machine.json")
 LONGEST = 20.0  # seconds for one program
 LINES = 20000  # of the journal, its last
 MOST = 4 << 20  # bytes of one part, its last
@@ -102,8 +109,9 @@ def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
                 name,
                 _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well)),
             )
+    log = config.log_directory / sealing.AGENT_OUTPUT
     for path in [*config_files(file), *sealing.own_files(config)]:
-        content = _open_to_all(path)
+        content = None if _is_secret(config, path) else _content(path, path == log)
         if content is not None:
             yield f"files{path}", content
 
@@ -139,13 +147,23 @@ def _text(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-def _open_to_all(path: Path) -> Optional[bytes]:
-    """What is in a file that everybody may read, at the most its last part; None for any other. No link is followed."""
+def _is_secret(config: Config, path: Path) -> bool:
+    """Whether it is the output of scripts, or has what only the document of root's own directory says."""
+    state, logs = config.state_directory, config.log_directory
+    if path.parent == logs:
+        return path.name in (sealing.GUEST_OUTPUT, *fnmatch.filter([path.name], "script-*"))
+    inside = (state / SCRIPTS, state / PLACE)
+    own = path.parent in (state, config.state.spare) and not path.name.startswith(OPEN)
+    return path.parent in inside or own
+
+
+def _content(path: Path, of_root: bool) -> Optional[bytes]:
+    """What is in a file that everybody may read, or `of_root`: its last part; None for any other. No link is followed."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IROTH:
+            if stat.S_ISREG(found.st_mode) and (of_root or found.st_mode & stat.S_IROTH):
                 file.seek(max(0, found.st_size - MOST))
                 return file.read(MOST)
     return None

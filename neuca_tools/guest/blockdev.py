@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ..documents import filesystems
 from ..documents.values import UnusableError
 from ..errors import ApplyError
+from ..fileio import make_directory
 from . import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -149,7 +150,7 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     if not uuid:
         raise ApplyError(f"{what}: what it carries has no UUID")
     try:
-        Path(place).mkdir(parents=True, exist_ok=True)
+        make_directory(Path(place))
     except OSError as error:
         raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
     same = programs.run(

@@ -138,8 +138,13 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         ]
         began = _in_unit(script, command, config.script_timeout + MARGIN)
     else:
+        # Standard output may be a log that others read, or that collect-logs packs.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, cwd="/", start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
         )
         began = f"its supervisor ended with status {process.wait()}"
     if not files.output.exists():  # its supervisor makes it first of all

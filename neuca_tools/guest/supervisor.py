@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import NeucaError
-from ..fileio import locked, write_files
+from ..fileio import locked, make_directory, write_files
 from ..store import content_of, read
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -41,6 +41,7 @@ GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 REST = 2.0  # seconds that the last of the output may take, once the script has ended
 MOST_KEPT = 8 << 20  # bytes of output that the file keeps; the journal has limits of its own
 CUT = b"\n[neucad: what follows is in the journal alone]\n"
+CUT_FOR_GOOD = b"\n[neucad: what follows is not kept]\n"  # without systemd there is no journal
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,7 +75,7 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     send.setblocking(False)
     signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(output.parent)
     with suppress(FileNotFoundError):
         output.unlink()
     began = time.monotonic()
@@ -146,6 +147,7 @@ def _copy(reading: int, file: int) -> NoReturn:
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        cut = CUT_FOR_GOOD if _is_null(sys.stdout.fileno()) else CUT
         left = MOST_KEPT
         while True:
             part = os.read(reading, 65536)
@@ -153,13 +155,17 @@ def _copy(reading: int, file: int) -> NoReturn:
                 break
             if left >= 0:
                 with suppress(OSError):  # a disk that is full: the script goes on
-                    os.write(file, part[:left] + (CUT if left < len(part) else b""))
+                    os.write(file, part[:left] + (cut if left < len(part) else b""))
                 left -= len(part)
             with suppress(OSError):
                 os.write(sys.stdout.fileno(), part)
         status = 0
     finally:
         os._exit(status)
+
+
+def _is_null(descriptor: int) -> bool:
+    return os.path.samestat(os.fstat(descriptor), Path(os.devnull).stat())
 
 
 if __name__ == "__main__":

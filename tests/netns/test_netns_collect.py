@@ -88,3 +88,38 @@ def test_a_link_and_a_file_of_roots_own_are_not_collected(lab):
     assert f"files{drop_in}/10-secret.conf" not in parts
     assert f"files{lab.folder}/run/last-pass.json" not in parts
     assert f"files{lab.config_file}" in parts
+
+
+def test_what_scripts_say_stays_out_whatever_the_mode_and_the_agents_own_log_is_in(lab):
+    """As on a host without systemd, after an earlier version that made these files readable for everybody."""
+    lab.veth("dp1", 1)
+    assert lab.once(DOCUMENT).code == 0
+    secrets = (
+        "log/neuca-guest.out",
+        "log/script-bootscript-0.log",
+        "state/scripts/bootscript-0",
+        "state/scripts/bootscript-0.json",
+        "state/document.json",
+        "state/set-aside/document.json",
+        "state/guest-storage.json",
+        "run/unsaved/document.json",
+    )
+    for name in secrets:
+        path = lab.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text("Sesame-4\n")
+        path.chmod(0o644)  # the next pass makes it 0600 again
+    own = lab.folder / "log" / "neucad.out"
+    own.write_text("bring dp1 up\n")
+    own.chmod(0o600)
+    (lab.folder / "state" / "guest-storage.json").write_text('{"version": 1, "disks": {}}')
+    parts, _ = collected(lab)
+    assert [name for name in secrets if f"files{lab.folder}/{name}" in parts] == []
+    assert [name for name, text in parts.items() if "Sesame" in text] == []
+    assert parts[f"files{own}"] == "bring dp1 up\n"
+    for name in secrets:
+        if name != "state/document.json":
+            (lab.folder / name).unlink()
+    own.unlink()
+    assert lab.once().code == 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lab import mac
 
 ALONE = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n"
@@ -159,3 +160,27 @@ def test_the_document_is_for_root_alone_and_its_copy_has_no_secrets(lab):
     stored, copy = (lab.folder / folder / "document.json" for folder in ("state", "run"))
     assert ("topsecret" in stored.read_text(), stored.stat().st_mode & 0o777) == (True, 0o600)
     assert ("topsecret" in copy.read_text(), copy.stat().st_mode & 0o777) == (False, 0o644)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100000, b'{"a":' * 100000], ids=["lists", "objects"])
+def test_deeply_nested_state_files_end_in_no_traceback(lab, content):
+    lab.veth("dp1", 1)
+    assert lab.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n").code == 0
+    files = sorted(
+        {*(lab.folder / "state").glob("*.json"), *(lab.folder / "run").glob("*.json")}
+        | {lab.folder / "state" / name for name in ("guest-users.json", "guest-storage.json")}
+        | {lab.folder / "run" / name for name in ("guest-users.json", "tuning.json")}
+    )
+    for path in files:
+        before = path.read_bytes() if path.exists() else None
+        for words in (("status",), ("plan",), ("clean", "--dry-run")):
+            path.write_bytes(content)
+            done = lab.neuca(*words)
+            assert "Traceback" not in done.err, (path, words)
+        path.write_bytes(content)
+        done = lab.once()
+        assert "Traceback" not in done.err, path
+        path.unlink(missing_ok=True)
+        if before is not None:
+            path.write_bytes(before)
+    (lab.folder / "run" / "guest-due").unlink(missing_ok=True)

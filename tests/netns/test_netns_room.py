@@ -186,3 +186,56 @@ def test_a_nic_is_not_released_while_that_cannot_be_remembered(lab, disk, how):
     assert done.err.endswith(f"{WORDS[how]}\n")
     assert lab.addresses("data1") == {"172.16.1.1/24"}
     disk.mend(how)
+
+
+def test_names_are_given_though_another_machines_state_cannot_be_set_aside(lab, disk):
+    """The instance id of a seed tells that this is a clone, on a disk that is full."""
+    lab.veth("dp1", 1)
+    assert lab.once(ONE).code == 0
+    seed(lab, "i-1")
+    lab.configure(sources=f"nocloud={lab.folder}/seed")
+    assert lab.once().code == 0
+    seed(lab, "i-2")
+    disk.spoil("full")
+    lab.ip("link set data1 down")
+    lab.ip("link set data1 name eth7")
+    done = lab.command("neucad", "--names", "--config", lab.config_file)
+    assert done.code == 1
+    assert WORDS["full"] in done.err
+    assert "Traceback" not in done.err
+    assert lab.link("data1")
+    done = lab.once()
+    assert done.code == 1
+    assert lab.status()[1]["unsaved"].endswith(WORDS["full"])
+    disk.mend("full")
+    assert lab.once().code == 0
+    assert "set-aside" in disk.files()
+
+
+def seed(lab, instance):
+    place = lab.folder / "seed"
+    place.mkdir(exist_ok=True)
+    (place / "meta-data").write_text(f"instance-id: {instance}\n")
+    (place / "user-data").write_text(ONE)
+
+
+SCRIPT = ONE + "[scripts]\nbootscript = #!/bin/sh\n    echo ran >> {}/ran\n"
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_a_script_runs_once_and_not_before_its_mark_can_be_kept(lab, disk, how):
+    lab.veth("dp1", 1)
+    lab.configure("[guest]\nscripts = yes")
+    disk.spoil(how)
+    assert lab.once(SCRIPT.format(lab.folder)).code == 4
+    guest = ("neucad", "--guest", "--config", lab.config_file)
+    for _ in range(2):
+        assert lab.command(*guest).code == 1
+        assert not (lab.folder / "ran").exists()
+    problems = [one["text"] for one in lab.status()[1]["problems"]]
+    assert any(one.startswith("scripts: ") and one.endswith(WORDS[how]) for one in problems)
+    disk.mend(how)
+    for _ in range(2):
+        assert lab.once().code == 0
+        assert lab.command(*guest).code == 0
+    assert (lab.folder / "ran").read_text() == "ran\n"

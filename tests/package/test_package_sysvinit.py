@@ -145,3 +145,27 @@ def test_names_come_before_the_network_and_the_agent_after_it():
     assert re.search(r"Should-Start: +\$network .*neuca-names", agent)
     keys = (ROOT / "sysvinit" / "neuca-host-keys").read_text()
     assert re.search(r"X-Start-Before: +ssh ", keys)
+
+
+def test_what_both_say_is_for_root_alone_whatever_the_umask_and_an_earlier_version_did(
+    own_root, deb
+):
+    guest = "/etc/init.d/neuca-guest"
+    said = own_root(
+        INSTALL
+        + QUIETLY
+        + "rm -rf /var/log/neuca; mkdir /var/log/neuca; echo Sesame > /var/log/neuca/neuca-guest.out\n"
+        + f"umask 0; {SCRIPT} start\n"
+        + UP
+        + f"{guest} start > /dev/null\n"
+        "stat -c '%n %a' /var/log/neuca/neucad.out /var/log/neuca/neuca-guest.out /run/neuca\n"
+        "grep -c Sesame /var/log/neuca/neuca-guest.out || true\n"
+        f"{guest} stop > /dev/null; {SCRIPT} stop\n",
+        deb,
+    )
+    assert _lines(said) == [
+        "/var/log/neuca/neucad.out 600",
+        "/var/log/neuca/neuca-guest.out 600",
+        "/run/neuca 755",
+        "0",
+    ]

@@ -277,3 +277,17 @@ def test_a_link_planted_where_a_lock_should_be_is_not_followed_to_ask(tmp_path):
         caught.value.text
         == f'ask who has locked "{tmp_path}/lock": Too many levels of symbolic links'
     )
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_a_directory_has_the_same_mode_whatever_the_umask(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_files({tmp_path / "a" / "b" / "file": b"x"}, 0o640)
+        with locked(tmp_path / "run" / "lock", 1):
+            pass
+    finally:
+        os.umask(before)
+    modes = {"a": 0o755, "a/b": 0o755, "a/b/file": 0o640, "run": 0o755, "run/lock": 0o600}
+    found = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in modes}
+    assert found == modes

@@ -195,8 +195,23 @@ def wait_until(true):
 def test_much_output_is_cut_in_the_file(host):
     scripts = {"a": "#!/bin/sh\nhead -c 9000000 /dev/zero | tr '\\0' x"}
     assert host.run(scripts)["a"][0] == "ok"
-    whole = b"x" * (8 << 20) + b"\n[neucad: what follows is in the journal alone]\n"
+    whole = b"x" * (8 << 20) + b"\n[neucad: what follows is not kept]\n"
     wait_until(lambda: host.files(scripts, "a").output.read_bytes() == whole)
+
+
+def test_its_output_is_for_root_alone_and_not_in_the_log_of_the_agent(host, capfd):
+    """Without systemd the agent's standard output is a file that collect-logs may pack."""
+    before = os.umask(0)
+    try:
+        scripts = {"a": "#!/bin/sh\necho Sesame; echo Sesame >&2"}
+        assert host.run(scripts)["a"][0] == "ok"
+    finally:
+        os.umask(before)
+    output = host.files(scripts, "a").output
+    wait_until(lambda: output.read_text() == "Sesame\nSesame\n")
+    assert output.stat().st_mode & 0o777 == 0o600
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
 
 
 # --- the agent ends, or the host does -------------------------------------------------------------------------------

@@ -359,6 +359,9 @@ def test_a_cycle_of_names_costs_one_step_more_than_it_has_names(length):
 
 
 names = st.text(min_size=1, max_size=15)
+nic_names = st.one_of(
+    st.just(""), st.from_regex(r"[A-Za-z0-9é@_][A-Za-z0-9@._-]{0,13}", fullmatch=True)
+)
 link_keys = st.builds(
     LinkKey, st.integers(1, 255).map(mac), st.one_of(st.none(), st.integers(1, 4094))
 )
@@ -386,7 +389,7 @@ records = st.builds(
         st.integers(1, 255).map(mac),
         st.builds(
             NicRecord,
-            names,
+            nic_names,
             st.sampled_from(("", "dataplane", "management")),
             st.booleans(),
             names,
