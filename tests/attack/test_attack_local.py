@@ -14,6 +14,10 @@ import pytest
 from lab import ROOT, mac
 
 NOBODY = 65534
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="these tests do not run as root, and have no other user to become",
+)
 WORD = "Sesame-66"
 TEXT = f"""[global]
 management_token = {WORD}
@@ -103,9 +107,7 @@ def test_a_planted_link_in_the_run_directory_leads_nowhere(host):
     assert host.once(TEXT).code == 0
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="these tests do not run as root, and have no other user to become"
-)
+@as_root
 @pytest.mark.parametrize("command", [("apply",), ("plan",), ("release",), ("revert",), ("clean",),
                                      ("read-drive", "/tmp"), ("collect-logs",)], ids=lambda one: one[0])  # fmt: skip
 def test_another_user_changes_nothing(host, command):
@@ -123,9 +125,8 @@ def test_another_user_changes_nothing(host, command):
     assert (host.files(), host.addresses("dp1")) == (before, addresses)
 
 
+@as_root
 def test_the_secret_file_of_somebody_else_is_refused(host, tmp_path):
-    if os.geteuid():
-        pytest.skip("these tests do not run as root, and have no other user to become")
     assert host.once(TEXT).code == 0
     secret = tmp_path / "secret"
     secret.write_text("x" * 40)
