@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import pytest
@@ -25,13 +26,12 @@ def host(guest):
     guest.veth("dp1", 1)
     guest.veth("kept", 9, up=True, foreign=True)
     guest.configure(f"[runtime]\ndataplane-macs-to-ignore = {IGNORED}\n")
-    servers = [
-        Metadata(listener(guest.outside.enter, place, 80), "") for place in ("0.0.0.0", "::")
-    ]
-    assert guest.once(NIC).code == 0
-    yield guest
-    for server in servers:
-        server.close()
+    with contextlib.ExitStack() as stack:
+        for place in ("0.0.0.0", "::"):
+            server = Metadata(listener(guest.outside.enter, place, 80), "")
+            stack.callback(server.close)
+        assert guest.once(NIC).code == 0
+        yield guest
 
 
 def reachable(host):
