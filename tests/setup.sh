@@ -12,7 +12,7 @@ packages_of() {
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin ;;
-        attack) packages_of netns; echo xorriso dosfstools mtools util-linux ;;
+        attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux openssh-client sudo ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "netns"))
 pytest.register_assert_rewrite(
-    "lab", "foreign", "monitor", "metadata", "running", "warm", "ends", "attacker", "hostile_peer"
+    "lab", "foreign", "monitor", "metadata", "running", "warm", "ends", "attacker", "stranger"
 )
 
 from attacker import Attacker  # noqa: E402 - once its assertions are readable

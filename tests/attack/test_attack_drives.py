@@ -8,6 +8,9 @@ import pytest
 import volumes
 from lab import mac
 
+from neuca_tools.drives import read_volume, recorded
+from neuca_tools.volumes import refusal
+
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 EVIL = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n[scripts]\nbootscript = #!/bin/sh\n"
 ID = "/latest/meta-data/instance-id"
@@ -49,16 +52,19 @@ def test_a_late_volume_does_not_take_the_place_of_a_service(host, tmp_path, file
 
 
 def test_a_second_volume_does_not_take_the_place_of_the_first(guest, tmp_path):
+    """What `neuca read-drive DEVICE` decides by; a directory is always an administrator's."""
     guest.management()
     guest.veth("dp1", 1)
     guest.configure(sources="configdrive, nocloud")
     first = volumes.directory(tmp_path / "first", volumes.config_drive(OURS, "i-ours"))
     assert guest.neuca("read-drive", first).code == 0
     assert guest.once().code == 0
+    known = recorded(guest.folder / "state", guest.folder / "run")
     for number, files in enumerate((volumes.config_drive(EVIL), volumes.seed(EVIL))):
-        guest.neuca("read-drive", volumes.directory(tmp_path / f"late{number}", files))
-        guest.once()
-        assert guest.addresses("dp1") == {"172.16.1.1/24"}
+        late = read_volume(volumes.directory(tmp_path / f"late{number}", files))
+        assert refusal(late.instance, late.digest, known)
+    again = read_volume(first)
+    assert refusal(again.instance, again.digest, known) == ""
 
 
 HOSTILE = {

@@ -8,8 +8,8 @@ import socket
 import sys
 
 import frames
-import hostile_peer
 import pytest
+import stranger
 import volumes
 from lab import mac
 
@@ -100,11 +100,11 @@ def test_a_captured_frame_is_replayed_as_it_was(naive):
         evil.mac, mac(1), frames.IP4, frames.syn4("10.66.0.1", "10.66.0.2", (1024 + number, 22))))  # fmt: skip
 
 
-def test_a_hostile_peer_says_what_it_is_told_to(naive):
+def test_a_stranger_says_what_it_is_told_to(naive):
     guest, evil = naive
     evil.own("10.66.0.1/24")
-    server = hostile_peer.HostileServer(evil.host.enter, "10.66.0.1", b"hello")
-    assert hostile_peer.say(guest.guest.enter, "10.66.0.1", b"x").startswith(b"hello")
+    server = stranger.HostileServer(evil.host.enter, "10.66.0.1", b"hello")
+    assert stranger.say(guest.guest.enter, "10.66.0.1", b"x").startswith(b"hello")
     server.close()
     assert server.heard == [b"x"]
 

@@ -119,13 +119,15 @@ def test_a_flood_costs_neither_the_daemon_nor_the_management_network_anything(vi
     guest, evil = victim
     daemon = guest.start()
     guest.wait("the daemon is up", lambda: guest.status()[1]["state"] == "ok")
-    before, size = management(guest), resident(daemon.pid)
-    for make in FLOODS.values():
-        evil.flood(2000, lambda number, make=make: make(evil, number))
-    evil.delivered()
+    before, sizes = management(guest), []
+    for _ in range(2):
+        for make in FLOODS.values():
+            evil.flood(2000, lambda number, make=make: make(evil, number))
+        evil.delivered()
+        sizes.append(resident(daemon.pid))
     assert daemon.running
     assert management(guest) == before
-    assert resident(daemon.pid) - size < 8 << 20
+    assert sizes[1] - sizes[0] < 2 << 20
     assert "error" not in daemon.log()
 
 
@@ -156,4 +158,5 @@ def test_a_host_on_the_management_network_is_no_router_of_the_dataplane(guest, a
         evil.claim(ADDRESS)
         guest.wait("the kernel has seen it", lambda: len(guest.addresses("mgmt0")) > 2)
         guest.settle()
+    assert guest.once().code == 0  # what it advertises counts as a management network from now on
     assert guest.addresses("dp1") == {f"{ADDRESS}/24", "fd00:16::1/64"}

@@ -10,8 +10,8 @@ import sys
 
 import attacker
 import frames
-import hostile_peer
 import pytest
+import stranger
 from ends import FAR, LONG, MAIN, NEAR, PORT, TCP
 
 UNREACHABLE, BUSY = 8, 9  # neuca-selftest(1)
@@ -35,7 +35,7 @@ LINES = {
 def test_no_line_ends_the_server(ends, line):
     helper = ends.serve()
     for _ in range(2):
-        hostile_peer.say(ends.lab.guest.enter, FAR, line + b"\n")
+        stranger.say(ends.lab.guest.enter, FAR, line + b"\n")
     assert helper.poll() is None
     assert ends.helped(*TCP)[0] == 0
 
@@ -56,7 +56,7 @@ SECRETLESS = {
 @pytest.mark.parametrize("lines", SECRETLESS.values(), ids=SECRETLESS)
 def test_no_line_ends_the_client(ends, lines):
     """It reports what it can: no traceback, an exit code of its own, no escape on a terminal."""
-    server = hostile_peer.HostileServer(ends.lab.outside.enter, FAR, *lines)
+    server = stranger.HostileServer(ends.lab.outside.enter, FAR, *lines)
     with contextlib.closing(server):
         done = ends.test("--secret-file", ends.secret, *TCP)
     assert "Traceback" not in done.out + done.err
@@ -68,7 +68,7 @@ def test_idle_connections_do_not_lock_anybody_out(ends):
     ends.serve()
     with contextlib.ExitStack() as stack:
         for _ in range(32):
-            stack.enter_context(hostile_peer.connection(ends.lab.outside.enter, FAR))
+            stack.enter_context(stranger.connection(ends.lab.outside.enter, FAR))
         assert ends.helped(*TCP)[0] == 0
 
 
@@ -92,7 +92,7 @@ def test_a_captured_broadcast_is_answered_neither_twice_nor_to_a_third_host(ends
             packet = frames.udp4(THIRD, "255.255.255.255", ports, one[42:])
             packets.send(one)
             packets.send(frames.ethernet(one[6:12].hex(), frames.BROADCAST, frames.IP4, packet))
-        assert hostile_peer.say(lab.outside.enter, NEAR, b"\n")  # it has had its turn since
+        assert stranger.say(lab.outside.enter, NEAR, b"\n")  # it has had its turn since
         again = attacker.waiting_frames(packets)
     assert [one for one in again if one[42:45] == answer] == []
 

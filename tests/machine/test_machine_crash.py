@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import select
 
 import images
@@ -31,6 +33,9 @@ addresses = 10.14.45.1/24, fd00:1445::1/64
 sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 """
 )
+CUTS = int(os.environ.get("NEUCA_CUTS", "2"))  # a campaign: 100, some two minutes each
+SEED = os.environ.get("NEUCA_SEED", "1")
+LONGEST_BOOT, LONGEST_PASS = 40.0, 8.0  # seconds, of an emulated guest
 # Every file of ours: JSON that can be read, no temporary file, text with a line's end.
 WHOLE = """cd /; python3 - <<'EOF'
 import json, pathlib
@@ -91,6 +96,35 @@ def test_a_power_cut_in_the_midst_of_a_boot_is_made_good(guests, prepared, after
     select.select([], [], [], after)
     guest.power_cut()
     _converges(guest, before)
+
+
+def _moments():
+    """Random ones, as (what the seconds are counted from, seconds): a campaign has a hundred."""
+    chance = random.Random(SEED)
+    boots = [("power", round(chance.uniform(0, LONGEST_BOOT), 2)) for _ in range(CUTS)]
+    passes = [("answer", round(chance.uniform(0, LONGEST_PASS), 2)) for _ in range(CUTS)]
+    return [pytest.param(*pair[n % 2], marks=pytest.mark.long)
+            for n, pair in enumerate(zip(boots, passes))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("since", "seconds"), _moments())
+def test_a_power_cut_at_a_random_moment_is_made_good(guests, prepared, since, seconds):
+    """Boot, cut, boot: nothing half written, all in force, the management NIC as before, and no second pass."""
+    before = prepared("A")
+    guest = guests("A", nics(3), after=before)
+    guest.serve(ANOTHER)
+    guest.power_on()
+    if since == "answer":
+        guest.cloud.wait_for(1, 300)
+    select.select([], [], [], seconds)
+    guest.power_cut()
+    _converges(guest, before)
+    assert (
+        guest.check(
+            "neuca plan --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[\"operations\"])'"
+        ).strip()
+        == "[]"
+    )
 
 
 def _converges(guest, before):

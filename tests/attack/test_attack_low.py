@@ -1,0 +1,117 @@
+"""Smaller holes: what a document can cost in time, print on a terminal, or say to other programs."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+
+import pytest
+from lab import GATEWAY, mac
+
+from neuca_tools.documents import find_document, parse, platform, redact
+from neuca_tools.errors import DocumentError
+
+NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
+ESCAPE = "\x1b]0;evil\x07\x1b[2J"
+SIZE = 200_000  # bytes
+COSTLY = {
+    "routes": "[routes]\n" + "".join(f"10.{n >> 8}.{n & 255}.0/24 = 172.16.0.254\n" for n in range(7500)),
+    "repeated keys": "[global]\n" + "host_name = x\n" * (SIZE // 14),
+    "repeated sections": f"[interface {mac(1)}]\nmtu = 1500\n" * (SIZE // 45),
+    "headers": "[a]\n" * (SIZE // 4),
+    "open brackets": "[" * SIZE,
+    "lines of brackets": "[[[[[[[[[[[[[[\n" * (SIZE // 15),
+    "spaces": "[global]\nhost_name = x" + " " * 60_000 + ";\n" + (" " * 60_000 + "\n") * 2,
+    "semicolons": "[global]\nhost_name =" + " ;" * (SIZE // 2),
+    "continuation": "[scripts]\na =\n" + "  x\n" * (SIZE // 4),
+    "deep indentation": "[scripts]\na =\n" + "".join(" " * n + "x\n" for n in range(1, 630)),
+    "addresses": f"[interface {mac(1)}]\naddresses = " + ", ".join(
+        f"10.{n >> 8}.{n & 255}.1/24" for n in range(14000)),
+    "vlans": "".join(f"[vlan {mac(1)}.{n}]\naddresses = 10.0.0.1/24\n" for n in range(1, 4095)),
+    "members": f"[bridge br7]\nmembers = {', '.join([mac(1)] * 10000)}\n",
+    "users": "[users]\n" + "".join(f"user{n} = no:ssh-rsa AAAA\n" for n in range(7000)),
+    "yaml aliases": "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(12)),
+    "cloud-config": "#cloud-config\n" + "- x\n" * (SIZE // 4),
+    "deep yaml": "#cloud-config\n" + "[" * SIZE,
+    "json": '{"a":' * (SIZE // 5),
+    "mime": "Content-Type: multipart/mixed; boundary=x\n\n" + "--x\n\n" * (SIZE // 5),
+}  # fmt: skip
+
+
+PLATFORM = ("network_data.json", "meta_data.json", "network-config", "meta-data", "EC2 network")
+
+
+def read_neuca(data):
+    text = find_document(data)
+    if text is not None:
+        redact(text)
+        parse(text)
+
+
+def read_platform(kind):
+    def read(data):
+        if text := platform.reduced({kind: data}):
+            platform.parse(text)
+            platform.open_text(text)
+
+    return read
+
+
+READERS = {"neuca": read_neuca, **{kind: read_platform(kind) for kind in PLATFORM}}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)
+def test_no_document_takes_a_second_to_read(text, reader):
+    began = time.process_time()
+    with contextlib.suppress(DocumentError):
+        reader(text.encode())
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)
+def test_redacting_what_was_redacted_changes_nothing(text):
+    once = redact(text)
+    assert redact(once) == once
+
+
+def test_a_pass_over_many_routes_and_addresses_is_no_matter_of_seconds(guest):
+    guest.veth("dp1", 1)
+    guest.document(NIC)
+    for name in ("routes", "addresses", "members"):
+        guest.document(NIC + COSTLY[name])
+        began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = guest.command("neuca", "plan", "--config", guest.config_file, prefix=("env",))
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began
+        assert "Traceback" not in done.err
+        assert spent < 5.0, (name, spent)
+    guest.document(NIC)
+
+
+@pytest.mark.parametrize("words", [("explain", ESCAPE), ("explain", "--", ESCAPE), ("user-data",),
+                                   ("status",), ("plan",), ("explain", "dp1")], ids=lambda one: one[0])  # fmt: skip
+def test_nothing_that_is_shown_has_an_escape(guest, words):
+    guest.veth("dp1", 1)
+    hostile = f"[interface {mac(1)}]\nmtu = {ESCAPE}\nname = {ESCAPE}\n{ESCAPE} = {ESCAPE}\n"
+    guest.once(f"{hostile}[{ESCAPE}]\nx = {ESCAPE}\n[routes]\n{ESCAPE} = {ESCAPE}\n")
+    if words != ("user-data",):  # the document as it is
+        done = guest.neuca(*words)
+        assert "\x1b" not in done.out + done.err
+    guest.once(NIC)
+
+
+def test_no_route_takes_over_the_management_gateway_for_what_it_routes(guest):
+    """A route of the management network's, through its gateway, has the same prefix at a lower metric."""
+    guest.management()
+    guest.veth("dp1", 1)
+    guest.ip(f"route add 198.18.0.0/15 via {GATEWAY} dev mgmt0 metric 100")
+    done = guest.once(
+        f"{NIC}[routes]\n198.18.0.0/15 = 172.16.0.254\n198.18.1.0/24 = 172.16.0.254\n"
+    )
+    assert done.code in (1, 4)
+    assert guest.look("route get 198.18.9.9")[0]["dev"] == "mgmt0"
+    guest.once(NIC)
