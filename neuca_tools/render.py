@@ -288,8 +288,7 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
             {
                 **one.__dict__,
                 "ip": str(one.ip),
-                "chap_secret": "(not shown)" if one.chap_secret else "",
-                "mutual_chap": "(not shown)" if any(one.mutual_chap) else "",
+                **{key: "(not shown)" for key in one.SECRETS if any(getattr(one, key))},
             }
             for one in document.storage
         ],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-from typing import NamedTuple, Union
+from typing import ClassVar, NamedTuple, Union
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Script:
 @dataclass(frozen=True)
 class Storage:
     """One iSCSI device of `[storage]`."""
+
+    SECRETS: ClassVar = ("chap_secret", "mutual_chap")  # fields that are never shown
 
     device: str
     ip: Union[IPv4Address, IPv6Address]

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 1024 * 1024
 MAX_UNZIPPED_BYTES = 4 * 1024 * 1024
 MIME_TYPE = "text/x-neuca-userdata"
-# The email package recurses into every multipart and every message in a message.
-_MOST_PARTS = 64
+# The email package recurses into every multipart and every message in a message, and compares each
+# line with the boundary of every multipart around it.
+_MOST_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 # What cloud-init tells user-data by (cloudinit/handlers/__init__.py and the user-data chapter of its manual).

@@ -1,6 +1,6 @@
 """Fast generators of fuzzed documents: pieces, lines and branches of the seeds, cut out, repeated and exchanged.
 
-The same target, seed and number always give the same bytes.
+The same target, seed and number give the same bytes for as long as the corpus is the same.
 """
 
 # SPDX-License-Identifier: MIT

@@ -143,7 +143,7 @@ def noise(size):
         (mime(part(TEXT), part(TEXT)), '2 MIME parts of type "text/x-neuca-userdata", not one'),
         (mime(part(TEXT, charset="latin-1")), "it is not UTF-8 text (byte 93)"),
         (raw_part("base64", b"W2Es!"), "its MIME part is damaged: InvalidBase64CharactersDefect"),
-        (raw_part("8bit", b"multipart/" * 65), "its MIME message has more than 64 levels"),
+        (raw_part("8bit", b"multipart/" * 33), "its MIME message has more than 32 levels"),
     ],
     ids=label,
 )
