@@ -9,7 +9,7 @@ way down, the other way round on the way up. What is made of links is made again
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from .device_operation import SetDevice
@@ -60,7 +60,10 @@ class _Sides:
         """Every wanted link with what is found of it, what is below first; an absent NIC is not planned for."""
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
-                yield key, self.found(key), self.want.links[key]
+                found, wanted = self.found(key), self.want.links[key]
+                if found and _is_other(found.virtual, wanted.virtual):
+                    wanted = replace(wanted, mtu=None)  # it stays as it was made, with its room
+                yield key, found, wanted
 
     def there(self, key: LinkKey) -> bool:
         """Whether it is there, or can be made."""

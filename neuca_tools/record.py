@@ -114,7 +114,9 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
 def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that did not count since the boot; empty if the file is absent or damaged."""
     try:
-        return made(VolumeLog, read(directory, VOLUMES) or {})
+        data = read(directory, VOLUMES) or {}
+        names = [one.name for one in fields(VolumeLog)]
+        return made(VolumeLog, {name: data[name] for name in names if name in data})
     except (RecordError, *STRANGE):
         return VolumeLog()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel import Kernel
 from worlds import (
     ADDRESSES,
     LAWS,
@@ -20,8 +21,10 @@ from worlds import (
     kernels,
     mac,
     meddle,
+    nic,
     policies,
     texts,
+    world,
 )
 
 from neuca_tools import memory
@@ -419,3 +422,15 @@ def test_a_record_comes_back_as_it_was_written(record):
     with tempfile.TemporaryDirectory() as directory:
         save_record(Path(directory), record)
         assert load_record(Path(directory)) == record
+
+
+def test_a_vxlan_that_an_incomplete_document_asks_for_otherwise_keeps_its_mtu():
+    """It cannot be made anew, and what it was made with leaves less room than what is asked for."""
+    agent = Agent(Kernel(world(nic(1))))
+    link = f"[interface {mac(1)}]\naddresses = 10.0.0.1/24\n[vxlan vx0]\nid = 5\nlocal = "
+    agent.ask(f"{link}fd00:1::1\nparent = {mac(1)}\n")
+    agent.run()
+    agent.ask(f"{link}10.0.0.1\nname = eth1\n")
+    assert not agent.document.complete
+    assert [failure.text for failure in agent.run()[1].failures] == []
+    assert agent.plan() == ()
