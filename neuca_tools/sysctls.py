@@ -114,7 +114,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/ipv4/tcp_ecn": _one(0, 2),
     "net/ipv4/tcp_fastopen": _one(0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"),
     "net/ipv4/tcp_tw_reuse": _one(0, 2),
-    "net/ipv4/tcp_syncookies": _one(0, 2),
+    "net/ipv4/tcp_syncookies": _one(1, 2, "without them a flood of SYNs locks everybody out"),
     "net/ipv4/tcp_pacing_ss_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
     "net/ipv4/tcp_pacing_ca_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
