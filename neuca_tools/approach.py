@@ -17,8 +17,9 @@ from .machine import Machine, Origin, Outlet, elsewhere
 from .model import LinkRequest, Record, World
 from .outlets import is_void, outlets, pinned, strangers
 from .record import load_machine, load_record
-from .roles import Policy, identity, is_nic
+from .roles import Policy
 from .sources import SourceSpec, Surroundings, offers, uses_network
+from .topology import identity, is_nic
 
 UNREADABLE = "which NIC is for management cannot be told: {}"
 ABSENT = (

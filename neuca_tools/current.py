@@ -15,12 +15,14 @@ from .decide import Decision
 from .host import host, udev_is_ours
 from .intake import Intake
 from .managers import named_by_others
+from .model import Document
 from .names import own_names
 from .operation import Operation
 from .report import read_report
 from .rounds import waiting
 from .status import DocumentStatus, Report, Status, judge, with_unsaved
 from .store import unsaved
+from .stored import StoredDocument
 from .tuning import audit
 
 
@@ -34,61 +36,63 @@ def status_of(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> Status:
     """Out of the plan that a start would carry out now."""
-    stored = intake.stored
-    faults = [
-        (fault.severity, fault.text)
-        for fault in (intake.document.faults if intake.document else ())
-    ]
-    faults += [(fault.severity, fault.text) for fault in config.faults]
-    invalid = [text for severity, text in faults if severity == "error"]
-    document = DocumentStatus(
-        stored.source if stored else "",
-        stored.sha256.partition(".")[0] if stored else "",
-        stored.fetched if stored else "",
+    resolution, have = decision.resolution, decision.have
+    left, held, reason = _left(config, decision)
+    status = judge(
+        __version__,
+        _document(config, intake),
+        resolution,
+        have,
+        left,
+        decision.changed(),
+        decision.managers,
+        _notes(config, intake, decision, report),
+        report,
+        own_names(resolution.roles, resolution.requests, decision.record),
+    )
+    data = {**status.data, "tuning": audit.to_json(resolution, have)}
+    return with_unsaved(replace(status, data=data), reason, held)
+
+
+def _document(config: Config, intake: Intake) -> DocumentStatus:
+    stored = intake.stored or StoredDocument("", "", "", "")
+    faults = [(one.severity, one.text) for one in (intake.document or Document()).faults]
+    faults += [(one.severity, one.text) for one in config.faults]
+    errors = [text for severity, text in faults if severity == "error"]
+    return DocumentStatus(
+        stored.source,
+        stored.sha256.partition(".")[0],
+        stored.fetched,
         intake.stale,
         intake.none_for_us,
         intake.reason,
         intake.platform,
-        tuple(filter(None, [*invalid, intake.refused])),
+        tuple(filter(None, [*errors, intake.refused])),
         tuple(text for severity, text in faults if severity == "warning"),
         intake.disputed,
     )
-    notes = (
-        [intake.reason]
-        if intake.reason and not intake.stale and not intake.none_for_us and stored
-        else []
-    )
+
+
+def _notes(
+    config: Config, intake: Intake, decision: Decision, report: Optional[Report]
+) -> list[str]:
+    """What is worth a line, and no shortfall."""
+    resolution, have = decision.resolution, decision.have
+    notes = []
+    if intake.reason and intake.stored and not (intake.stale or intake.none_for_us):
+        notes.append(intake.reason)
     notes += [f"{manager}: {reason}" for manager, reason in decision.silent_managers.items()]
-    notes += report.removed if report else ()
-    notes += (
-        named_by_others(config.udev_substring, decision.resolution.names)
-        if udev_is_ours(config)
-        else ()
-    )
-    notes += [
-        *firstboot.notes(config),
-        *leftovers.kept(decision.record, decision.have, decision.world, decision.resolution.roles),
-    ]
-    notes += audit.notes(decision.resolution, decision.have)
+    if report:
+        notes += report.removed
+    if udev_is_ours(config):
+        notes += named_by_others(config.udev_substring, resolution.names)
+    notes += firstboot.notes(config)
+    notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
+    notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):
-        notes.append(
-            f"profile {', '.join(decision.resolution.tuning.choice.profiles)}: until the next boot (neuca tune apply)"
-        )
-    left, held, reason = _left(config, decision)
-    status = judge(
-        __version__,
-        document,
-        decision.resolution,
-        decision.have,
-        left,
-        decision.changed(),
-        decision.managers,
-        notes,
-        report,
-        own_names(decision.resolution.roles, decision.resolution.requests, decision.record),
-    )
-    data = {**status.data, "tuning": audit.to_json(decision.resolution, decision.have)}
-    return with_unsaved(replace(status, data=data), reason, held)
+        profiles = ", ".join(resolution.tuning.choice.profiles)
+        notes.append(f"profile {profiles}: until the next boot (neuca tune apply)")
+    return notes
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:

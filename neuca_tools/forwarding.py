@@ -10,7 +10,8 @@ no packet is forwarded (ip-sysctl.rst; ip6_forward in net/ipv6/ip6_output.c). Li
 from __future__ import annotations
 
 from .model import Problem, Router, World
-from .roles import Roles, identity, is_nic
+from .roles import Roles
+from .topology import identity, is_nic
 
 IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
 VALUES = {"true": "1", "false": "0"}

@@ -16,7 +16,8 @@ from typing import Optional
 from . import coverage
 from .coverage import SHORTEST_PREFIX, is_broad, is_inside
 from .model import Address, Host, Network, Route, World
-from .roles import Roles, above, best_default_routes, identity, is_nic
+from .roles import Roles
+from .topology import above, best_default_routes, identity, is_nic
 
 # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
 ROUTE_PROTOCOL = 110

@@ -31,7 +31,8 @@ from .model import (
     World,
 )
 from .requests import merge
-from .roles import VIRTUAL_NICS, Policy, Roles, assign, identity, is_nic
+from .roles import Policy, Roles, assign
+from .topology import VIRTUAL_NICS, identity, is_nic
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)), systemd-networkd's units wait
 # 120 s for the network, dhclient tries for 60 s.

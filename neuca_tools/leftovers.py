@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .model import Address, Device, LinkKey, NetworkState, NicRecord, Owned, Record, World
-from .roles import Roles, automatic, lifelines
+from .roles import Roles
+from .topology import automatic, lifelines
 
 TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 

@@ -15,7 +15,7 @@ from typing import Optional
 from . import marks
 from .desired import Resolution
 from .model import ACCEPT_RA, OWN, LinkKey, NicRecord, Record
-from .roles import VIRTUAL_NICS
+from .topology import VIRTUAL_NICS
 from .tuning.layer import PROFILE
 
 

@@ -20,7 +20,7 @@ from .marking import has_rule, marked
 from .model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
 from .operation import Operation
 from .operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
-from .roles import base, is_nic
+from .topology import base, is_nic
 
 LENGTH_OF_MAC = len("fe:16:3e:00:6d:af")
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Generic, Optional, TypeVar
 
 from .model import Device, LinkKey, LinkRequest, Problem, Record, World
-from .roles import Roles, identity
+from .roles import Roles
+from .topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
 TEMPORARY = "neuca-tmp"

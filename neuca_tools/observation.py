@@ -14,7 +14,7 @@ from .devices import group_of
 from .documents.drafts import BY_NAME
 from .guard import METADATA_HOSTS
 from .model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
-from .roles import base
+from .topology import base
 from .tuning.layer import Choice, TuningInputs
 
 ANY_LINK = LinkKey("")

@@ -12,7 +12,8 @@ from .advertised import is_advertised
 from .desired import Resolution
 from .device_settings import DeviceSettings
 from .model import OWN, Device, Hop, Link, LinkKey, NetworkState, Original, Record, Virtual, World
-from .roles import automatic, find_links, lifelines
+from .roles import find_links
+from .topology import automatic, lifelines
 
 
 def found(resolution: Resolution, world: World, record: Record, protocol: int) -> NetworkState:

@@ -16,7 +16,8 @@ from typing import Optional
 
 from .machine import Origin, Outlet
 from .model import Device, Network, NicRecord, Record, Route, World
-from .roles import Policy, Roles, below, identity, is_nic
+from .roles import Policy, Roles
+from .topology import below, identity, is_nic
 
 RA = 9  # RTPROT_RA (linux/rtnetlink.h)
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))

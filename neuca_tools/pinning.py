@@ -25,8 +25,9 @@ from .model import Document, LinkKey, LinkRequest, Record, World
 from .names import TEMPORARY, Step, boot_names, free_name, own_names, rename_steps
 from .record import load_record
 from .requests import merge
-from .roles import Policy, Roles, assign, identity
+from .roles import Policy, Roles, assign
 from .sources import Session, SourceSpec, parse_source, without_network
+from .topology import identity
 
 log = logging.getLogger("neuca")
 SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
@@ -100,23 +101,28 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     """
     if intake.stale:
         intake = last_good(config.state)  # it may have been another machine's, and is gone
-    document = intake.document or Document()
-    named = {key.mac for key in merge(document.links, config.links)}
-    if (
-        document.platform
-    ):  # less those that it makes management NICs, which are never recorded for its word
-        named |= {link.key.mac for link in document.platform.links} - {
-            hint.mac for hint in document.platform.management
-        }
+    named = _named(intake.document or Document(), config)
     record = load_record(config.state)
-    if named <= config.ignored_macs | {
-        mac for mac, nic in record.nics.items() if nic.role or nic.released
-    }:
+    known = {mac for mac, nic in record.nics.items() if nic.role or nic.released}
+    if named <= config.ignored_macs | known:
         return
     if config.managers == "auto" and udev.here(interfaces()):
-        udev.settle(
-            SETTLE
-        )  # a NIC that comes late is one that the document leaves out, or the other way round
+        # A NIC that comes late is one that the document leaves out, or the other way round.
+        udev.settle(SETTLE)
+    _write_marks(config, intake, record, named)
+
+
+def _named(document: Document, config: Config) -> set[str]:
+    """The NICs that become dataplane ones by name; what the platform makes management is never recorded for its word."""
+    named = {key.mac for key in merge(document.links, config.links)}
+    if document.platform:
+        management = {hint.mac for hint in document.platform.management}
+        named |= {link.key.mac for link in document.platform.links} - management
+    return named
+
+
+def _write_marks(config: Config, intake: Intake, record: Record, named: Collection[str]) -> None:
+    """The files alone. A document that takes every NIC takes one that this host is reached by: that is for a pass."""
     from .apply import apply  # up to here, what most boots do without
     from .host import host, log_result
     from .operations import WriteFile
@@ -125,15 +131,14 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         locked(config.run_directory / "lock", config.command_timeout),
         host(config, intake) as handles,
     ):
-        survey = handles.decide(record)
-        roles = survey.resolution.roles
-        others = (
-            set(roles.nics) - config.ignored_macs - {request.key.mac for request in config.links}
-        )
-        if others and others <= named and "management" not in roles.by_mac.values():
-            return  # a document that takes every NIC, one that this host is reached by among them: first see which that is
-        files = [operation for operation in survey.plan() if isinstance(operation, WriteFile)]
-        log_result(apply(files, handles.writer(survey)))
+        decision = handles.decide(record)
+        roles = decision.resolution.roles
+        configured = {request.key.mac for request in config.links}
+        others = set(roles.nics) - config.ignored_macs - configured
+        if others and others <= set(named) and "management" not in roles.by_mac.values():
+            return
+        files = [one for one in decision.plan() if isinstance(one, WriteFile)]
+        log_result(apply(files, handles.writer(decision)))
 
 
 def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:

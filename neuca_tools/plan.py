@@ -8,15 +8,13 @@ way down, the other way round on the way up. What is made of links is made again
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator
 from typing import Optional
 
 from .device_operation import SetDevice
 from .devices import DEFAULT, to_do
 from .link_operations import CreateLink, DeleteLink, SetMaster
 from .model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
-from .names import Step, rename_steps
 from .operation import Operation, Phase, Target
 from .operations import (
     AddAddress,
@@ -32,98 +30,9 @@ from .operations import (
     WriteFile,
     WriteSysctl,
 )
+from .sides import Sides, renamed
 
 NOTHING = Owned()
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """Both states, and what the renames of this plan do to them."""
-
-    have: NetworkState
-    want: NetworkState
-    owned: Owned
-    steps: tuple[Step[LinkKey], ...] = ()
-    bounced: frozenset[str] = frozenset()
-    names: Mapping[LinkKey, str] = field(default_factory=dict)
-    gone: frozenset[LinkKey] = frozenset()
-
-    def found(self, key: LinkKey) -> Optional[Link]:
-        """What is found and stays."""
-        return None if key in self.gone else self.have.links.get(key)
-
-    def target(self, key: LinkKey) -> Target:
-        found = self.found(key)
-        return Target(key, self.names.get(key, ""), found.index if found else 0)
-
-    def both(self) -> Iterator[tuple[LinkKey, Optional[Link], Link]]:
-        """Every wanted link with what is found of it, what is below first; an absent NIC is not planned for."""
-        for key in sorted(self.want.links, key=lambda key: key.order):
-            if self.there(key):
-                found, wanted = self.found(key), self.want.links[key]
-                if found and _is_other(found.virtual, wanted.virtual):
-                    wanted = replace(wanted, mtu=None)  # it stays as it was made, with its room
-                yield key, found, wanted
-
-    def there(self, key: LinkKey) -> bool:
-        """Whether it is there, or can be made."""
-        below = self.have.links.get(key.nic) or (self.want.links.get(key.nic) if key.made else None)
-        return key in self.have.links or below is not None
-
-    def moves(self, nic: LinkKey) -> bool:
-        """Whether this NIC gets into a bond or out of one: the kernel takes it down for that, and gives it back its own MTU."""
-        return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
-
-    def leaves(self, key: LinkKey) -> Optional[LinkKey]:
-        """The bond or bridge that it is taken out of, if any; one that is not asked about in full lets none go."""
-        found, wanted = self.have.links.get(key), self.want.links.get(key)
-        before, after = found.master if found else None, wanted.master if wanted else None
-        whole = self.want.links.get(before) if before in self.owned.vlans else None
-        lets_go = (
-            before in self.gone
-            or after is not None
-            or (whole is not None and whole.virtual is not None)
-        )
-        return before if lets_go and (before != after or before in self.gone) else None
-
-    def joins(self, key: LinkKey) -> Optional[LinkKey]:
-        """The one that it is put into, if any."""
-        found, wanted = self.found(key), self.want.links.get(key)
-        before = found.master if found and found.master not in self.gone else None
-        return wanted.master if wanted and wanted.master != before else None
-
-    def bounces(self, key: LinkKey) -> bool:
-        """Whether it is down for a moment."""
-        return key.mac in self.bounced or self.moves(key.nic)
-
-    def comes_up(self, nic: LinkKey) -> bool:
-        wanted, found = self.want.links.get(nic), self.found(nic)
-        return (
-            wanted is not None
-            and wanted.state == "up"
-            and (found is None or found.state != "up" or self.bounces(nic))
-        )
-
-    def goes_down(self, key: LinkKey) -> bool:
-        """Whether this plan takes the link down, if only for a moment: it then loses routes and IPv6 addresses."""
-        nic, nic_found = self.want.links.get(key.nic), self.have.links.get(key.nic)
-        nic_down = (
-            nic is not None
-            and nic.state == "down"
-            and nic_found is not None
-            and nic_found.state == "up"
-        )
-        link, found = self.want.links.get(key), self.found(key)
-        own_down = (
-            link is not None and link.state == "down" and found is not None and found.state == "up"
-        )
-        follows = (
-            link is not None
-            and link.state == "down"
-            and key.vlan_id is not None
-            and self.comes_up(key.nic)
-        )
-        return self.bounces(key) or nic_down or own_down or follows
 
 
 def plan(
@@ -140,7 +49,7 @@ def plan(
     `rename_while_up`: the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
     """
     scope = None if scope is None else _widened(frozenset(scope), have, want)
-    sides = _rename(have, want, owned, scope, rename_while_up)
+    sides = renamed(have, want, owned, scope, rename_while_up)
     operations = (
         *_files(sides),
         *_marks(sides),
@@ -182,60 +91,14 @@ def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> f
     return scope
 
 
-def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
-    """What this plan deletes of ours, for good or to make it anew; with it goes what is on it."""
-    gone: set[LinkKey] = set()
-    for key in sorted(have.links, key=lambda key: key.order):
-        found, wanted = have.links[key], want.links.get(key)
-        ours = key in owned.vlans and (wanted is None or _is_other(found.virtual, wanted.virtual))
-        parent = found.virtual.parent if found.virtual else None
-        if ours or (key != key.nic and key.nic in gone) or parent in gone:
-            gone.add(key)
-    return frozenset(gone)
-
-
-def _is_other(found: Optional[Virtual], wanted: Optional[Virtual]) -> bool:
-    """Whether it has to be made anew: all but the members is for the whole life of a link."""
-    if found is None or wanted is None:
-        return False
-    return found.parent != wanted.parent or not set(wanted.options) <= set(found.options)
-
-
-def _rename(
-    have: NetworkState,
-    want: NetworkState,
-    owned: Owned,
-    scope: Optional[Collection[str]],
-    live: bool,
-) -> _Sides:
-    gone = _gone(have, want, owned)
-    everything = {key: link.name for key, link in have.links.items() if link.name}
-    current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {
-        key: link.name
-        for key, link in want.links.items()
-        if link.name and key in current and (scope is None or {key.mac, str(key)} & set(scope))
-    }
-    steps = tuple(rename_steps(everything, wanted))
-    names = {
-        **everything,
-        **{key: link.name for key, link in want.links.items() if link.name and key not in current},
-        **current,
-        **{step.key: step.new for step in steps},
-    }
-    up = {key for key, link in have.links.items() if link.state == "up"}
-    bounced = frozenset() if live else frozenset(step.key.mac for step in steps if step.key in up)
-    return _Sides(have, want, owned, steps, bounced, names, gone)
-
-
-def _files(sides: _Sides) -> Iterator[Operation]:
+def _files(sides: Sides) -> Iterator[Operation]:
     for path, content in sorted(sides.want.files.items()):
         before = sides.have.files.get(path)
         if before != content:
             yield WriteFile(path, content, None if before is None else len(before))
 
 
-def _marks(sides: _Sides) -> Iterator[Operation]:
+def _marks(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         for manager, word in sorted(wanted.managers.items()):
             if found and word == "unmanaged" and found.managers.get(manager) == "managed":
@@ -249,7 +112,7 @@ def _marks(sides: _Sides) -> Iterator[Operation]:
     yield from (Tell(manager) for manager in sorted(told))
 
 
-def _renames(sides: _Sides) -> Iterator[Operation]:
+def _renames(sides: Sides) -> Iterator[Operation]:
     down: set[LinkKey] = set()
     for step in sides.steps:
         found = sides.have.links[step.key]
@@ -260,7 +123,7 @@ def _renames(sides: _Sides) -> Iterator[Operation]:
         yield Rename(target, step.new)
 
 
-def _shrink(sides: _Sides) -> Iterator[Operation]:
+def _shrink(sides: Sides) -> Iterator[Operation]:
     """What goes: routes, members, links; then lower MTUs, the highest links' first; then links that should be down."""
     yield from _stale_routes(sides)
     yield from _taken_out(sides)
@@ -280,7 +143,7 @@ def _shrink(sides: _Sides) -> Iterator[Operation]:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
-def _taken_out(sides: _Sides) -> Iterator[Operation]:
+def _taken_out(sides: Sides) -> Iterator[Operation]:
     """The members that a bond or bridge of ours should not have any more; one that goes itself lets them all go."""
     for key in sorted(sides.have.links):
         master = sides.leaves(key)
@@ -288,7 +151,7 @@ def _taken_out(sides: _Sides) -> Iterator[Operation]:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
 
 
-def _joined(sides: _Sides, master: LinkKey) -> Iterator[Operation]:
+def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Its members; one of a bond has to be down for that (bond_enslave)."""
     for key, found, _ in sides.both():
         if sides.joins(key) == master:
@@ -297,7 +160,7 @@ def _joined(sides: _Sides, master: LinkKey) -> Iterator[Operation]:
             yield SetMaster(sides.target(key), None, sides.target(master))
 
 
-def _stale_routes(sides: _Sides) -> Iterator[Operation]:
+def _stale_routes(sides: Sides) -> Iterator[Operation]:
     kept = {(hop.to, hop.metric) for hop in sides.want.hops}
     for hop in sides.have.hops:
         stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
@@ -306,7 +169,7 @@ def _stale_routes(sides: _Sides) -> Iterator[Operation]:
             yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
 
 
-def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
+def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Old addresses, last of all; but a link has an IPv6 address once only (EEXIST), whatever the length of its prefix."""
     for key, found in sorted(sides.have.links.items()):
         wanted = sides.want.links.get(key)
@@ -323,7 +186,7 @@ def _stale_addresses(sides: _Sides) -> Iterator[Operation]:
                 )
 
 
-def _grow(sides: _Sides) -> Iterator[Operation]:
+def _grow(sides: Sides) -> Iterator[Operation]:
     """NICs: raise the MTU, set the queue and the device. All else: create with the MTU in the same request, or raise it."""
     for key, found, wanted in sides.both():
         phase = Phase.VLAN if key.rank else Phase.NIC
@@ -355,7 +218,7 @@ def _grow(sides: _Sides) -> Iterator[Operation]:
             )
 
 
-def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
+def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """A bridge gets its MTU once it has its ports: the kernel sets it with each that comes, until somebody has said one."""
     virtual = wanted.virtual or Virtual()
     below = key.nic if key.vlan_id is not None else virtual.parent
@@ -363,7 +226,7 @@ def _create(sides: _Sides, key: LinkKey, wanted: Link) -> Operation:
     return CreateLink(sides.target(key), virtual, sides.target(below) if below else None, mtu)
 
 
-def _sysctls(sides: _Sides) -> Iterator[Operation]:
+def _sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
         if not _same(sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
@@ -388,7 +251,7 @@ def _same(found: Optional[str], wanted: str) -> bool:
     return words[0] == words[1]
 
 
-def _raise_up(sides: _Sides) -> Iterator[Operation]:
+def _raise_up(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         is_up = found is not None and found.state == "up"
         bounced = is_up and sides.bounces(key) and wanted.state != "down"
@@ -400,7 +263,7 @@ def _raise_up(sides: _Sides) -> Iterator[Operation]:
             )  # the kernel brings every VLAN up with its NIC
 
 
-def _addresses(sides: _Sides) -> Iterator[Operation]:
+def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
         kept = (
@@ -429,7 +292,7 @@ def _asked(
     return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
 
 
-def _routes(sides: _Sides) -> Iterator[Operation]:
+def _routes(sides: Sides) -> Iterator[Operation]:
     ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
     for hop in sides.want.hops:
         before = ours.get((hop.to, hop.metric))

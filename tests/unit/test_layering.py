@@ -33,6 +33,7 @@ LEVELS = [
     {
         "documents",
         "roles",
+        "topology",
         "names",
         "guard",
         "coverage",
@@ -48,6 +49,7 @@ LEVELS = [
         "stacks",
         "sizes",
         "desired",
+        "link_resolver",
         "marking",
         "tuning",
     },
@@ -59,6 +61,7 @@ LEVELS = [
         "leftovers",
         "memory",
         "plan",
+        "sides",
         "observe",
         "observation",
         "decide",

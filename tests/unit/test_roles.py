@@ -10,16 +10,8 @@ import pytest
 from worlds import key, mac, nic, route, vlan, world
 
 from neuca_tools.model import Device, NicRecord, Problem, Record, World
-from neuca_tools.roles import (
-    Policy,
-    above,
-    assign,
-    below,
-    best_default_routes,
-    find_nics,
-    identity,
-    is_nic,
-)
+from neuca_tools.roles import Policy, assign, find_nics
+from neuca_tools.topology import above, below, best_default_routes, identity, is_nic
 
 ANYONE = Policy()
 NOBODY = Record()

@@ -23,19 +23,15 @@ LONGEST_FUNCTION = 40  # lines, from its def to its end, docstring included
 # What was longer when the formatter came, and how long it may be. An entry leaves this list as
 # soon as its code is within the limit; none is added.
 LONG_MODULES = {
-    "neuca_tools/desired.py": 486,
     "neuca_tools/memory.py": 430,
-    "neuca_tools/plan.py": 454,
-    "neuca_tools/reconcile.py": 486,
     "neuca_tools/render.py": 477,
 }
 LONG_FUNCTIONS = {
     "neuca_tools/commands/selftest_options.py": {"measuring": 51, "run_parser": 62},
-    "neuca_tools/desired.py": {"resolve": 57},
+    "neuca_tools/desired.py": {"resolve": 51},
     "neuca_tools/firstboot.py": {"_set_aside": 41},
     "neuca_tools/guest/programs.py": {"run": 41},
     "neuca_tools/memory.py": {"fresh": 41, "settle": 42},
-    "neuca_tools/reconcile.py": {"_status": 56},
     "neuca_tools/render.py": {"explanation": 65, "status": 59},
     "neuca_tools/roles.py": {"assign": 43},
     "neuca_tools/routing.py": {"resolve_routes": 42},
