@@ -41,7 +41,7 @@ class Warm:
             request = json.dumps([pid, module, arguments]).encode()
             socket.send_fds(self._ours, [request], [out.fileno(), err.fileno(), theirs.fileno()])
             theirs.close()
-            reply.settimeout(60)
+            reply.settimeout(240)
             code = int(reply.recv(16) or b"-9")
             return (code, *(_text(stream) for stream in (out, err)))
 

@@ -26,7 +26,7 @@ from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.service import ways_out
 
-LONG = 30
+LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}
 UNKNOWN = (
     'auto: the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "platform = any" in '
