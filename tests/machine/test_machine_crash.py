@@ -78,7 +78,7 @@ def test_a_power_cut_in_the_midst_of_a_pass_is_made_good(guests, prepared, after
     guest.cloud.wait_for(1, 300)  # the answer to this begins the pass
     select.select([], [], [], after)
     guest.power_cut()
-    _converges(guest, before)
+    converges(guest, before.names)
 
 
 @pytest.mark.parametrize("after", [*long(12, 2, 4, 6, 8, 10, 15, 20, 25, 30)])
@@ -90,15 +90,16 @@ def test_a_power_cut_in_the_midst_of_a_boot_is_made_good(guests, prepared, after
     guest.power_on()
     select.select([], [], [], after)
     guest.power_cut()
-    _converges(guest, before)
+    converges(guest, before.names)
 
 
-def _converges(guest, before):
+def converges(guest, known):
+    """Boot it after a power cut: all of ANOTHER is in force, whole files, the names of then."""
     guest.boot()
     in_force(guest, ANOTHER)
     guest.check(WHOLE)
-    assert names(guest) == before.names
-    vlan = f"{before.names[mac(1)]}.1445"
+    assert names(guest) == known
+    vlan = f"{known[mac(1)]}.1445"
     assert addresses(guest)[vlan] == {"10.14.45.1/24", "fd00:1445::1/64"}
     assert guest.reachable()
 
@@ -177,6 +178,11 @@ def test_an_upgrade_keeps_every_name_and_address(guests, prepared, image, tmp_pa
     guest.serve(DOCUMENT)
     guest.boot()
     in_force(guest, DOCUMENT)
+    upgrade(guest, before.names, tmp_path)
+
+
+def upgrade(guest, known, tmp_path):
+    """Install a newer package while the agent runs: no name, link or address goes, not for a moment."""
     guest.put("/root/newer.deb", images.newer(images.package(), tmp_path).read_bytes())
     guest.check("nohup ip monitor link address route > /root/monitor 2>&1 & sleep 1")
     guest.check("DEBIAN_FRONTEND=noninteractive dpkg --install /root/newer.deb", 300)
@@ -191,5 +197,5 @@ def test_an_upgrade_keeps_every_name_and_address(guests, prepared, image, tmp_pa
         for line in guest.check("cat /root/monitor").splitlines()
         if "eth" in line and "Deleted" in line
     ] == []
-    assert names(guest) == before.names
+    assert names(guest) == known
     assert dataplane(guest) == ADDRESSES
