@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from foreign import Foreign
 from metadata import Metadata, listener
 from monitor import Monitor
@@ -48,6 +49,14 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
+def _chrooted():
+    """What is missing in a chroot: a mount namespace has the root of a mount for its own."""
+    mounted = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    if "/" in mounted:
+        return ""
+    return ": the root of this chroot is no mount point (before chroot: mount --bind DIR DIR)"
+
+
 class Namespace:
     """A network and mount namespace with a process that holds it; both end when its standard input is closed."""
 
@@ -56,10 +65,21 @@ class Namespace:
         self._holder = subprocess.Popen(
             [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")  # fmt: skip
-        assert self._holder.stdout.readline() == "ready\n", "no network namespace can be made here"
+        if self._holder.stdout.readline() != "ready\n":
+            pytest.fail(f"no network namespace can be made here{_chrooted()}", pytrace=False)
         self.pid = self._holder.pid
         entry = ["--user", "--preserve-credentials"] if os.geteuid() else []
-        self.enter = ["nsenter", "--target", str(self.pid), *entry, "--net", "--mount"]
+        # A mount namespace is entered at its own root: in a chroot, back to that of the holder.
+        self.enter = [
+            "nsenter",
+            "--target",
+            str(self.pid),
+            *entry,
+            "--net",
+            "--mount",
+            "--root",
+            "--wd",
+        ]
 
     def close(self):
         self._holder.stdin.close()

@@ -108,8 +108,13 @@ def _enter(pid):
 
     kinds = CLONE_NEWNS | CLONE_NEWNET | (CLONE_NEWUSER if os.geteuid() else 0)
     libc = ctypes.CDLL(None, use_errno=True)
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
     if libc.setns(os.pidfd_open(pid), kinds) != 0:
         raise OSError(ctypes.get_errno(), "setns")
+    # The new root is that of the mount namespace; in a chroot the holder's is another.
+    os.fchdir(root)
+    os.chroot(".")
+    os.close(root)
 
 
 if __name__ == "__main__":
