@@ -365,7 +365,7 @@ def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
             host.config.run_directory / "neucad.lock",
         ]
         refused = subprocess.run(
-            another, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            another, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
         )
     assert "another pass has held it for 0.1 s" in refused.stderr
 
