@@ -224,7 +224,7 @@ class Guest:
     def put(self, path: str, data: bytes | str) -> None:
         """Write a file."""
         data = data.encode() if isinstance(data, str) else data
-        self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 120, data)
+        self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 600, data)
 
     def eventually(
         self, command: str, wanted: Callable[[Done], bool], patience: float = 300.0

@@ -32,7 +32,7 @@ def test_a_guest_with_networkmanager_over_plugs_and_a_power_cut_and_permuted_slo
     come_and_go(guest, known, 1)
     guest.unplug(mac(4))
     guest.serve(ANOTHER)
-    guest.run(BEGIN, 120)
+    guest.run(BEGIN, 600)
     guest.power_cut()
     guest.permute((0x11, 0x12, 0x13, 0x10))
     converges(guest, known)

@@ -185,7 +185,7 @@ def upgrade(guest, known, tmp_path):
     """Install a newer package while the agent runs: no name, link or address goes, not for a moment."""
     guest.put("/root/newer.deb", images.newer(images.package(), tmp_path).read_bytes())
     guest.check("nohup ip monitor link address route > /root/monitor 2>&1 & sleep 1")
-    guest.check("DEBIAN_FRONTEND=noninteractive dpkg --install /root/newer.deb", 300)
+    guest.check("DEBIAN_FRONTEND=noninteractive dpkg --install /root/newer.deb", 1800)
     installed = guest.check(
         "dpkg-query --show --showformat '${Version} ${Status}' neuca-guest-tools"
     )
