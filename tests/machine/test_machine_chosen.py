@@ -12,7 +12,7 @@ import pytest
 from guest import mac
 from steps import DOCUMENT, in_force, names, serve
 from test_machine_boot import boot_without_metadata, first_boot
-from test_machine_crash import ANOTHER, converges, upgrade
+from test_machine_crash import ANOTHER, converges
 from test_machine_plug import come_and_go, with_more
 from test_machine_vlans import change_both
 
@@ -39,13 +39,10 @@ def test_a_guest_with_networkmanager_over_plugs_and_a_power_cut_and_permuted_slo
 
 
 @pytest.mark.parametrize("image", ["C"])
-def test_a_guest_with_networkd_over_an_upgrade_and_permuted_slots_and_no_metadata(
-    guests, image, tmp_path
-):
+def test_a_guest_with_networkd_over_permuted_slots_and_no_metadata(guests, image):
     guest = guests(image)
     first_boot(guest)
     known = names(guest)
-    upgrade(guest, known, tmp_path)
     guest.shut_down()
     guest.permute((0x13, 0x12, 0x11, 0x10))
     guest.serve(None)
