@@ -6,7 +6,13 @@ PYTEST  = $(PYTHON) -m pytest
 # Arguments for pytest: make test-unit ARGS='-k plan -x'
 ARGS   ?=
 
-.PHONY: help demo test test-unit test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
+# Each tier is a directory with its own packages (tests/setup.sh).
+TIERS = tests/unit tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
+# One worker more than processors: a test that waits for the kernel or a peer leaves its processor to another.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+ALL = $(PYTEST) $(ARGS) -n $(WORKERS) --maxprocesses 4 --dist loadgroup
+
+.PHONY: help demo test test-all test-unit test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
         bench-tuning bench-diagnosis fuzz lint clean
 
 help: ## list the targets
@@ -16,12 +22,17 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 	@tests/setup.sh demo
 	@demo/run
 
-# One pytest run, so that its closing line speaks for all of it; the quick tiers come first. A worker for each processor: most
-# tests have one, an emulated guest has one, and what a guest shares with others stays with one worker (tests/conftest.py).
-test: ## all tests, of the real guests a chosen set
-	@tests/setup.sh unit dbus netns attack package machine lanes parallel
-	@$(PYTEST) $(ARGS) -n auto --maxprocesses 4 --dist loadgroup -m "not long" \
-	    tests/unit tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
+# One pytest run, so that its closing line speaks for all of it. What takes longest comes first, and what shares a guest or a
+# package stays with one worker (tests/conftest.py).
+test: ## every tier, without what takes long: a quarter of an hour on two processors
+	@tests/setup.sh $(notdir $(TIERS)) parallel
+	@$(ALL) -m "not long" $(TIERS)
+
+test-all: ## everything: hours
+	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"
+	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes a quarter of an hour."
+	@tests/setup.sh $(notdir $(TIERS)) parallel
+	@$(ALL) $(TIERS)
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
@@ -51,7 +62,7 @@ test-machine-all: ## every test in real guests: hours
 	@tests/setup.sh machine
 	@$(PYTEST) $(ARGS) tests/machine
 
-test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries
+test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries: half an hour
 	@tests/setup.sh lanes
 	@$(PYTEST) $(ARGS) tests/lanes
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+# Under pytest-xdist what takes longest begins first: no processor waits for it at the end.
+LONGEST_FIRST = ("machine", "lanes", "package", "attack", "netns", "dbus", "unit")
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.
@@ -65,17 +67,26 @@ def pytest_make_collect_report(collector):  # noqa: ARG001 - a module may skip i
     _judge((yield).get_result())
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: `make test` leaves it to `make test-all`")
+
+
+def _tier(item):
+    return item.path.relative_to(HERE).parts[0]
+
+
 def _together(item):
     """The name of those tests that share what is costly to make: the packages, or a guest's image and prepared disk."""
-    tier = item.path.relative_to(HERE).parts[0]
+    tier = _tier(item)
     image = getattr(item, "callspec", None) and item.callspec.params.get("image")
     return {"package": "package", "machine": f"machine-{image or 'A'}"}.get(tier)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Under pytest-xdist (`make test`) those go to one worker."""
-    if config.pluginmanager.hasplugin("xdist"):
+    """Under pytest-xdist (`make test`) those go to one worker, and the longest come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: LONGEST_FIRST.index(_tier(item)))
         for item in items:
             if group := _together(item):
                 item.add_marker(pytest.mark.xdist_group(group))

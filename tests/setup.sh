@@ -36,6 +36,6 @@ echo "installing:" $missing
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 # A fresh machine runs its own apt in the first minutes: wait for the lock rather than fail.
-apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o DPkg::Options::=--force-unsafe-io)
 "${apt[@]}" update
 "${apt[@]}" install --no-install-recommends $missing

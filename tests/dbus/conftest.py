@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-READY_WITHIN = 20  # seconds
+READY_WITHIN = 120  # seconds
 CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER_DATA, TOKEN = "/latest/user-data", "/latest/api/token"
-PATIENCE = 60.0  # seconds
+PATIENCE = 300.0  # seconds
 
 
 class Cloud:

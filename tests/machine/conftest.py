@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,18 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: takes minutes; `make test-machine-all` alone runs it")
+    config.addinivalue_line(
+        "markers", "chosen: of the guests' tests, one that `make test` runs too"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """A boot takes an emulated processor a minute: of these tests `make test` runs the chosen."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and not item.get_closest_marker("chosen"):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -22,7 +22,7 @@ from cloud import Cloud
 from qemu import GuestError, Machine, Nic
 
 JOURNAL = "journalctl -b --no-pager -o short-monotonic || cat /var/log/syslog /var/log/neuca/*"
-BOOT_PATIENCE = 600.0  # seconds: an emulated processor that others use too
+BOOT_PATIENCE = 1800.0  # seconds: an emulated processor that others use too
 MANAGEMENT = "52:54:00:00:00:01"
 
 
@@ -182,7 +182,7 @@ class Guest:
         self._machine.execute("blockdev-add", **{"node-name": name, "read-only": True, **words})
         self._machine.execute("device_add", id=f"dev-{name}", drive=name, **place)
 
-    def reachable(self, patience: float = 60.0) -> bool:
+    def reachable(self, patience: float = 300.0) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
@@ -204,7 +204,7 @@ class Guest:
 
     # --- commands ---
 
-    def run(self, command: str, timeout: float = 60.0, data: bytes = b"") -> Done:
+    def run(self, command: str, timeout: float = 300.0, data: bytes = b"") -> Done:
         """A bash command as root, with `data` on its standard input."""
         self._requests += 1
         request = {
@@ -223,7 +223,7 @@ class Guest:
                     message["code"], base64.b64decode(message["output"]).decode(errors="replace")
                 )
 
-    def check(self, command: str, timeout: float = 60.0, data: bytes = b"") -> str:
+    def check(self, command: str, timeout: float = 300.0, data: bytes = b"") -> str:
         """The output of a command that must succeed."""
         done = self.run(command, timeout, data)
         assert done.code == 0, f"{command}: ended with {done.code}\n{done.output}"
@@ -232,10 +232,10 @@ class Guest:
     def put(self, path: str, data: bytes | str) -> None:
         """Write a file."""
         data = data.encode() if isinstance(data, str) else data
-        self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 120, data)
+        self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 600, data)
 
     def eventually(
-        self, command: str, wanted: Callable[[Done], bool], patience: float = 60.0
+        self, command: str, wanted: Callable[[Done], bool], patience: float = 300.0
     ) -> Done:
         """The first outcome of a command that fits; asked again and again, for what a guest has no descriptor to tell."""
         deadline = time.monotonic() + patience

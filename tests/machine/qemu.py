@@ -22,7 +22,7 @@ PROGRAM = "qemu-system-x86_64"
 PROBE_PATIENCE = (
     10.0  # seconds to the kernel's first lines: a fraction of one where the processor helps
 )
-PATIENCE = 60.0  # seconds for a word over QMP, or for a killed process to end
+PATIENCE = 300.0  # seconds for a word over QMP, or for a killed process to end
 # A processor of 500 million instructions a second, whose clock counts them and leaps over every wait: how busy this machine is
 # changes nothing but how long a guest takes. (Two such processors do not get through a boot in five minutes.)
 COUNTED = ("-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off,align=off", "-cpu", "max")

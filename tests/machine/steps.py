@@ -26,7 +26,7 @@ def bare(mac):
     return mac.replace(":", "")
 
 
-def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 600.0):
+def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 1800.0):
     """The status, once this document is the one in force and the state is as wanted."""
     sha256 = hashlib.sha256(document.encode()).hexdigest()
 
@@ -45,7 +45,7 @@ def in_force(guest: Guest, document: str, state: str = "ok", patience: float = 6
 def serve(guest: Guest, document: str, state: str = "ok"):
     """Give it this document, and wait until it is as asked."""
     guest.serve(document)
-    guest.check("neuca apply || true", 120)  # rather than to wait for the next look at the metadata
+    guest.check("neuca apply || true", 600)  # rather than to wait for the next look at the metadata
     return in_force(guest, document, state)
 
 

@@ -25,7 +25,11 @@ def long(value):
 
 @pytest.mark.parametrize("image", ["A", long("B"), "C", "D"])
 def test_a_first_boot_configures_the_dataplane_alone(guests, image):
-    guest = guests(image)
+    first_boot(guests(image))
+
+
+def first_boot(guest):
+    """Boot it with DOCUMENT: the dataplane is as asked, and nobody else has a hand in it."""
     guest.serve(DOCUMENT)
     guest.boot()
     status = in_force(guest, DOCUMENT)
@@ -42,12 +46,7 @@ def test_a_first_boot_configures_the_dataplane_alone(guests, image):
 def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, after=before)
-    guest.boot()
-    status = in_force(guest, DOCUMENT, "degraded")
-    assert status["document"]["stale"] is True
-    assert names(guest) == before.names
-    assert dataplane(guest) == ADDRESSES
-    assert_left_alone(guest)
+    boot_without_metadata(guest, before.names)
     first = guest.boot_id
     guest.serve(DOCUMENT)
     guest.reboot()
@@ -56,6 +55,16 @@ def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepare
     assert names(guest) == before.names
     assert dataplane(guest) == ADDRESSES
     assert guest.reachable()
+
+
+def boot_without_metadata(guest, known):
+    """Boot a guest that has met DOCUMENT: that is in force, with the names of then."""
+    guest.boot()
+    status = in_force(guest, DOCUMENT, "degraded")
+    assert status["document"]["stale"] is True
+    assert names(guest) == known
+    assert dataplane(guest) == ADDRESSES
+    assert_left_alone(guest)
 
 
 @pytest.mark.long

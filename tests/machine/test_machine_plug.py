@@ -30,18 +30,23 @@ def with_more(count):
 )
 def test_nics_come_and_go_while_the_guest_runs(guests, prepared, image):
     before = prepared(image)
-    document, more = with_more(4)
     guest = guests(image, nics(3), after=before)
-    guest.serve(document)
+    guest.serve(with_more(4)[0])
     guest.boot()
+    come_and_go(guest, before.names, 4)
+
+
+def come_and_go(guest, known, count):
+    """Plug in so many NICs that its document names already, take one out and put it elsewhere."""
+    document, more = with_more(count)
     in_force(guest, document, "degraded")
-    for number in (4, 5, 6, 7):
+    for number in range(4, 4 + count):
         guest.plug(Nic(mac(number), 0x10 + number))
     in_force(guest, document)
     assert dataplane(guest) == ADDRESSES | more
     assert_left_alone(guest)
     pinned = names(guest)
-    assert {nic: name for nic, name in pinned.items() if nic in before.names} == before.names
+    assert {nic: name for nic, name in pinned.items() if nic in known} == known
     guest.unplug(mac(4))
     in_force(guest, document, "degraded")
     guest.plug(Nic(mac(4), 0x18))

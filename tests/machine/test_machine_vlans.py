@@ -49,9 +49,13 @@ def test_a_vlan_and_its_parent_change_in_both_orders(guests, prepared, image):
     guest.serve(DOCUMENT)
     guest.boot()
     in_force(guest, DOCUMENT)
-    nic = before.names[mac(1)]
+    change_both(guest, before.names[mac(1)], (9000, 4000, 9000))
+
+
+def change_both(guest, nic, sizes):
+    """Give this NIC and a VLAN on it each MTU in turn, then the VLAN a smaller one, then DOCUMENT again."""
     vlan, untouched = f"{nic}.1445", settings(guest, nic)
-    for size in (9000, 4000, 9000):
+    for size in sizes:
         serve(guest, asking(size, size))
         assert settings(guest, nic) == (size, 10000, "UP")
         assert settings(guest, vlan) == (size, 10000, "UP")

@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from foreign import Foreign
 from metadata import Metadata, listener
 from monitor import Monitor
 from running import Daemon
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 15.0  # seconds that anything may take on a busy machine before a test fails
+PATIENCE = 120.0  # seconds, far more than anything takes on a busy machine: for what never comes
 GATEWAY, GATEWAY6, SERVICE = "192.0.2.1", "2001:db8:ffff::1", "169.254.169.254"
 MANAGEMENT_MAC = "02:00:00:00:00:99"
 # No duplicate address detection: its end, a second later, would look like a write of somebody's.
@@ -48,6 +49,14 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
+def _chrooted():
+    """What is missing in a chroot: a mount namespace has the root of a mount for its own."""
+    mounted = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    if "/" in mounted:
+        return ""
+    return ": the root of this chroot is no mount point (before chroot: mount --bind DIR DIR)"
+
+
 class Namespace:
     """A network and mount namespace with a process that holds it; both end when its standard input is closed."""
 
@@ -56,10 +65,21 @@ class Namespace:
         self._holder = subprocess.Popen(
             [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")  # fmt: skip
-        assert self._holder.stdout.readline() == "ready\n", "no network namespace can be made here"
+        if self._holder.stdout.readline() != "ready\n":
+            pytest.fail(f"no network namespace can be made here{_chrooted()}", pytrace=False)
         self.pid = self._holder.pid
         entry = ["--user", "--preserve-credentials"] if os.geteuid() else []
-        self.enter = ["nsenter", "--target", str(self.pid), *entry, "--net", "--mount"]
+        # A mount namespace is entered at its own root: in a chroot, back to that of the holder.
+        self.enter = [
+            "nsenter",
+            "--target",
+            str(self.pid),
+            *entry,
+            "--net",
+            "--mount",
+            "--root",
+            "--wd",
+        ]
 
     def close(self):
         self._holder.stdin.close()
@@ -92,7 +112,7 @@ class Lab:
     def run(self, *command, where=None, check=True, text=None, **more):
         """Run a program in the guest, or `where`."""
         words = [*(where or self.guest).enter, *map(str, command)]
-        done = subprocess.run(words, capture_output=True, text=True, input=text, timeout=60, check=False,
+        done = subprocess.run(words, capture_output=True, text=True, input=text, timeout=PATIENCE, check=False,
                               env=self.environment, **more)  # fmt: skip
         assert not check or done.returncode == 0, (
             f"{' '.join(map(str, command))}: {done.stderr or done.stdout}"
@@ -187,7 +207,7 @@ class Lab:
 
     # --- the agent ---
 
-    def configure(self, text="", sources="", poll=1, timeout=3, profile="none"):
+    def configure(self, text="", sources="", poll=1, timeout=10, profile="none"):
         """Write the configuration: every directory below the test's own; `text` is appended."""
         places = {
             name: self.folder / name

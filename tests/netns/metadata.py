@@ -10,7 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PATIENCE = 15.0  # seconds
+PATIENCE = 120.0  # seconds, as in lab.py
 LISTEN = """import socket, sys
 family, *_, place = socket.getaddrinfo(sys.argv[1], int(sys.argv[2]), type=socket.SOCK_STREAM)[0]
 with socket.socket(fileno=int(sys.argv[3])) as end, socket.create_server(place, family=family, backlog=64) as made:

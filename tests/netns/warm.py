@@ -46,7 +46,7 @@ class Warm:
             request = json.dumps([pid, module, arguments, seconds]).encode()
             socket.send_fds(self._ours, [request], [out.fileno(), err.fileno(), theirs.fileno()])
             theirs.close()
-            reply.settimeout(60)
+            reply.settimeout(240)
             code = int(reply.recv(16) or b"-9")
             return (code, *(_text(stream) for stream in (out, err)))
 
@@ -116,8 +116,13 @@ def _enter(pid):
 
     kinds = CLONE_NEWNS | CLONE_NEWNET | (CLONE_NEWUSER if os.geteuid() else 0)
     libc = ctypes.CDLL(None, use_errno=True)
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
     if libc.setns(os.pidfd_open(pid), kinds) != 0:
         raise OSError(ctypes.get_errno(), "setns")
+    # The new root is that of the mount namespace; in a chroot the holder's is another.
+    os.fchdir(root)
+    os.chroot(".")
+    os.close(root)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def rpm(rpms) -> Path:
 def own_root(tmp_path_factory) -> Callable[..., str]:
     """Runs a script as root in a root of its own, with copies of the given files in its /tmp; returns what it says."""
 
-    def inside(script: str, *files: Path) -> str:
-        return in_own_root(tmp_path_factory.mktemp("own"), script, *files)
+    def inside(script: str, *files: Path, more: Path | None = None) -> str:
+        return in_own_root(tmp_path_factory.mktemp("own"), script, *files, more=more)
 
     return inside

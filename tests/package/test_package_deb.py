@@ -194,6 +194,16 @@ def test_a_purge_leaves_nothing_of_ours_and_all_of_others(own_root, deb):
     assert said.splitlines() == [*before.splitlines(), *sorted(FOREIGN)]
 
 
+def test_what_an_agent_has_left_on_the_host_is_hidden_from_these_tests(own_root, tmp_path):
+    left = [*MARKS, "/var/lib/neuca/selftest/last.json", "/var/log/neuca/neucad.log"]
+    for path in left:
+        place = tmp_path / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    (tmp_path / "etc" / "other").touch()
+    assert own_root(LEFT + "ls /etc/other\n", more=tmp_path) == "/etc/other\n"
+
+
 def test_a_purge_finds_what_the_configuration_has_moved(own_root, deb):
     said = own_root(
         INSTALL

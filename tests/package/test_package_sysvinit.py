@@ -11,7 +11,7 @@ from packages import INSTALL, ROOT, run
 
 SCRIPT = "/etc/init.d/neuca-guest-tools"
 # tail follows the name of a file that is not there yet; the first line ends the wait.
-UP = "read -r pid < <(timeout 30 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n"
+UP = "read -r pid < <(timeout 300 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n"
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
 SHELL = (
@@ -76,7 +76,7 @@ def test_restart_and_reload(own_root, deb):
         + f"first=$pid; {SCRIPT} restart\n"
         + UP
         + f"[ $pid != $first ] && echo another\n{SCRIPT} reload; echo $?\n"
-        "timeout 30 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
+        "timeout 300 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
         f"{SCRIPT} stop\ncode=0; {SCRIPT} reload > /dev/null || code=$?; echo $code\n",
         deb,
     )
@@ -108,7 +108,7 @@ def test_the_host_itself_has_a_process_that_runs_when_a_run_is_due(own_root, deb
         + "printf '[metadata]\\npoll-interval = 1\\n' > /etc/neuca/config.d/poll.conf\n"
         "printf '[users]\\nann = no\\n' > /etc/neuca/doc.ini; neuca apply > /dev/null 2>&1 || true\n"
         f"{script} start > /dev/null; {script} start > /dev/null; cat /run/neuca-guest.pid > /tmp/pid\n"
-        f"read -r _ < <(timeout 60 tail -F -c +1 {ended} 2> /dev/null | head -c 9; echo) && id -un ann\n"
+        f"read -r _ < <(timeout 300 tail -F -c +1 {ended} 2> /dev/null | head -c 9; echo) && id -un ann\n"
         f"{script} status | tr -d 0-9; {script} stop > /dev/null; {script} status || echo $?\n"
         "kill -0 $(cat /tmp/pid) 2> /dev/null || echo gone\n",
         deb,

@@ -353,7 +353,7 @@ def test_a_manual_page_has_no_warnings(page):
     if not shutil.which("mandoc"):
         pytest.skip("mandoc is not installed")
     command = ["mandoc", "-T", "lint", "-W", "warning", ROOT / "docs" / "man" / page]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
 
 

@@ -213,7 +213,7 @@ def holder(tmp_path):
     assert child.stdout.readline() == "held\n"
     yield child
     child.kill()
-    child.wait(10)
+    child.wait(60)
     child.stdin.close()
     child.stdout.close()
 
@@ -223,7 +223,7 @@ def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(tmp_path
     with pytest.raises(ApplyError) as caught, locked(tmp_path / "run" / "lock", 0.2):
         pytest.fail("both hold it")
     assert caught.value.text == f'lock "{tmp_path}/run/lock": another pass has held it for 0.2 s'
-    assert 0.15 < time.monotonic() - began < 5
+    assert 0.15 < time.monotonic() - began < 60
     assert holder.poll() is None
 
 
@@ -236,7 +236,7 @@ def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path, holder):
 def test_a_lock_goes_with_a_process_that_is_killed(tmp_path, holder):
     holder.kill()
     with locked(tmp_path / "run" / "lock", 10):
-        assert holder.wait(10) == -signal.SIGKILL
+        assert holder.wait(60) == -signal.SIGKILL
 
 
 def test_a_lock_can_be_taken_again_after_an_error_inside(tmp_path):

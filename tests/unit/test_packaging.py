@@ -35,7 +35,7 @@ HEAVY = {
 
 def _run(*words: object, cwd: Path = ROOT, fine: bool = True) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+        list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=1200, check=False
     )
     assert done.returncode == 0 or not fine, f"{words}:\n{done.stdout}{done.stderr}"
     return done

@@ -109,6 +109,6 @@ def _modules(code):
     words = [sys.executable, "-c", f"import sys; {code}\nprint(*sys.modules)"]
     return set(
         subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+            words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600
         ).stdout.split()
     )

@@ -349,7 +349,7 @@ def holder(host):
     yield hold
     for process in running:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -357,7 +357,7 @@ def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
     daemon = holder("neucad.lock")
     with sealing.undisturbed(host.config) as process:
         assert process == daemon.pid
-        assert daemon.wait(10) == -signal.SIGTERM
+        assert daemon.wait(60) == -signal.SIGTERM
         another = [
             sys.executable,
             "-c",
@@ -365,7 +365,7 @@ def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
             host.config.run_directory / "neucad.lock",
         ]
         refused = subprocess.run(
-            another, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            another, capture_output=True, text=True, cwd=ROOT, timeout=600, check=False
         )
     assert "another pass has held it for 0.1 s" in refused.stderr
 
@@ -378,7 +378,7 @@ def test_the_daemon_that_is_stopped_is_named_and_a_dry_run_lets_it_be(host, hold
     assert capsys.readouterr().out.splitlines()[0] == line
     assert host.clean() == 0
     assert capsys.readouterr().out.splitlines()[0] == line
-    assert daemon.wait(10) == -signal.SIGTERM
+    assert daemon.wait(60) == -signal.SIGTERM
 
 
 def test_a_daemon_that_does_not_stop_costs_nothing(host, holder, monkeypatch):

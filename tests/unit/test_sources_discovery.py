@@ -29,7 +29,7 @@ from neuca_tools.sources import (
 )
 from neuca_tools.sources.service import by_outlet
 
-LONG = 30
+LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}
 UNKNOWN = (
     'auto: the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "platform = any" in '

@@ -13,7 +13,7 @@ from sources_server import Server, http
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources import Session, Token, fetch_path, look, parse_source
 
-LONG = 30
+LONG = 300
 PUT = "PUT /latest/api/token"
 GET = "GET /latest/user-data"
 TREE = "GET /latest/meta-data/network/interfaces/macs/"
@@ -153,9 +153,9 @@ def test_a_put_that_is_never_answered_leaves_time_for_version_1(serve):
     """As behind a forwarder, where the answer to PUT dies after one hop."""
     server = serve(Imds(None))
     began = time.monotonic()
-    answer = ask(server, budget=3)
+    answer = ask(server, budget=6)
     assert answer.data == b"document"
-    assert 0.9 <= time.monotonic() - began < 3
+    assert time.monotonic() - began >= 1.8
     server.requests.clear()
     ask(server, answer.session)
     assert asked(server) == [GET]
@@ -203,10 +203,10 @@ def test_a_broken_answer_is_an_error(serve):
 def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
     assert (
-        reason(serve(lambda _: None), budget=0.6)
-        == "GET /latest/user-data: no whole answer within 0.6 s"
+        reason(serve(lambda _: None), budget=2)
+        == "GET /latest/user-data: no whole answer within 2 s"
     )
-    assert 0.5 <= time.monotonic() - began < 10
+    assert 1.8 <= time.monotonic() - began < LONG
 
 
 def test_no_token_is_ever_shown(serve):

@@ -15,7 +15,7 @@ from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 from neuca_tools.errors import SourceError
 from neuca_tools.sources import Session, Surroundings, look, parse_source
 
-LONG = 30
+LONG = 300
 
 
 def serving(paths, other=404):

@@ -19,7 +19,7 @@ from neuca_tools.sources.ec2 import Ec2
 from neuca_tools.sources.file import File
 from neuca_tools.sources.url import parse_url
 
-LONG = 30
+LONG = 300
 """Seconds that no test needs."""
 
 
@@ -135,10 +135,10 @@ def test_a_slow_first_address_that_answers_first_after_all_wins(serve):
 def test_the_errors_of_all_addresses_are_named_in_their_order(serve):
     servers = [serve(silent), serve(failing), serve(silent)]
     urls = [server.url for server in servers]
-    assert reason(Several(*servers), budget=1) == (
-        f"no user-data from any source: ec2: GET {urls[0]}/latest/user-data: no whole answer within 1 s;"
+    assert reason(Several(*servers), budget=4) == (
+        f"no user-data from any source: ec2: GET {urls[0]}/latest/user-data: no whole answer within 4 s;"
         f" ec2: PUT {urls[1]}/latest/api/token: HTTP 500;"
-        f" ec2: GET {urls[2]}/latest/user-data: no whole answer within 1 s"
+        f" ec2: GET {urls[2]}/latest/user-data: no whole answer within 4 s"
     )
 
 
@@ -164,9 +164,9 @@ def test_the_order_decides_and_not_the_speed(serve):
 def test_a_source_further_down_counts_when_the_budget_of_a_silent_one_ends(serve):
     began = time.monotonic()
     assert (
-        ask(Several(serve(silent)), Several(serve(having(b"second"))), budget=1).data == b"second"
+        ask(Several(serve(silent)), Several(serve(having(b"second"))), budget=4).data == b"second"
     )
-    assert 0.9 <= time.monotonic() - began < LONG / 2
+    assert 3.6 <= time.monotonic() - began < LONG / 2
 
 
 @pytest.mark.usefixtures("patient")
@@ -181,7 +181,7 @@ def test_nobody_is_asked_behind_a_source_that_has_something(serve):
     third = serve(having(b"third"))
     assert (
         ask(
-            Several(serve(silent)), Several(serve(having(b"second"))), Several(third), budget=1
+            Several(serve(silent)), Several(serve(having(b"second"))), Several(third), budget=4
         ).data
         == b"second"
     )

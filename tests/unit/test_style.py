@@ -51,7 +51,7 @@ def tools():
 
 def _must_be_content(*command: object) -> None:
     done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False
     )
     if done.returncode:
         pytest.fail(f"{done.stdout}{done.stderr}", pytrace=False)
