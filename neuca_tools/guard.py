@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Optional
 
 from . import coverage
 from .coverage import SHORTEST_PREFIX, is_broad, is_inside
 from .model import Address, Host, Network, Route, World
 from .roles import Roles
-from .topology import above, best_default_routes, identity, is_nic
+from .topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
 
 # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
 ROUTE_PROTOCOL = 110
-# IPv4: RFC 3927 link-local literal that every cloud uses; IPv6: the EC2 one (facts: metadata, section 3).
-METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 LINK_LOCAL = ip_network(
     "fe80::/64"
 )  # RFC 4291, 2.5.6: on every link, so it is no management prefix

@@ -12,9 +12,8 @@ from typing import Optional
 from . import forwarding
 from .devices import group_of
 from .documents.drafts import BY_NAME
-from .guard import METADATA_HOSTS
 from .model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
-from .topology import base
+from .topology import METADATA_HOSTS, base
 from .tuning.layer import Choice, TuningInputs
 
 ANY_LINK = LinkKey("")

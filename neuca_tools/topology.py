@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from ipaddress import ip_address
 
 from .keys import KINDS
-from .model import Device, Route, World
+from .model import Device, Host, Route, World
 
+METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
+"""IPv4: the link-local address of RFC 3927 that every cloud uses; IPv6: EC2's (Amazon EC2 User Guide)."""
 VIRTUAL_NICS = frozenset(
     {"veth", "tun"}
 )  # so that the whole agent can be tried in a network namespace

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import (
     Address,
     LinkKey,
@@ -19,6 +18,7 @@ from neuca_tools.model import (
     RouteRequest,
     Virtual,
 )
+from neuca_tools.topology import METADATA_HOSTS
 
 from . import kinds, resolvers, values
 from .parts import Part

@@ -18,9 +18,9 @@ from neuca_tools.documents import find_document, parse, platform, redact
 from neuca_tools.documents.secrecy import SECRET_WORDS
 from neuca_tools.documents.tree import MAX_DEPTH, from_json, from_yaml
 from neuca_tools.errors import DocumentError
-from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import Document
 from neuca_tools.roles import Policy
+from neuca_tools.topology import METADATA_HOSTS
 
 FOLDER = Path(__file__).parent
 MANAGEMENT, IGNORED = 1, 5  # NICs that many seeds name, and that nothing may change
