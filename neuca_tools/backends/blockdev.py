@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import SourceError
-from ..volumes import REMOTE_CLASSES, BlockDevice
+from neuca_tools.errors import SourceError
+from neuca_tools.model.volumes import REMOTE_CLASSES, BlockDevice
 
 _SYSFS = Path("/sys")
 _NVME_SUBSYSTEM = "nvme-subsystem"  # drivers/nvme/host/core.c, with native multipath

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Optional, final
 
-from ..errors import ManagerError
+from neuca_tools.errors import ManagerError
 
 ANSWER = 1.0  # seconds that one call may take
 BUDGET = 5.0  # seconds that all calls of one Bus, that is of one pass, may take

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import NamedTuple, Optional
 
-from ..device_settings import DeviceSettings
-from . import wire
+from neuca_tools.backends import wire
+from neuca_tools.model.device_settings import DeviceSettings
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2

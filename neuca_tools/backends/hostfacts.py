@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from ..fileio import read_bytes
-from ..model import World
-from ..tuning import environment, sysctld
-from ..tuning.layer import (
+from neuca_tools.backends import sysctl
+from neuca_tools.files import read_bytes
+from neuca_tools.model import World
+from neuca_tools.tuning import environment, sysctld
+from neuca_tools.tuning.layer import (
     AVAILABLE,
     CONGESTION,
     PERMITTED,
@@ -23,8 +24,7 @@ from ..tuning.layer import (
     TuningInputs,
     named,
 )
-from ..tuning.profile import LARGEST, NAME, Profile, parse
-from . import sysctl
+from neuca_tools.tuning.profile import LARGEST, NAME, Profile, parse
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .. import machine
+from neuca_tools.model import machine
 
 MACHINE_ID = Path("/etc/machine-id")
 UUIDS = (

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .bus import Bus
+from neuca_tools.backends.bus import Bus
 
 NAME, PATH = "org.freedesktop.hostname1", "/org/freedesktop/hostname1"
 ANSWER = 20.0  # seconds: it may have to be started first, on a machine that is busy booting

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from ..documents.kinds import WORDS
+from neuca_tools.documents.neuca.link_kinds import WORDS
 
 _CENTISECONDS = 100  # of a second: what a bridge counts time in (USER_HZ)
 _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {

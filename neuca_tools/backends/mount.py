@@ -12,7 +12,7 @@ import errno
 import os
 from pathlib import Path
 
-from ..errors import SourceError
+from neuca_tools.errors import SourceError
 
 FILE_SYSTEMS = ("iso9660", "vfat")
 _CLONE_NEWNS = 0x00020000  # linux/sched.h

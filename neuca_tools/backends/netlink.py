@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional
 
-from ..errors import ApplyError, ObserveError
-from ..keys import KINDS
-from ..model import ACCEPT_RA, OWN, Address, Device, Host, Network, Route, World
-from ..routing import ROUTE_PROTOCOL
-from . import kinds, sysctl
-from .hostid import boot_id
+from neuca_tools.backends import kinds, sysctl
+from neuca_tools.backends.hostid import boot_id
+from neuca_tools.desired.routes import ROUTE_PROTOCOL
+from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.model import ACCEPT_RA, OWN, Address, Device, Host, Network, Route, World
+from neuca_tools.model.links import KINDS
 
 MAIN_TABLE = 254  # RT_TABLE_MAIN
 UNICAST, RTPROT_RA = 1, 9  # RTN_UNICAST; linux/rtnetlink.h

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from .bus import Manager, RefusedError
+from neuca_tools.backends.bus import Manager, RefusedError
 
 _PATH = "/org/freedesktop/network1"
 _MANAGER = "org.freedesktop.network1.Manager"

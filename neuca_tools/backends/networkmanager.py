@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ..errors import ManagerError
-from .bus import Manager, RefusedError
+from neuca_tools.backends.bus import Manager, RefusedError
+from neuca_tools.errors import ManagerError
 
 _DEVICE = "org.freedesktop.NetworkManager.Device"
 _STATE_UNMANAGED = 10  # NM_DEVICE_STATE_UNMANAGED, nm-dbus-interface.h

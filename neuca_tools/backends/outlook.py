@@ -17,10 +17,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 from typing import Optional
 
-from ..errors import ObserveError
-from ..model import Address, Device, Route, World
-from . import wire
-from .hostid import boot_id
+from neuca_tools.backends import wire
+from neuca_tools.backends.hostid import boot_id
+from neuca_tools.errors import ObserveError
+from neuca_tools.model import Address, Device, Route, World
 
 GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg

@@ -13,7 +13,7 @@ import select
 import socket
 import time
 
-from ..model import Host
+from neuca_tools.model import Host
 
 FIRST_PORT = 33434  # that traceroute(8) begins with: firewalls know it
 TRIES = 3

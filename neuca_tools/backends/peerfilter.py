@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
-from ..model import Host as Address
+from neuca_tools.model import Host as Address
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 FSOPEN, FSCONFIG, FSMOUNT = 430, 431, 432  # the same on every architecture

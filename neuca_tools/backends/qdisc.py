@@ -13,9 +13,9 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ..errors import ApplyError
-from ..rates import rate_text, rate_value
-from . import wire
+from neuca_tools.backends import wire
+from neuca_tools.errors import ApplyError
+from neuca_tools.model.rates import rate_text, rate_value
 
 GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
 NEWQDISC, DELQDISC, GETQDISC = 36, 37, 38  # RTM_*

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from ..device_settings import DeviceSettings
-from ..documents.devices import listed
-from ..errors import ApplyError
+from neuca_tools.documents.neuca.device_settings import listed
+from neuca_tools.errors import ApplyError
+from neuca_tools.model.device_settings import DeviceSettings
 
 SYS, IRQ = Path("/sys"), Path("/proc/irq")
 FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from ..errors import ApplyError
+from neuca_tools.errors import ApplyError
 
 ROOT = Path("/proc/sys")
 

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Optional
 
-from .. import __version__
-from ..config import DEFAULT_PATH, Config
-from ..errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
-from ..fileio import locked, write_files
-from .context import configuration, guarded, is_root
-from .logs import to_journal
+from neuca_tools import __version__
+from neuca_tools.commands.context import configuration, guarded, is_root
+from neuca_tools.commands.logs import to_journal
+from neuca_tools.config import DEFAULT_PATH, Config
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
+from neuca_tools.files import locked, write_files
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -69,17 +69,17 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.names:
         return EXIT_OK if _names(config) else EXIT_FAILED
     if arguments.guest:
-        from ..guest import run
+        from neuca_tools.guest import run
 
         read = partial(configuration, arguments, quiet=True)  # what is wrong in it has been told
         if arguments.stay:
             run.stay(config, read)
         return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED
     if arguments.once:
-        from .change import apply_once
+        from neuca_tools.commands.change import apply_once
 
         return apply_once(config)
-    from ..firstboot import check
+    from neuca_tools.agent.first_boot import check
 
     check(config)
     return _serve(config, Path(arguments.config or DEFAULT_PATH))
@@ -87,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _names(config: Config) -> bool:
     """The step before the network. What keeps a document from being asked ahead costs no NIC its name."""
-    from ..pinning import ask_ahead, mark_ahead, pin_names
+    from neuca_tools.agent.boot_names import ask_ahead, mark_ahead, pin_names
 
     try:
         ahead = ask_ahead(config)
@@ -101,7 +101,7 @@ def _names(config: Config) -> bool:
 
 
 def _serve(config: Config, path: Path) -> int:
-    from ..daemon import Daemon
+    from neuca_tools.agent.daemon import Daemon
 
     with _alone(config), _pid_file(config):
         Daemon(config, path, _configure_log).run()

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..config import Config
-from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
-from ..firstboot import check
-from ..guest import outcome
-from ..handback import release, revert, take_back
-from ..host import host
-from ..intake import last_good
-from ..operations import WriteFile
-from ..reconcile import run_pass
-from ..status import find_link
-from .context import configuration, document, is_root, report_faults
-from .logs import to_stderr
+from neuca_tools.agent.first_boot import check
+from neuca_tools.agent.reconcile import run_pass
+from neuca_tools.agent.release import release, revert, take_back
+from neuca_tools.apply.host import host
+from neuca_tools.commands.context import configuration, document, is_root, report_faults
+from neuca_tools.commands.logs import to_stderr
+from neuca_tools.config import Config
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
+from neuca_tools.guest import outcome
+from neuca_tools.plan.operations import WriteFile
+from neuca_tools.state.active_document import last_good
+from neuca_tools.status.judge import find_link
 
 if TYPE_CHECKING:
     import argparse

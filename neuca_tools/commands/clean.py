@@ -8,12 +8,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Union
 
-from .. import sealing
-from ..config import Config
-from ..errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError, NeucaError
-from ..guest.users import Leaving
-from ..sealing import Trace
-from .context import configuration, is_root
+from neuca_tools.agent import image_clean
+from neuca_tools.agent.image_clean import Trace
+from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.config import Config
+from neuca_tools.errors import (
+    EXIT_DEGRADED,
+    EXIT_FAILED,
+    EXIT_INVALID,
+    EXIT_OK,
+    ApplyError,
+    NeucaError,
+)
+from neuca_tools.guest.users import Leaving
 
 if TYPE_CHECKING:
     import argparse
@@ -36,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
     """One line for each thing that goes, then the exit code. Host identity is that of the file system at `root`."""
     if dry_run:
-        return _clean(config, root, with_identity, sealing.running_daemon(config), _show)
-    with sealing.undisturbed(config) as daemon:
+        return _clean(config, root, with_identity, image_clean.running_daemon(config), _show)
+    with image_clean.undisturbed(config) as daemon:
         return _clean(config, root, with_identity, daemon, _remove)
 
 
@@ -48,7 +55,7 @@ def _clean(
     daemon: int,
     each: Callable[[Union[Trace, Leaving]], bool],
 ) -> int:
-    found = sealing.find(config, root, with_identity)
+    found = image_clean.find(config, root, with_identity)
     if daemon:
         print(f"stop neucad, process {daemon}: it starts again at the next boot")
     elif not found.traces:

@@ -25,20 +25,22 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from .. import __version__, render, sealing
-from ..config import DEFAULT_PATH, Config
-from ..config.files import files as config_files
-from ..current import status_now
-from ..decide import Decision
-from ..errors import EXIT_OK, NeucaError
-from ..fileio import write_files
-from ..firstboot import PLACE
-from ..guest import programs
-from ..guest.outcome import with_guest
-from ..host import host
-from ..intake import confirmed
-from ..record import SCRIPTS
-from .context import configuration
+from neuca_tools import __version__
+from neuca_tools.agent import image_clean
+from neuca_tools.agent.first_boot import PLACE
+from neuca_tools.agent.status import status_now
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import host
+from neuca_tools.commands.context import configuration
+from neuca_tools.config import DEFAULT_PATH, Config
+from neuca_tools.config.files import files as config_files
+from neuca_tools.errors import EXIT_OK, NeucaError
+from neuca_tools.files import write_files
+from neuca_tools.guest import programs
+from neuca_tools.guest.outcome import with_guest
+from neuca_tools.state.active_document import confirmed
+from neuca_tools.state.records import SCRIPTS
+from neuca_tools.status import render
 
 if TYPE_CHECKING:
     import argparse
@@ -109,8 +111,8 @@ def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
                 name,
                 _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well)),
             )
-    log = config.log_directory / sealing.AGENT_OUTPUT
-    for path in [*config_files(file), *sealing.own_files(config)]:
+    log = config.log_directory / image_clean.AGENT_OUTPUT
+    for path in [*config_files(file), *image_clean.own_files(config)]:
         content = None if _is_secret(config, path) else _content(path, path == log)
         if content is not None:
             yield f"files{path}", content
@@ -151,7 +153,7 @@ def _is_secret(config: Config, path: Path) -> bool:
     """Whether it is the output of scripts, or has what only the document of root's own directory says."""
     state, logs = config.state_directory, config.log_directory
     if path.parent == logs:
-        return path.name in (sealing.GUEST_OUTPUT, *fnmatch.filter([path.name], "script-*"))
+        return path.name in (image_clean.GUEST_OUTPUT, *fnmatch.filter([path.name], "script-*"))
     inside = (state / SCRIPTS, state / PLACE)
     own = path.parent in (state, config.state.spare) and not path.name.startswith(OPEN)
     return path.parent in inside or own

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ..approach import surroundings
-from ..config import DEFAULT_PATH, Config, load
-from ..errors import (
+from neuca_tools.agent.metadata_access import surroundings
+from neuca_tools.config import DEFAULT_PATH, Config, load
+from neuca_tools.errors import (
     EXIT_FAILED,
     EXIT_INVALID,
     EXIT_OK,
@@ -22,9 +22,9 @@ from ..errors import (
     NeucaError,
     UsageError,
 )
-from ..intake import Intake, confirmed, fetch
-from ..plain import plain_lines
-from ..sources import Session, SourceSpec, parse_source
+from neuca_tools.model.printable import plain_lines
+from neuca_tools.sources import Session, SourceSpec, parse_source
+from neuca_tools.state.active_document import Intake, confirmed, fetch
 
 if TYPE_CHECKING:
     import argparse

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional
 
-from ..approach import surroundings
-from ..config import Config
-from ..documents import get
-from ..errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
-from ..fileio import read_bytes
-from ..intake import Intake, confirmed
-from ..sources import Session, SourceSpec, fetch_path
-from .context import configuration, document, is_root, specs
+from neuca_tools.agent.metadata_access import surroundings
+from neuca_tools.commands.context import configuration, document, is_root, specs
+from neuca_tools.config import Config
+from neuca_tools.documents import get
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
+from neuca_tools.files import read_bytes
+from neuca_tools.sources import Session, SourceSpec, fetch_path
+from neuca_tools.state.active_document import Intake, confirmed
 
 if TYPE_CHECKING:
     import argparse

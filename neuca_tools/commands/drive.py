@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..drives import take, take_directory
-from ..errors import EXIT_OK, NeucaError, SourceError
-from .context import configuration, is_root
+from neuca_tools.agent.drives import take, take_directory
+from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 
 if TYPE_CHECKING:
     import argparse

@@ -14,7 +14,7 @@ def to_stderr(level: str = "INFO") -> None:
 
 def to_journal(level: str) -> None:
     """The journal with its priorities (systemd-python) where it listens, else plain standard error."""
-    from ..backends.systemd import journal_handler
+    from neuca_tools.backends.systemd import journal_handler
 
     _use(journal_handler() or logging.StreamHandler(), level)
 

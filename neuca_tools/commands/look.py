@@ -10,17 +10,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .. import render
-from ..config import Config
-from ..current import status_now
-from ..decide import Decision
-from ..errors import EXIT_PENDING, UsageError
-from ..guest.outcome import with_guest
-from ..guest.supervisor import INSIDE
-from ..host import host
-from ..intake import Intake, confirmed
-from ..status import find_link
-from .context import configuration, document, report_faults
+from neuca_tools.agent.status import status_now
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import host
+from neuca_tools.commands.context import configuration, document, report_faults
+from neuca_tools.config import Config
+from neuca_tools.errors import EXIT_PENDING, UsageError
+from neuca_tools.guest.outcome import with_guest
+from neuca_tools.guest.supervisor import INSIDE
+from neuca_tools.state.active_document import Intake, confirmed
+from neuca_tools.status import render
+from neuca_tools.status.judge import find_link
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
 
 def _wait_for_a_change(seconds: float) -> None:
     """Until the kernel reports a change, or so long."""
-    from ..backends.linkwatch import Watch
+    from neuca_tools.backends.linkwatch import Watch
 
     with Watch() as watch:
         watch.wait(seconds)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from .. import __version__
+from neuca_tools import __version__
 
 if TYPE_CHECKING:
     import argparse
@@ -150,7 +150,7 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
         print(f"NEuca version {__version__}")
         return 0
     if words and words[0] == "selftest":  # it has subcommands and exit codes of its own
-        from .selftest import main as selftest
+        from neuca_tools.commands.selftest import main as selftest
 
         return selftest(words[1:])
     return _run(words)
@@ -167,7 +167,7 @@ def _run(words: list[str]) -> int:
     if command is None:
         parser.print_help()
         return 2
-    from .context import guarded
+    from neuca_tools.commands.context import guarded
 
     return guarded(import_module(f".{command.module}", __package__).run, parsed)
 

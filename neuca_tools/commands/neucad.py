@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not given or (len(given) == 2 and given[0] == "--config"):
         ready_ahead(os.environ.get("NOTIFY_SOCKET", ""), given[1] if given else CONFIG)
 
-    from .agent import main as run
+    from neuca_tools.commands.agent import main as run
 
     return run(given)
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import EXIT_FAILED, EXIT_OK, NeucaError
-from ..guest.run import run_feature
-from .context import configuration, is_root
-from .data import stored_document
+from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.data import stored_document
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.guest.run import run_feature
 
 if TYPE_CHECKING:
     import argparse

@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable, cast
 
-from ..errors import SelftestError, UsageError
-from ..fileio import write_files
-from ..plain import document
-from ..selftest.codec import encode
-from ..selftest.codes import NAGIOS, WORDS
-from ..selftest.compare import compare
-from ..selftest.diagnosis import diagnose
-from ..selftest.documents import evidence_of
-from ..selftest.evidence import Evidence
-from ..selftest.readers import LARGEST
-from ..selftest.report.nagios import nagios
-from ..selftest.report.page import page
-from ..selftest.report.prometheus import prometheus
-from ..selftest.report.record import record
-from ..selftest.report.text import comparison, text
-from .context import configuration, guarded
-from .selftest_options import rate, run_parser
+from neuca_tools.commands.context import configuration, guarded
+from neuca_tools.commands.selftest_options import rate, run_parser
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.files import write_files
+from neuca_tools.model.printable import document
+from neuca_tools.selftest.codes import NAGIOS, WORDS
+from neuca_tools.selftest.diagnosis.compare import compare
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.readers import LARGEST
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.nagios import nagios
+from neuca_tools.selftest.report.page import page
+from neuca_tools.selftest.report.prometheus import prometheus
+from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.text import comparison, text
 
 PURPOSE = "Says what limits a dataplane, by how much, and what to do."
 EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
@@ -41,10 +41,10 @@ def main(words: Sequence[str]) -> int:
     if words and words[0] in SUBCOMMANDS:
         return guarded(SUBCOMMANDS[words[0]], _parser().parse_args(words))
     if words and words[0] == "compare-paths":
-        from .selftest_paths import paths_parser, run_paths
+        from neuca_tools.commands.selftest_paths import paths_parser, run_paths
 
         return guarded(run_paths, paths_parser().parse_args(words[1:]))
-    from .selftest_run import run  # a look at a document needs neither a kernel nor a library
+    from neuca_tools.commands.selftest_run import run
 
     return guarded(run, run_parser().parse_args(words))
 
@@ -189,7 +189,7 @@ def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
 
 
 def _kept(arguments: argparse.Namespace) -> list[Evidence]:
-    from ..selftest.running.store import kept
+    from neuca_tools.selftest.measure.store import kept
 
     return kept(configuration(arguments).state_directory)
 

@@ -13,13 +13,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from ..config import Config
-from ..config.options import TRUTH, listed
-from ..errors import UsageError
-from ..model import Host as Address
-from ..selftest.readers.lines import parse_rate
-from ..selftest.running.broadcast import MOST
-from ..selftest.running.plans import PLANS, PORT, STEPS, Options
+from neuca_tools.config import Config
+from neuca_tools.config.options import TRUTH, listed
+from neuca_tools.errors import UsageError
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
+from neuca_tools.selftest.measure.probes.broadcast import MOST
+from neuca_tools.selftest.readers.lines import parse_rate
 
 Value = TypeVar("Value")
 SETTINGS = tuple(

@@ -11,23 +11,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
 
-from ..backends.namespace import enter
-from ..errors import UsageError
-from ..model import Host as Address
-from ..plain import plain
-from ..selftest.diagnosis import phase_results
-from ..selftest.evidence import Evidence
-from ..selftest.paths import Tests, compare_paths
-from ..selftest.report.paths import path_record, path_table
-from ..selftest.report.text import phase_words
-from ..selftest.running import where
-from ..selftest.running.apart import apart
-from ..selftest.running.planned import Outlook, outlook
-from ..selftest.running.plans import Options
-from ..selftest.running.session import Session
-from .context import configuration
-from .selftest_options import address_of, measuring, options, port_number, whole
-from .selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
+from neuca_tools.backends.namespace import enter
+from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_options import address_of, measuring, options, port_number, whole
+from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
+from neuca_tools.errors import UsageError
+from neuca_tools.model import Host as Address
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest.diagnosis.diagnose import phase_results
+from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.measure.helper.apart import apart
+from neuca_tools.selftest.measure.host import where
+from neuca_tools.selftest.measure.host.planned import Outlook, outlook
+from neuca_tools.selftest.measure.iperf.plans import Options
+from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.report.paths import path_record, path_table
+from neuca_tools.selftest.report.text import phase_words
 
 COMPARES_PATHS = (
     "Makes the same test over each PATH in turn, several rounds of it, and says what each costs against the first,"

@@ -13,32 +13,33 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
-from ..backends.hostid import boot_id
-from ..backends.namespace import enter
-from ..config import Config
-from ..errors import ApplyError, SelftestError, UsageError
-from ..fileio import write_files
-from ..model import Host as Address
-from ..plain import document, plain
-from ..selftest.codes import NAGIOS, ExitCode
-from ..selftest.compare import Comparison, compare
-from ..selftest.diagnosis import Diagnosis, diagnose
-from ..selftest.evidence import NOT_ASKED, Evidence, Step
-from ..selftest.report.nagios import nagios
-from ..selftest.report.page import page
-from ..selftest.report.prometheus import prometheus
-from ..selftest.report.record import record
-from ..selftest.report.text import comparison, conclusion, step_line
-from ..selftest.running import kernel, program, store, where
-from ..selftest.running.broadcast import Place
-from ..selftest.running.fixing import STEP, fix_for
-from ..selftest.running.iperf import PROGRAM
-from ..selftest.running.planned import Outlook, outlook
-from ..selftest.running.plans import Options
-from ..selftest.running.serve import Server, serve_pipes
-from ..selftest.running.session import Session
-from .context import configuration, is_root
-from .selftest_options import SETTINGS, address_of, options, peers, port, secret
+from neuca_tools.backends.hostid import boot_id
+from neuca_tools.backends.namespace import enter
+from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, port, secret
+from neuca_tools.config import Config
+from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.files import write_files
+from neuca_tools.model import Host as Address
+from neuca_tools.model.printable import document, plain
+from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.diagnosis.compare import Comparison, compare
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
+from neuca_tools.selftest.measure import program, store
+from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
+from neuca_tools.selftest.measure.host import kernel, where
+from neuca_tools.selftest.measure.host.fixes import STEP, fix_for
+from neuca_tools.selftest.measure.host.planned import Outlook, outlook
+from neuca_tools.selftest.measure.iperf.command import PROGRAM
+from neuca_tools.selftest.measure.iperf.plans import Options
+from neuca_tools.selftest.measure.probes.broadcast import Place
+from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.report.nagios import nagios
+from neuca_tools.selftest.report.page import page
+from neuca_tools.selftest.report.prometheus import prometheus
+from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.text import comparison, conclusion, step_line
 
 if TYPE_CHECKING:
     import argparse

@@ -7,24 +7,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Callable, Optional, TypeVar
 
-from .. import render
-from ..backends import hostfacts
-from ..config import Config
-from ..config.options import profile_names
-from ..decide import Decision
-from ..documents.values import UnusableError
-from ..errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, NeucaError, UsageError
-from ..host import host
-from ..intake import Intake, last_good
-from ..model import LinkKey
-from ..operations import WriteFile
-from ..record import load_choice
-from ..status import find_link
-from ..tuneup import Tuning, tune, untune
-from ..tuning import arithmetic, audit
-from ..tuning.layer import Choice
-from .context import configuration, document, is_root, report_faults
-from .logs import to_stderr
+from neuca_tools.agent.tune import Tuning, tune, untune
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import host
+from neuca_tools.backends import hostfacts
+from neuca_tools.commands.context import configuration, document, is_root, report_faults
+from neuca_tools.commands.logs import to_stderr
+from neuca_tools.config import Config
+from neuca_tools.config.options import profile_names
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, NeucaError, UsageError
+from neuca_tools.model import LinkKey
+from neuca_tools.plan.operations import WriteFile
+from neuca_tools.state.active_document import Intake, last_good
+from neuca_tools.state.records import load_choice
+from neuca_tools.status import audit, render
+from neuca_tools.status.judge import find_link
+from neuca_tools.tuning import arithmetic
+from neuca_tools.tuning.layer import Choice
 
 if TYPE_CHECKING:
     import argparse

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from neuca_tools.config.options import ConfigFault
-from neuca_tools.documents import values
+from neuca_tools.documents.neuca import values
 from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024

@@ -21,10 +21,11 @@ from neuca_tools.config.options import (
     ConfigFault,
     listed,
 )
-from neuca_tools.documents import links, stacking, values
-from neuca_tools.documents.ini import Line
-from neuca_tools.documents.secrecy import link_kind, shown_key
-from neuca_tools.documents.values import UnusableError
+from neuca_tools.documents import stacking
+from neuca_tools.documents.neuca import links, values
+from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.privacy import link_kind, shown_key
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 from neuca_tools.sources import parse_source

@@ -11,13 +11,13 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Callable, Literal, Optional
 
-from neuca_tools.documents import values
-from neuca_tools.documents.values import UnusableError
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN, LinkRequest
 from neuca_tools.sources.base import Surroundings
-from neuca_tools.store import Place
-from neuca_tools.sysctls import key_reason
+from neuca_tools.state.store import Place
 from neuca_tools.tuning import arithmetic
+from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
 

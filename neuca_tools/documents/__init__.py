@@ -8,8 +8,8 @@ says what may be shown, to messages and to `redact`.
 
 from __future__ import annotations
 
-from .envelope import find_document
-from .neuca_ini import get, parse
-from .redact import redact
+from neuca_tools.documents.envelope import find_document
+from neuca_tools.documents.neuca.ini_document import get, parse
+from neuca_tools.documents.redact import redact
 
 __all__ = ["find_document", "get", "parse", "redact"]

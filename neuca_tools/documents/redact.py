@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from .ini import MAX_LINE, Line, read, without_comment
-from .secrecy import is_known_section, is_open
+from neuca_tools.documents.neuca.ini import MAX_LINE, Line, read, without_comment
+from neuca_tools.documents.privacy import is_known_section, is_open
 
 
 def redact(text: str) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from neuca_tools.keys import LinkKey
 from neuca_tools.model import LinkRequest
+from neuca_tools.model.links import LinkKey
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:

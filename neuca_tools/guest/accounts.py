@@ -8,8 +8,8 @@ import pwd
 from pathlib import Path
 from typing import Optional
 
-from ..errors import ApplyError
-from . import programs
+from neuca_tools.errors import ApplyError
+from neuca_tools.guest import programs
 
 SHELLS = ("/bin/bash", "/bin/sh")
 

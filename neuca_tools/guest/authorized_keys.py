@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
 
-from ..errors import ApplyError
-from ..fileio import NEW
-from . import blocks, programs
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import NEW
+from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = (
     ".ssh",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Callable, Literal, NamedTuple
 
-from ..config import Config
-from ..model import Document
+from neuca_tools.config import Config
+from neuca_tools.model import Document
 
 State = Literal["ok", "pending", "refused", "failed"]
 STATES: tuple[State, ...] = (

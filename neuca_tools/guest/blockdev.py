@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ..documents import filesystems
-from ..documents.values import UnusableError
-from ..errors import ApplyError
-from ..fileio import make_directory
-from . import programs
+from neuca_tools.documents.neuca import filesystems
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import make_directory
+from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
 LOOK = 60.0  # seconds that a look at a disk may take

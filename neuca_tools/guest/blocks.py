@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from ..errors import ApplyError
-from ..fileio import NEW, sync_directory
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import NEW, sync_directory
 
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..backends import hostnamed
-from ..errors import ApplyError, ManagerError
-from ..fileio import read_bytes, write_files
-from . import blocks
-from .base import Finding, Guest
+from neuca_tools.backends import hostnamed
+from neuca_tools.errors import ApplyError, ManagerError
+from neuca_tools.files import read_bytes, write_files
+from neuca_tools.guest import blocks
+from neuca_tools.guest.base import Finding, Guest
 
 FILE = Path("/etc/hostname")  # hostname(5)
 

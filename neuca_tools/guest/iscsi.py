@@ -17,9 +17,9 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-from ..errors import ApplyError
-from ..fileio import read_bytes, write_files
-from . import programs
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import read_bytes, write_files
+from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
 # RFC 7143, 4.2.7. "_" is not in it, but in use.

@@ -16,8 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
-from ..config import Config
-from ..errors import (
+from neuca_tools.config import Config
+from neuca_tools.errors import (
     EXIT_DEGRADED,
     EXIT_FAILED,
     EXIT_INVALID,
@@ -26,14 +26,14 @@ from ..errors import (
     ApplyError,
     RecordError,
 )
-from ..fileio import read_bytes, write_files
-from ..intake import Intake
-from ..model import Document
-from ..shapes import fit, made
-from ..status import Status
-from ..store import read
-from ..store import save as write
-from .base import FEATURES, STATES, Finding, State
+from neuca_tools.files import read_bytes, write_files
+from neuca_tools.guest.base import FEATURES, STATES, Finding, State
+from neuca_tools.model import Document
+from neuca_tools.state.active_document import Intake
+from neuca_tools.state.shapes import fit, made
+from neuca_tools.state.store import read
+from neuca_tools.state.store import save as write
+from neuca_tools.status.judge import Status
 
 log = logging.getLogger("neuca")
 # The mark; that a run is under way, or was when it died; and the digest of the document that the last one was for.

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from typing import Optional
 
-from ..errors import ApplyError
+from neuca_tools.errors import ApplyError
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the directory that somebody started us in
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}

@@ -12,14 +12,14 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Callable, NoReturn, Optional
 
-from ..config import Config
-from ..errors import ConfigError, NeucaError
-from ..fileio import locked
-from ..intake import confirmed
-from ..model import Document
-from . import hostname, outcome, scripts, storage, users
-from .base import FEATURES, Finding, Guest
-from .outcome import Outcome
+from neuca_tools.config import Config
+from neuca_tools.errors import ConfigError, NeucaError
+from neuca_tools.files import locked
+from neuca_tools.guest import hostname, outcome, scripts, storage, users
+from neuca_tools.guest.base import FEATURES, Finding, Guest
+from neuca_tools.guest.outcome import Outcome
+from neuca_tools.model import Document
+from neuca_tools.state.active_document import confirmed
 
 log = logging.getLogger("neuca")
 LOCK = "guest.lock"  # in the run directory

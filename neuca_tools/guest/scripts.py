@@ -18,14 +18,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from ..config import Config
-from ..errors import ApplyError, RecordError
-from ..fileio import locked, write_files
-from ..record import SCRIPTS
-from ..rows import Script
-from ..store import read, save
-from . import programs
-from .base import Finding, Guest
+from neuca_tools.config import Config
+from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.files import locked, write_files
+from neuca_tools.guest import programs
+from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.model.rows import Script
+from neuca_tools.state.records import SCRIPTS
+from neuca_tools.state.store import read, save
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)

@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from ..config import Config
-from ..documents import get
-from ..errors import ApplyError, RecordError
-from ..rows import Storage
-from ..shapes import made
-from ..store import read, remove, save
-from . import blockdev, iscsi, programs
-from .base import Finding, Guest
-from .blockdev import RefusedError
-from .iscsi import Target
+from neuca_tools.config import Config
+from neuca_tools.documents import get
+from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.guest import blockdev, iscsi, programs
+from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.guest.blockdev import RefusedError
+from neuca_tools.guest.iscsi import Target
+from neuca_tools.model.rows import Storage
+from neuca_tools.state.shapes import made
+from neuca_tools.state.store import read, remove, save
 
 RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its pattern
 INITIATOR = "iscsi_initiator_iqn"

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import ApplyError
-from ..fileio import read_bytes, write_files
-from . import programs
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import read_bytes, write_files
+from neuca_tools.guest import programs
 
 DIRECTORY = Path(
     "/etc/sudoers.d"

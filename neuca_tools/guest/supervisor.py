@@ -22,9 +22,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import NeucaError
-from ..fileio import locked, make_directory, write_files
-from ..store import content_of, read
+from neuca_tools.errors import NeucaError
+from neuca_tools.files import locked, make_directory, write_files
+from neuca_tools.state.store import content_of, read
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSIDE = "NEUCA_SCRIPT"  # in its environment: `neuca status` does not wait there for the very script that asks

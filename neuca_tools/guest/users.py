@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import Config
-from ..config.options import LOGIN
-from ..documents.instance import PUBLIC_KEYS
-from ..documents.tables import is_public_key
-from ..errors import ApplyError, RecordError
-from ..model import Document
-from ..rows import User
-from ..store import read, remove, save
-from . import accounts, authorized_keys, sudoers
-from .base import Finding, Guest
+from neuca_tools.config import Config
+from neuca_tools.config.options import LOGIN
+from neuca_tools.documents.neuca.tables import is_public_key
+from neuca_tools.documents.platform.instance import PUBLIC_KEYS
+from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.guest import accounts, authorized_keys, sudoers
+from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.model import Document
+from neuca_tools.model.rows import User
+from neuca_tools.state.store import read, remove, save
 
 RECORD = "guest-users.json"  # in the state directory: the logins that have something of ours
 

@@ -108,9 +108,7 @@ def look(
 
     The answer says that there is none only where every source said so; else raises SourceError with what each said.
     """
-    from neuca_tools.sources.race import (
-        first,
-    )  # threads, which those need not pay who only read what a source may be
+    from neuca_tools.sources.race import first
 
     sources = _made(specs, surroundings or Surroundings())
     return first(

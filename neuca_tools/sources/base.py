@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Optional, Protocol, Union
 
 from neuca_tools.errors import SourceError
-from neuca_tools.machine import Origin, Outlet
+from neuca_tools.model.machine import Origin, Outlet
 
 BODY_LIMIT = 1 << 20
 """Bytes that are taken from any source, before anything is unpacked."""

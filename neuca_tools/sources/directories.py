@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.documents import instance, network_data
+from neuca_tools.documents.platform import instance, openstack
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
 from neuca_tools.sources.file import read_regular
@@ -58,10 +58,10 @@ class ConfigDrive(Directory):
             about = None if place is None else read(place / instance.OPENSTACK)
             if place is None or about is None:
                 continue
-            network = read(place / network_data.NAME)
+            network = read(place / openstack.NAME)
             parts = {
                 instance.OPENSTACK: about,
-                **({} if network is None else {network_data.NAME: network}),
+                **({} if network is None else {openstack.NAME: network}),
             }
             data = read(place / "user_data")
             return Answer(

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from neuca_tools.documents.ec2_network import LEAVES, NAME
-from neuca_tools.documents.instance import PUBLIC_KEYS
+from neuca_tools.documents.platform.ec2 import LEAVES, NAME
+from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import SourceError
-from neuca_tools.machine import instance
+from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import (
     INSTANCE_ID,
     Answer,

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.documents import instance, netplan
-from neuca_tools.documents.tree import Tree, from_yaml
+from neuca_tools.documents.platform import instance, netplan
+from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
@@ -117,7 +117,7 @@ def _read(place: Path) -> Optional[_Seed]:
 
 
 def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
-    from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
+    from neuca_tools.sources import http
 
     response = http.request("GET", url, f"/{name}", {}, deadline)
     if response.status not in (200, 404):

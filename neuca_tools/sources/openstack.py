@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional
 
-from neuca_tools.documents.instance import OPENSTACK
-from neuca_tools.documents.network_data import NAME
+from neuca_tools.documents.platform.instance import OPENSTACK
+from neuca_tools.documents.platform.openstack import NAME
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
 from neuca_tools.errors import SourceError
-from neuca_tools.machine import Outlet
+from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 HEAD_START = 0.25

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import SourceError
-from neuca_tools.machine import Origin, Outlet
+from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings
 from neuca_tools.sources.url import Url, parse_url
 
@@ -103,7 +103,7 @@ class Service(Source):
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
         """Raises SourceError."""
-        from neuca_tools.sources import http  # 12 ms, which a look at a file need not pay
+        from neuca_tools.sources import http
 
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
             raise SourceError(f"{method} {self.url}{path}: {self.surroundings.blocked}")

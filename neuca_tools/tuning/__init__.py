@@ -6,7 +6,7 @@ files say, `arithmetic` goes from rate and RTT to bytes and back, `layer` joins 
 
 # SPDX-License-Identifier: MIT
 
-from .layer import Choice, Layer
-from .links import tune
+from neuca_tools.tuning.layer import Choice, Layer
+from neuca_tools.tuning.links import tune
 
 __all__ = ["Choice", "Layer", "tune"]

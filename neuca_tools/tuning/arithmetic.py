@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..documents.values import UnusableError, clip
+from neuca_tools.documents.neuca.values import UnusableError, clip
 
 SHARE = 2  # buffer / window
 MARGIN = 1.25  # for overhead of packets, and for what waits to be sent again

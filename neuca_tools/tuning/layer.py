@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
-from ..effects import Effect
-from ..model import LinkKey, Problem, Record
-from . import arithmetic
-from .environment import Environment
-from .profile import AUTO, BUFFER, KEEP, Profile, raised, same
-from .sysctld import Words
+from neuca_tools.model import LinkKey, Problem, Record
+from neuca_tools.model.effects import Effect
+from neuca_tools.tuning import arithmetic
+from neuca_tools.tuning.environment import Environment
+from neuca_tools.tuning.profile import AUTO, BUFFER, KEEP, Profile, raised, same
+from neuca_tools.tuning.sysctld import Words
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
 AVAILABLE, PERMITTED = (

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from ..documents.links import overlay
-from ..effects import Note
-from ..model import Device, LinkKey, LinkRequest, Origin, Original, Record
-from .layer import Asked, Layer, Value
+from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record
+from neuca_tools.model.effects import Note
+from neuca_tools.tuning.layer import Asked, Layer, Value
 
 
 class Tuned(NamedTuple):

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
-from ..documents import values
-from ..documents.values import UnusableError
-from ..model import OWN
-from ..sysctls import key_reason
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model import OWN
+from neuca_tools.tuning.allowed_sysctls import key_reason
 
 AUTO, NONE = "auto", "none"
 BUFFER = "{buffer}"  # stands for the bytes that the path of rate and rtt needs

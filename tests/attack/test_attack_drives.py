@@ -8,8 +8,8 @@ import pytest
 import volumes
 from lab import mac
 
-from neuca_tools.drives import read_volume, recorded
-from neuca_tools.volumes import refusal
+from neuca_tools.agent.drives import read_volume, recorded
+from neuca_tools.model.volumes import refusal
 
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 EVIL = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n[scripts]\nbootscript = #!/bin/sh\n"

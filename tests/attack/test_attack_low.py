@@ -11,7 +11,8 @@ import time
 import pytest
 from lab import GATEWAY, mac
 
-from neuca_tools.documents import find_document, parse, platform, redact
+from neuca_tools.documents import find_document, parse, redact
+from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
@@ -54,9 +55,9 @@ def read_neuca(data):
 
 def read_platform(kind):
     def read(data):
-        if text := platform.reduced({kind: data}):
-            platform.parse(text)
-            platform.open_text(text)
+        if text := combined.reduced({kind: data}):
+            combined.parse(text)
+            combined.open_text(text)
 
     return read
 

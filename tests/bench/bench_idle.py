@@ -27,7 +27,7 @@ WINDOW = 10  # seconds to count wake-ups in
 MOMENT = 0.5  # seconds
 EARLY = 20  # passes after which memory is taken for settled
 PATIENCE = 30.0  # seconds for one pass
-LIFETIME = 30.0  # seconds that a child stays (neuca_tools/worker.py)
+LIFETIME = 30.0  # seconds that a child stays (neuca_tools/agent/worker.py)
 
 
 @dataclass

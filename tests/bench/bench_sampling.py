@@ -24,9 +24,9 @@ from bench_speed import Unmeasured
 
 sys.path.insert(0, str(host.CHECKOUT))
 
-from neuca_tools.selftest.running.conduct import conduct
-from neuca_tools.selftest.running.iperf import Test, client, server
-from neuca_tools.selftest.running.tcpinfo import listening
+from neuca_tools.selftest.measure.host.tcp_info import listening
+from neuca_tools.selftest.measure.iperf.command import Test, client, server
+from neuca_tools.selftest.measure.iperf.conduct import conduct
 
 ADDRESS, PORT = ip_address("127.0.0.1"), 45678
 SECONDS = 5

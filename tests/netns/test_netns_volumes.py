@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import mac
 
-from neuca_tools.drives import read_volume
+from neuca_tools.agent.drives import read_volume
 
 REFUSED = 77
 SERVICE = {"source": "ec2", "url": "http://169.254.169.254", "mac": ""}

@@ -20,8 +20,8 @@ from packages import (
     run,
 )
 
-from neuca_tools import marks
 from neuca_tools.config import Config
+from neuca_tools.desired import marks
 
 
 def _field(deb: Path, name: str) -> str:

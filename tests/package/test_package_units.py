@@ -14,12 +14,12 @@ from collections.abc import Mapping
 import pytest
 from packages import INSTALL, ROOT, run
 
-from neuca_tools import volumes
 from neuca_tools.backends import mount, udev
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
 from neuca_tools.guest import outcome
 from neuca_tools.guest.run import RETRY
+from neuca_tools.model import volumes
 
 AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-host-keys.service"
 GUEST, WATCH = "neuca-guest.service", "neuca-guest.path"

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from worlds import Agent, mac, machine, nic
 
-from neuca_tools.documents import find_document, parse, platform, redact
-from neuca_tools.documents.secrecy import SECRET_WORDS
-from neuca_tools.documents.tree import MAX_DEPTH, from_json, from_yaml
+from neuca_tools.desired.roles import Policy
+from neuca_tools.documents import find_document, parse, redact
+from neuca_tools.documents.platform import combined
+from neuca_tools.documents.platform.tree import MAX_DEPTH, from_json, from_yaml
+from neuca_tools.documents.privacy import SECRET_WORDS
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document
-from neuca_tools.roles import Policy
-from neuca_tools.topology import METADATA_HOSTS
+from neuca_tools.model.topology import METADATA_HOSTS
 
 FOLDER = Path(__file__).parent
 MANAGEMENT, IGNORED = 1, 5  # NICs that many seeds name, and that nothing may change
@@ -103,13 +104,13 @@ def neuca(data):
 
 def of_platform(kind):
     def target(data):
-        text = platform.reduced({kind: data})
+        text = combined.reduced({kind: data})
         if not text:
             return None
-        beside = platform.parse(text)
-        public = platform.open_text(text)
-        assert platform.parse(public).links == beside.links
-        assert platform.open_text(public) == public
+        beside = combined.parse(text)
+        public = combined.open_text(text)
+        assert combined.parse(public).links == beside.links
+        assert combined.open_text(public) == public
         return Document(platform=beside, faults=beside.faults)
 
     return target

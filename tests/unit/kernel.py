@@ -13,11 +13,11 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
-from neuca_tools.device_settings import DeviceSettings
+from neuca_tools.desired.routes import ROUTE_PROTOCOL
+from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
-from neuca_tools.guard import METADATA_HOSTS
 from neuca_tools.model import Device, Route, World
-from neuca_tools.routing import ROUTE_PROTOCOL
+from neuca_tools.model.device_settings import DeviceSettings
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neuca_tools.documents import platform
+from neuca_tools.documents.platform import combined
 
 FOLDER = Path(__file__).parent / "platform"
 KINDS = ("network_data.json", "meta_data.json", "network-config", "meta-data", "EC2 network")
@@ -19,13 +19,13 @@ SAMPLES = {
 def read(name):
     """What a sample asks."""
     kind, data = SAMPLES[name]
-    return platform.parse(platform.reduced({kind: data}))
+    return combined.parse(combined.reduced({kind: data}))
 
 
 def made(kind, data):
     """What these bytes ask."""
-    return platform.parse(
-        platform.reduced({kind: data if isinstance(data, bytes) else data.encode()})
+    return combined.parse(
+        combined.reduced({kind: data if isinstance(data, bytes) else data.encode()})
     )
 
 

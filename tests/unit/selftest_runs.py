@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neuca_tools.selftest.evidence import Cpu, Evidence, Phase, Sample, Socket
-from neuca_tools.selftest.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 
 MIB = 2**20
 

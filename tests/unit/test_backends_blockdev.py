@@ -10,7 +10,7 @@ import pytest
 
 from neuca_tools.backends.blockdev import read_device, read_number
 from neuca_tools.errors import SourceError
-from neuca_tools.volumes import device_refusal
+from neuca_tools.model.volumes import device_refusal
 
 ATA = "pci0000:00/0000:00:01.1/ata1/host0/target0:0:0/0:0:0:0"
 USB = "pci0000:00/0000:00:1d.0/usb1/1-1/1-1:1.0/host3/target3:0:0/3:0:0:0"

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.backends.queues import Queues, _cpus, _mask
-from neuca_tools.device_settings import DeviceSettings
 from neuca_tools.errors import ApplyError
+from neuca_tools.model.device_settings import DeviceSettings
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from ipaddress import ip_interface
 import pytest
 from worlds import Agent, bare, key, mac, machine, nic, texts
 
+from neuca_tools.desired.roles import Policy
 from neuca_tools.model import LinkKey, NicRecord, Owned
-from neuca_tools.roles import Policy
 
 MINE = "02:00:00:00:aa:01"
 KINDS = {

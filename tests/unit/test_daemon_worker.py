@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from neuca_tools.agent.daemon import Daemon
+from neuca_tools.agent.worker import Job, Worker
 from neuca_tools.config import Config
-from neuca_tools.daemon import Daemon
-from neuca_tools.worker import Job, Worker
 
 
 @pytest.fixture

@@ -18,18 +18,17 @@ import pytest
 from damage import damaged
 from worlds import Agent, key, mac, machine, nic
 
-from neuca_tools import memory
-from neuca_tools import record as records
 from neuca_tools.errors import NeucaError, RecordError
 from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
-from neuca_tools.intake import Intake, confirmed, keep
-from neuca_tools.machine import Machine, met, renewed
 from neuca_tools.model import LinkKey, Problem
-from neuca_tools.plan import plan
-from neuca_tools.report import now, read_report, write_report
-from neuca_tools.store import Place, catch_up, unsaved
-from neuca_tools.stored import StoredDocument
+from neuca_tools.model.machine import Machine, met, renewed
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.plan.plan import plan
+from neuca_tools.state import records, updates
+from neuca_tools.state.active_document import Intake, confirmed, keep
+from neuca_tools.state.store import Place, catch_up, unsaved
+from neuca_tools.status.report import now, read_report, write_report
 from neuca_tools.tuning import Choice
 
 STARTS = int(os.environ.get("NEUCA_STARTS", "400"))
@@ -88,13 +87,13 @@ class Host:
     def die(self):
         """A pass that is killed after so many of its operations."""
         survey = self.agent.survey()
-        survey = replace(survey, record=memory.meet(survey.record, survey.resolution))
+        survey = replace(survey, record=updates.meet(survey.record, survey.resolution))
         operations = survey.plan()
         if self.chance.random() < 0.3:
             self.agent.run()
             self.save()
             return
-        self.agent.record = memory.intend(survey.record, operations)
+        self.agent.record = updates.intend(survey.record, operations)
         self.save()
         before = replace(survey.have, files={}, sysctls={})
         records.save_journal(self.place, before, survey.world.boot_id)

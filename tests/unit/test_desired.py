@@ -10,7 +10,9 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
-from neuca_tools.desired import Settings, resolve
+from neuca_tools.desired.requests import merge
+from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.roles import Policy
 from neuca_tools.model import (
     Device,
     Fault,
@@ -22,8 +24,6 @@ from neuca_tools.model import (
     Problem,
     Record,
 )
-from neuca_tools.requests import merge
-from neuca_tools.roles import Policy
 
 NIC2, NIC3 = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
 VLAN7 = f"[vlan {mac(2)}.7]\n"

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from worlds import key
 
-from neuca_tools.device_settings import Declined, DeviceSettings
-from neuca_tools.devices import Wish, restorable, same, to_do
+from neuca_tools.desired.device_settings import Wish, restorable, same, to_do
+from neuca_tools.model.device_settings import Declined, DeviceSettings
 
 CPUS = DeviceSettings({"rps": "none"}, {"rps": "0-3", "rps.queues": "2"})
 

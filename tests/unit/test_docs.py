@@ -15,24 +15,29 @@ from typing import get_args
 
 import pytest
 
-from neuca_tools import errors, link_operations, marking, operations, render, sysctls
+from neuca_tools import errors
+from neuca_tools.apply.observe import found
 from neuca_tools.commands import agent, neuca, selftest, selftest_options, selftest_paths
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS, RAW_SECTIONS, WITHOUT_EFFECT
-from neuca_tools.desired import Settings, resolve
-from neuca_tools.device_operation import SetDevice
-from neuca_tools.documents import devices, parse
-from neuca_tools.documents.links import _READERS
-from neuca_tools.documents.secrecy import LINK_KINDS, SECTIONS
-from neuca_tools.documents.values import UnusableError
+from neuca_tools.desired import manager_files
+from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
+from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import device_settings
+from neuca_tools.documents.neuca.links import _READERS
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
-from neuca_tools.observe import found
-from neuca_tools.operation import Operation
-from neuca_tools.plan import plan
-from neuca_tools.routing import ROUTE_METRIC
-from neuca_tools.routing import ROUTE_PROTOCOL as PROTOCOL
+from neuca_tools.plan import link_operations, operations
+from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.plan import plan
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.status import render
+from neuca_tools.tuning import allowed_sysctls
 
 ROOT = Path(__file__).parents[2]
 MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").iterdir())}
@@ -62,8 +67,8 @@ def test_the_sysctls_that_a_document_may_set_are_documented_with_their_bounds():
     text = parts("neuca-user-data.5", "Ss")["Settings of the whole host"]
     found = dict(re.findall(r"^\.It Ql (net\.\S+)\n(.*)$", text, re.MULTILINE))
     expected = {}
-    for path, rule in sysctls.ALLOWED.items():
-        listed = isinstance(rule, sysctls.Words)
+    for path, rule in allowed_sysctls.ALLOWED.items():
+        listed = isinstance(rule, allowed_sysctls.Words)
         values = rule.words if listed else [f"{low} to {high}" for low, high in rule.bounds]
         expected[path.replace("/", ".")] = ", ".join(values)
     assert found == expected
@@ -252,7 +257,7 @@ def test_every_section_of_user_data_is_documented():
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    assert documented == {*_READERS, *devices.READERS, "addresses", "sysctl."}
+    assert documented == {*_READERS, *device_settings.READERS, "addresses", "sysctl."}
 
 
 def test_the_example_of_the_manual_page_has_no_fault():
@@ -310,11 +315,11 @@ def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
             config.sysctl_directory,
         )
     ]
-    places = marking.Places(
+    places = manager_files.Places(
         *directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority
     )
     resolution = resolve(parse(block("[global]")), Settings(), world, record)
-    files = marking.wanted(resolution, record, places, []).files
+    files = manager_files.wanted(resolution, record, places, []).files
     names = {link.name: link.sysctls for link in resolution.want.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
     resolution = replace(resolution, want=replace(resolution.want, files=files))

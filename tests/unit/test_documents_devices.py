@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.devices import READERS
-from neuca_tools.documents.values import UnusableError
-from neuca_tools.rates import rate_text, rate_value
+from neuca_tools.documents.neuca.device_settings import READERS
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model.rates import rate_text, rate_value
 
 
 @pytest.mark.parametrize(

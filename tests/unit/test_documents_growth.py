@@ -13,7 +13,8 @@ import sys
 import pytest
 from worlds import Agent, machine, nic
 
-from neuca_tools.documents import find_document, parse, platform, redact
+from neuca_tools.documents import find_document, parse, redact
+from neuca_tools.documents.platform import combined
 from neuca_tools.model import Document
 
 SHORT, FACTOR = 40, 4
@@ -176,9 +177,9 @@ PLATFORM = {
 
 def of_platform(kind):
     def read(tree):
-        text = platform.reduced({kind: json.dumps(tree).encode()})
-        platform.parse(text)
-        platform.open_text(text)
+        text = combined.reduced({kind: json.dumps(tree).encode()})
+        combined.parse(text)
+        combined.open_text(text)
 
     return read
 
@@ -193,8 +194,8 @@ def test_finding_what_bridges_are_made_of_costs_in_proportion():
 
     def look(tree):
         agent = Agent(machine(*map(nic, range(1, 3)), mgmt=1))
-        text = platform.reduced({"network-config": json.dumps(tree).encode()})
-        agent.document = Document(platform=platform.parse(text))
+        text = combined.reduced({"network-config": json.dumps(tree).encode()})
+        agent.document = Document(platform=combined.parse(text))
         agent.survey()
 
     assert_linear(look, PLATFORM["bridges that DHCP is on, one on the other"][1])
@@ -202,6 +203,6 @@ def test_finding_what_bridges_are_made_of_costs_in_proportion():
 
 def test_merging_mappings_in_yaml_costs_in_proportion():
     assert_linear(
-        lambda text: platform.reduced({"network-config": text.encode()}),
+        lambda text: combined.reduced({"network-config": text.encode()}),
         lambda size: "a:\n" + "".join(f"  <<: {{k{n}: 1}}\n" for n in range(size)),
     )

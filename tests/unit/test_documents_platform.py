@@ -9,7 +9,7 @@ import json
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
 
-from neuca_tools.documents import platform
+from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import LinkKey, Virtual
 
@@ -609,7 +609,7 @@ def test_the_meta_data_of_a_seed_is_read():
 def test_what_changes_at_each_look_or_means_nothing_is_not_kept():
     one = json.dumps({"hostname": "a", "random_seed": "x", "meta": {}})
     other = json.dumps({"meta": {}, "random_seed": "y", "hostname": "a", "admin_pass": "z"})
-    assert platform.reduced({"meta_data.json": one.encode()}) == platform.reduced(
+    assert combined.reduced({"meta_data.json": one.encode()}) == combined.reduced(
         {"meta_data.json": other.encode()}
     )
 
@@ -617,9 +617,9 @@ def test_what_changes_at_each_look_or_means_nothing_is_not_kept():
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_open_copy_says_the_same_of_the_network_and_has_no_secret(name):
     kind, data = SAMPLES[name]
-    text = platform.reduced({kind: data})
-    whole, copy = platform.parse(text), platform.parse(platform.open_text(text))
-    assert "XcanaryX" not in platform.open_text(text)
+    text = combined.reduced({kind: data})
+    whole, copy = combined.parse(text), combined.parse(combined.open_text(text))
+    assert "XcanaryX" not in combined.open_text(text)
     assert (copy.links, copy.routes, copy.management) == (
         whole.links,
         whole.routes,
@@ -635,7 +635,7 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         "meta_data.json": json.dumps(tagged).encode(),
         "network_data.json": json.dumps({"links": [link(mtu=9000)], "networks": []}).encode(),
     }
-    assert links(platform.parse(platform.reduced(kinds))) == {MAC: ("up", None, 9000, [])}
+    assert links(combined.parse(combined.reduced(kinds))) == {MAC: ("up", None, 9000, [])}
 
 
 @pytest.mark.parametrize(
@@ -673,7 +673,7 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
 )
 def test_a_document_that_cannot_be_read_at_all_is_refused_whole(kind, data, why):
     with pytest.raises(DocumentError) as caught:
-        platform.reduced({kind: data})
+        combined.reduced({kind: data})
     assert caught.value.text == f"cannot read {kind}: {why}"
 
 
@@ -683,7 +683,7 @@ def test_an_alias_bomb_is_refused():
     long = b"a: &a " + b"x" * 500000 + b"\nb: [" + b", ".join([b"*a"] * 1000) + b"]\n"
     for data in (b"\n".join(lines), long):
         with pytest.raises(DocumentError) as caught:
-            platform.reduced({"network-config": data})
+            combined.reduced({"network-config": data})
         assert caught.value.text == "cannot read network-config: it has more than 50000 items"
 
 

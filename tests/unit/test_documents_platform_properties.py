@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from platforms import KINDS, SAMPLES
 
-from neuca_tools.documents import platform
+from neuca_tools.documents.platform import combined
 from neuca_tools.errors import DocumentError
 
 WORDS = sorted(
@@ -22,7 +22,7 @@ WORDS = sorted(
 )
 KEYS = sorted(
     key
-    for kind in platform._KINDS
+    for kind in combined._KINDS
     for key in (
         "id",
         "type",
@@ -104,13 +104,13 @@ def refused_or(function, beginning):
     b'{"links": [{"id": "\\ud800", "type": "phy", "ethernet_mac_address": "\\ud800"}]}',
 )
 def test_no_document_raises_anything_but_its_own_error(kind, data):
-    text = refused_or(lambda: platform.reduced({kind: data}), f"cannot read {kind}: ")
+    text = refused_or(lambda: combined.reduced({kind: data}), f"cannot read {kind}: ")
     if not text:
         return
-    document = platform.parse(text)
+    document = combined.parse(text)
     assert all(fault.text.isprintable() and fault.line == 0 for fault in document.faults)
     assert all(hint.reason for hint in document.management)
-    copy = platform.parse(platform.open_text(text))
+    copy = combined.parse(combined.open_text(text))
     assert (copy.links, copy.routes, copy.management) == (
         document.links,
         document.routes,
@@ -121,4 +121,4 @@ def test_no_document_raises_anything_but_its_own_error(kind, data):
 @settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_a_kept_text_that_was_damaged_is_refused_or_read(text):
-    refused_or(lambda: platform.parse(text), "cannot read the platform's document: ")
+    refused_or(lambda: combined.parse(text), "cannot read the platform's document: ")

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.documents import get, neuca_ini, parse
-from neuca_tools.documents.ini import MAX_LINE, MAX_LINES
+from neuca_tools.documents import get, parse
+from neuca_tools.documents.neuca import ini_document
+from neuca_tools.documents.neuca.ini import MAX_LINE, MAX_LINES
 
 
 def value(text, key="a", section="global"):
@@ -189,14 +190,14 @@ def test_too_many_lines_are_one_fault():
 
 def test_faults_are_bounded_and_in_order():
     found = parse("[global]\n" + "word\n" * 1500).faults
-    assert len(found) == neuca_ini.MAX_FAULTS + 1
+    assert len(found) == ini_document.MAX_FAULTS + 1
     assert [fault.line for fault in found] == sorted(fault.line for fault in found)
     assert found[-1].text == "line 1002: 500 more faults from here on"
 
 
 def test_too_many_links_and_routes_are_one_fault_each(monkeypatch):
-    monkeypatch.setattr(neuca_ini, "MAX_LINKS", 2)
-    monkeypatch.setattr(neuca_ini, "MAX_ROUTES", 2)
+    monkeypatch.setattr(ini_document, "MAX_LINKS", 2)
+    monkeypatch.setattr(ini_document, "MAX_ROUTES", 2)
     macs = "".join(f"fe163e00000{number} = up\n" for number in range(4))
     document = parse(
         f"[interfaces]\n{macs}[routes]\n10.1.0.0/16=down\n10.2.0.0/16=down\n10.3.0.0/16=down\n10.4.0.0/16=down"

@@ -10,7 +10,7 @@ import pytest
 
 from neuca_tools.documents import parse
 from neuca_tools.model import RouteRequest
-from neuca_tools.rows import Storage, User
+from neuca_tools.model.rows import Storage, User
 
 SECRET = "AAAAcanary"
 

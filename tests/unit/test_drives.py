@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from sources_volumes import DRIVE, SEED, fill
 
-from neuca_tools import drives
-from neuca_tools.backends import hostid
-from neuca_tools.drives import (
+from neuca_tools.agent import drives
+from neuca_tools.agent.drives import (
     digest_in_force,
     lines_of,
     read_volume,
@@ -24,12 +23,13 @@ from neuca_tools.drives import (
     take_directory,
     unreported,
 )
+from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
-from neuca_tools.fileio import locked
-from neuca_tools.machine import Machine, Origin
-from neuca_tools.record import save_machine
+from neuca_tools.files import locked
+from neuca_tools.model.machine import Machine, Origin
+from neuca_tools.model.volumes import Known, refusal
 from neuca_tools.sources import Session, Surroundings, look, parse_source
-from neuca_tools.volumes import Known, refusal
+from neuca_tools.state.records import save_machine
 
 
 def copy(volume, run):

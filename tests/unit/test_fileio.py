@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.fileio import FEW, NEW, lock_holder, locked, read_bytes, write_files
+from neuca_tools.files import FEW, NEW, lock_holder, locked, read_bytes, write_files
 
 ROOT = Path(__file__).parents[2]
 

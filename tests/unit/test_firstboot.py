@@ -12,21 +12,21 @@ import pytest
 from sources_volumes import DRIVE, fill
 from worlds import key, mac
 
-from neuca_tools import firstboot, machine
+from neuca_tools.agent import first_boot
+from neuca_tools.agent.drives import read_volume
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
-from neuca_tools.drives import read_volume
-from neuca_tools.intake import Intake
-from neuca_tools.machine import Machine
-from neuca_tools.model import NicRecord, Original, Owned, Record
-from neuca_tools.record import (
+from neuca_tools.model import NicRecord, Original, Owned, Record, machine
+from neuca_tools.model.machine import Machine
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.state.active_document import Intake
+from neuca_tools.state.records import (
     load_machine,
     load_record,
     save_document,
     save_machine,
     save_record,
 )
-from neuca_tools.stored import StoredDocument
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
@@ -79,8 +79,8 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
     before = {
         path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()
     }
-    assert firstboot.notes(config) == []
-    firstboot.admit(config, NEW)
+    assert first_boot.notes(config) == []
+    first_boot.admit(config, NEW)
     place = config.state_directory / "set-aside"
     assert aside(config) == ALL
     assert {name: (place / name).read_bytes() for name in before} == before
@@ -93,7 +93,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
     }
     assert sorted(path.name for path in config.udev_directory.iterdir()) == ["70-mine.rules"]
     assert not [*(config.state_directory / "scripts").iterdir(), *config.run_directory.iterdir()]
-    assert firstboot.notes(config) == [
+    assert first_boot.notes(config) == [
         f'what another machine left here is in "{place}", and is not applied: {WHY}'
     ]
     now = load_machine(config.state_directory)
@@ -101,7 +101,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
 
 
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
-    firstboot.admit(config, NEW)
+    first_boot.admit(config, NEW)
     assert load_record(config.state_directory) == Record(
         hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}
     )
@@ -111,24 +111,24 @@ def test_of_another_boot_nothing_stays(config):
     save_record(
         config.state_directory, replace(load_record(config.state_directory), boot_id="another")
     )
-    firstboot.admit(config, NEW)
+    first_boot.admit(config, NEW)
     assert load_record(config.state_directory) == Record()
 
 
 def test_the_note_goes_with_what_it_tells_of(config):
-    firstboot.admit(config, NEW)
+    first_boot.admit(config, NEW)
     for path in (config.state_directory / "set-aside").iterdir():
         path.unlink()
     (config.state_directory / "set-aside").rmdir()
-    assert firstboot.notes(config) == []
+    assert first_boot.notes(config) == []
 
 
 def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
     for _ in range(2):
-        firstboot.admit(config, Intake(instance="ec2:i-1"))
+        first_boot.admit(config, Intake(instance="ec2:i-1"))
     kept = (config.state_directory / "machine.json").stat().st_ino
     for instance in ("ec2:i-1", ""):  # a service that leaves out the id
-        firstboot.admit(config, Intake(instance=instance))
+        first_boot.admit(config, Intake(instance=instance))
     assert (config.state_directory / "machine.json").stat().st_ino == kept
     assert (aside(config), load_machine(config.state_directory).instances) == ([], {"ec2": "i-1"})
 
@@ -154,7 +154,7 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
             path.unlink()
         if removed == 4:
             save_record(state, Record(hostid.boot_id(), {}, OWNED))
-    firstboot.admit(config, NEW)
+    first_boot.admit(config, NEW)
     assert {name: (place / name).read_bytes() for name in aside(config)} == before
     assert load_machine(state).instances == {"ec2": "i-2"}
     assert (
@@ -165,8 +165,8 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
 
 
 def test_a_second_move_replaces_what_was_set_aside_before(config):
-    firstboot.admit(config, NEW)
-    firstboot.admit(config, Intake(instance="ec2:i-3", other="another"))
+    first_boot.admit(config, NEW)
+    first_boot.admit(config, Intake(instance="ec2:i-3", other="another"))
     assert aside(config) == ["machine.json", "record.json"]
     assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())[
         "instances"
@@ -177,9 +177,9 @@ def test_before_any_document_hardware_and_nics_decide(config):
     """This host has none of the recorded NICs, and other ids than those of the record."""
     ours = hostid.look()
     here = bool(hostid.macs()) and bool(ours.uuid or ours.machine_id)
-    assert firstboot.check(config) is here
+    assert first_boot.check(config) is here
     assert (load_record(config.state_directory).nics == {}) is here
-    assert firstboot.check(config) is False
+    assert first_boot.check(config) is False
 
 
 def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
@@ -188,22 +188,22 @@ def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
     save_record(
         config.state_directory, replace(record, nics={**record.nics, some: NicRecord("eth0")})
     )
-    assert not firstboot.check(config)
+    assert not first_boot.check(config)
     save_record(config.state_directory, record)
     save_machine(config.state_directory, hostid.look())
-    assert not firstboot.check(config)
+    assert not first_boot.check(config)
     assert aside(config) == []
 
 
 def test_a_damaged_record_is_for_the_pass_to_complain_of(config):
     (config.state_directory / "record.json").write_text("{")
-    assert not firstboot.check(config)
+    assert not first_boot.check(config)
 
 
 def test_a_damaged_file_of_ids_says_nothing(config):
     (config.state_directory / "machine.json").write_text("{")
-    assert not firstboot.check(config)
-    firstboot.admit(config, Intake(instance="ec2:i-2"))
+    assert not first_boot.check(config)
+    first_boot.admit(config, Intake(instance="ec2:i-2"))
     assert load_machine(config.state_directory).instances == {"ec2": "i-2"}
     assert Machine() != load_machine(config.state_directory)
 
@@ -219,9 +219,9 @@ def test_the_volume_that_the_document_came_from_is_remembered(config):
     digest = read_volume(place).digest
     stored = StoredDocument("configdrive", "00", "", "[global]\n")
     for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
-        firstboot.admit(config, intake)
+        first_boot.admit(config, intake)
         assert load_machine(config.state_directory).volume == ""
-    firstboot.admit(config, Intake(stored=stored))
+    first_boot.admit(config, Intake(stored=stored))
     assert load_machine(config.state_directory).volume == digest
-    firstboot.admit(config, Intake())
+    first_boot.admit(config, Intake())
     assert load_machine(config.state_directory).volume == digest

@@ -17,8 +17,8 @@ from fuzzing import PLATFORM, SEEDS, TARGETS, TREES, held
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from neuca_tools.intake import fetch, keep
 from neuca_tools.sources import Session, Surroundings, parse_source
+from neuca_tools.state.active_document import fetch, keep
 
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "40"))
 FUZZ = settings(

@@ -9,10 +9,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
-from neuca_tools.guard import fence, ground
+from neuca_tools.desired.roles import Policy, assign
+from neuca_tools.desired.safety import fence, ground
 from neuca_tools.model import NicRecord, Owned, Record
-from neuca_tools.roles import Policy, assign
-from neuca_tools.sysctls import key_reason
+from neuca_tools.tuning.allowed_sysctls import key_reason
 
 TOO_SHORT = "a prefix of length 0 or 1 would take the default route's place"
 INSIDE = "it lies inside the management network 192.0.2.0/24"

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools import render
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
@@ -22,10 +21,11 @@ from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
 from neuca_tools.guest.outcome import Outcome
 from neuca_tools.guest.run import RUNS, run_guest
-from neuca_tools.intake import Intake, last_good
-from neuca_tools.record import save_document
-from neuca_tools.status import Status
-from neuca_tools.stored import StoredDocument
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.state.active_document import Intake, last_good
+from neuca_tools.state.records import save_document
+from neuca_tools.status import render
+from neuca_tools.status.judge import Status
 
 ROOT = Path(__file__).parents[2]
 STAY = """

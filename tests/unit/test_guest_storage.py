@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.config import Config
-from neuca_tools.documents import filesystems, parse
+from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import filesystems
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import blockdev, iscsi, storage
 from neuca_tools.guest.base import Finding, Guest

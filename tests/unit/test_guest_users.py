@@ -13,14 +13,14 @@ import pytest
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
 from neuca_tools.documents import parse
-from neuca_tools.documents.ec2_network import NAME as EC2
-from neuca_tools.documents.instance import NOCLOUD, OPENSTACK
-from neuca_tools.documents.platform import parse as parse_platform
-from neuca_tools.documents.platform import reduced
+from neuca_tools.documents.platform.combined import parse as parse_platform
+from neuca_tools.documents.platform.combined import reduced
+from neuca_tools.documents.platform.ec2 import NAME as EC2
+from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import authorized_keys, blocks, sudoers, users
 from neuca_tools.guest.base import FEATURES, Guest
-from neuca_tools.rows import User
+from neuca_tools.model.rows import User
 
 KEY, OTHER = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK01 a@b",

@@ -11,11 +11,18 @@ import pytest
 from sources_server import Server, http
 from sources_volumes import DRIVE, SEED, fill
 
-from neuca_tools.intake import Intake, confirmed, fetch, keep, last_good, metadata_hosts
-from neuca_tools.machine import Machine, Origin
-from neuca_tools.record import load_document, save_document, save_machine
+from neuca_tools.model.machine import Machine, Origin
+from neuca_tools.model.stored import StoredDocument
 from neuca_tools.sources import Session, Surroundings, parse_source
-from neuca_tools.stored import StoredDocument
+from neuca_tools.state.active_document import (
+    Intake,
+    confirmed,
+    fetch,
+    keep,
+    last_good,
+    metadata_hosts,
+)
+from neuca_tools.state.records import load_document, save_document, save_machine
 
 TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
 OTHER = "[global]\nhost_name = Node1\n"

@@ -1,10 +1,11 @@
-"""The design's rules 1 to 3, read from the imports themselves: pure stages, one home for each library, imports point down."""
+"""The architecture, read from the imports themselves: packages in order, pure stages, one home for each library."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,73 +14,45 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# A module imports from its own line or from one above it. A package stands for all that is in it.
-LEVELS = [
-    {
-        "neuca_tools",
-        "errors",
-        "rows",
-        "stored",
-        "keys",
-        "model",
-        "effects",
-        "device_settings",
-        "machine",
-        "rates",
-        "shapes",
-        "plain",
-        "volumes",
-    },
-    {
-        "documents",
-        "roles",
-        "topology",
-        "names",
-        "guard",
-        "coverage",
-        "sysctls",
-        "marks",
-        "requests",
-        "layers",
-        "advertised",
-        "outlets",
-        "routing",
-        "forwarding",
-        "devices",
-        "stacks",
-        "sizes",
-        "desired",
-        "link_resolver",
-        "marking",
-        "tuning",
-    },
-    {
-        "operation",
-        "operations",
-        "device_operation",
-        "link_operations",
-        "leftovers",
-        "memory",
-        "plan",
-        "sides",
-        "observe",
-        "observation",
-        "decide",
-        "status",
-        "render",
-    },
-    {"fileio", "store"},
-    {"backends", "sources", "config"},
-    {"record", "report", "drives", "managers", "hardware"},
-    {"intake", "look", "apply", "probing", "rounds", "transaction"},
-    {"approach", "firstboot", "guest", "host", "current", "reconcile"},
-    {"handback", "pinning", "sealing", "worker"},
-    {"daemon", "tuneup"},
-    {"selftest"},
-    {"commands"},
+# A package imports from those above it, never from one beside or below it.
+ORDER = [
+    "errors",
+    "files",
+    "model",
+    "documents",
+    "tuning",
+    "desired",
+    "plan",
+    "backends",
+    "sources",
+    "state",
+    "config",
+    "status",
+    "apply",
+    "guest",
+    "agent",
+    "selftest",
+    "commands",
 ]
-PURE = LEVELS[0] | LEVELS[1] | LEVELS[2]
-RUNNING = "neuca_tools.selftest.running"  # what starts programs and looks at hosts; the rest of the self-test is pure
+PURE = {"neuca_tools", "errors", "model", "documents", "tuning", "desired", "plan"}
+# What decides within packages that also read, write or wait.
+PURE_MODULES = {
+    f"neuca_tools.{name}"
+    for name in (
+        "apply",
+        "apply.decide",
+        "apply.observation",
+        "apply.observe",
+        "state",
+        "state.leftovers",
+        "state.updates",
+        "status",
+        "status.audit",
+        "status.judge",
+        "status.render",
+    )
+}
+RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure
 # What a pure stage cannot use without meeting a clock, a file, another process, the network or chance.
 IMPURE = set(
     "asyncio configparser ctypes fcntl fileinput getpass glob grp http importlib linecache logging mmap multiprocessing"
@@ -97,7 +70,7 @@ HOMES = {
     "pyudev": "backends.udev",
     "dbus": "backends.bus",
     "systemd": "backends.systemd",
-    "yaml": "documents.tree",
+    "yaml": "documents.platform.tree",
 }
 
 
@@ -156,22 +129,33 @@ def part(module: str) -> str:
 
 
 def level(module: str) -> int:
-    return next(number for number, parts in enumerate(LEVELS) if part(module) in parts)
+    return ORDER.index(part(module)) if module != "neuca_tools" else -1
 
 
 each_module = pytest.mark.parametrize("module", FILES)
 
 
-@each_module
-def test_every_module_has_its_level(module):
-    assert any(part(module) in parts for parts in LEVELS), (
-        f"give {part(module)} its place in LEVELS"
-    )
+def test_every_package_has_its_place_and_every_place_its_package():
+    assert {part(module) for module in FILES} == {"neuca_tools", *ORDER}
 
 
 @each_module
 def test_imports_point_down(module):
-    assert {name for name in own(imported(module)) if level(name) > level(module)} == set()
+    others = {name for name in own(imported(module)) if part(name) != part(module)}
+    assert {name for name in others if level(name) > level(module)} == set()
+
+
+def test_the_map_has_every_package_and_nothing_else():
+    """The docstring of the root has a line for each; words in a line name modules that exist."""
+    described = re.findall(r"^(\w+)/?  +", ast.get_docstring(TREES["neuca_tools"]), re.M)
+    assert sorted(described) == sorted(ORDER)
+
+
+def test_modules_that_the_map_names_exist():
+    text = ast.get_docstring(TREES["neuca_tools"])
+    named = set(re.findall(r"`([a-z_]+\.[a-z_.]+)`", text))
+    assert {name for name in named if f"neuca_tools.{name}" not in FILES} == set()
+    assert named
 
 
 @each_module
@@ -181,7 +165,9 @@ def test_sources_and_backends_never_import_each_other(module):
 
 
 def is_pure(module: str) -> bool:
-    return part(module) in PURE or (part(module) == "selftest" and not module.startswith(RUNNING))
+    if part(module) == "selftest":
+        return not module.startswith(RUNNING)
+    return part(module) in PURE or module in PURE_MODULES
 
 
 @pytest.mark.parametrize("module", [module for module in FILES if is_pure(module)])

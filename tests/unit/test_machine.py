@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.machine import Machine, Origin, foreign, instance, known, met, renewed
-from neuca_tools.record import load_machine, save_machine
+from neuca_tools.model.machine import Machine, Origin, foreign, instance, known, met, renewed
+from neuca_tools.state.records import load_machine, save_machine
 
 A, B = (
     frozenset({"02:00:00:00:00:01", "02:00:00:00:00:02"}),

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from worlds import ANYONE, PLACES, Agent, bare, document, mac, machine, nic, route, world
 
-from neuca_tools.desired import Settings, resolve
-from neuca_tools.marking import Places, wanted
+from neuca_tools.desired.manager_files import Places, wanted
+from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.roles import Policy
 from neuca_tools.model import NicRecord, Record
-from neuca_tools.roles import Policy
 
 NM, NICS, VLANS, SYSCTL = (
     "/nm/neuca.conf",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools import marks
+from neuca_tools.desired import marks
 
 MAC = "fe:16:3e:00:6d:af"
 OTHER = "fe:16:3e:00:6d:b0"

@@ -10,13 +10,13 @@ from ipaddress import ip_interface
 import pytest
 from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
-from neuca_tools import memory
-from neuca_tools.apply import Failure, Result
-from neuca_tools.link_operations import CreateLink
+from neuca_tools.apply.execute import Failure, Result
+from neuca_tools.desired.roles import Policy
 from neuca_tools.model import NicRecord, Original, Owned, Record
-from neuca_tools.operation import Target
-from neuca_tools.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.roles import Policy
+from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.operation import Target
+from neuca_tools.plan.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.state import updates
 
 TEN = ip_interface("10.0.0.1/24")
 TWO, THREE = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
@@ -54,7 +54,7 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
         WriteSysctl("net/core/rmem_max", "7", "8"),
         WriteSysctl("net/core/wmem_max", None, "8"),
     ]
-    record = memory.intend(Record(), operations)
+    record = updates.intend(Record(), operations)
     assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
     assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
     assert record.original_sysctls == {"net/core/rmem_max": "7"}
@@ -62,10 +62,10 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
 
 def test_the_first_original_is_kept():
     target = Target(key(2), "eth2", 2)
-    once = memory.intend(
+    once = updates.intend(
         Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")]
     )
-    again = memory.intend(
+    again = updates.intend(
         once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")]
     )
     assert (again.originals, again.original_sysctls) == (once.originals, once.original_sysctls)
@@ -73,7 +73,7 @@ def test_the_first_original_is_kept():
 
 def test_the_original_of_a_sysctl_survives_a_name_with_dots():
     target = Target(key(2, 7), "eth2.7", 9)
-    record = memory.intend(
+    record = updates.intend(
         Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)]
     )
     assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
@@ -396,7 +396,7 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     agent = small(BIG + f"[vlan {mac(2)}.7]\n")
     agent.run()
     agent.reboot()
-    record = memory.after_boot(agent.record, agent.kernel.boot_id)
+    record = updates.after_boot(agent.record, agent.kernel.boot_id)
     assert (record.owned, record.originals) == (Owned(), {key(2): Original(sysctls={RP: "0"})})
     assert agent.survey().changed() == {mac(2)}
     first = poll(agent)
@@ -441,7 +441,7 @@ def test_roles_stick_over_a_boot_and_a_default_route_on_a_dataplane_nic():
 
 def test_the_same_boot_changes_nothing():
     record = Record("b", owned=Owned(vlans=frozenset({key(2, 7)})), originals={key(2): Original(1)})
-    assert memory.after_boot(record, "b") is record
+    assert updates.after_boot(record, "b") is record
 
 
 # --- who is who -----------------------------------------------------------------------------------------------------
@@ -480,7 +480,7 @@ def test_an_ignored_nic_is_not_remembered():
 def test_a_released_nic_is_forgotten_but_for_its_release():
     agent = small(BIG + f"[vlan {mac(2)}.7]\n" + THREE)
     agent.run()
-    record = memory.forget(agent.record, [mac(2)])
+    record = updates.forget(agent.record, [mac(2)])
     assert record.nics[mac(2)] == NicRecord(released=True)
     assert (record.owned, record.originals) == (Owned(), {})
     agent.record = record

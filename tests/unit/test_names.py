@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from worlds import document, key, mac, nic, route, world
 
+from neuca_tools.desired.names import nic_names, rename_steps, vlan_name
+from neuca_tools.desired.requests import merge
+from neuca_tools.desired.roles import Policy, assign
 from neuca_tools.model import NicRecord, Problem, Record
-from neuca_tools.names import nic_names, rename_steps, vlan_name
-from neuca_tools.requests import merge
-from neuca_tools.roles import Policy, assign
 
 NOBODY, ANYTHING = Record(), Policy()
 TAKEN = '"{}" should be "{}", but another interface has that name'

@@ -11,12 +11,12 @@ import pytest
 from kernel import Kernel
 from worlds import document, mac, nic, world
 
+from neuca_tools.agent.boot_names import busy, give, in_place
+from neuca_tools.desired.names import boot_names, rename_steps
+from neuca_tools.desired.requests import merge
+from neuca_tools.desired.roles import Policy, assign
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NicRecord, Record
-from neuca_tools.names import boot_names, rename_steps
-from neuca_tools.pinning import busy, give, in_place
-from neuca_tools.requests import merge
-from neuca_tools.roles import Policy, assign
 
 THREE = {1: "eth0", 2: "eth1", 3: "eth2"}
 

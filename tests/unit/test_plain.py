@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
 from neuca_tools.commands.neuca import main
-from neuca_tools.plain import document, lines, markup, plain
+from neuca_tools.model.printable import document, lines, markup, plain
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\x00\u202egpj.exe\u2066\u200b\u2028\ufeff\U000e0041\udc1b"
 SHOWN = (

@@ -10,10 +10,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import Agent, key, mac, machine, nic, texts, vlan
 
-from neuca_tools.apply import Result
+from neuca_tools.apply.execute import Result
 from neuca_tools.model import Hop, Link, NetworkState, Owned, Virtual
-from neuca_tools.operation import Phase
-from neuca_tools.plan import in_scope, plan
+from neuca_tools.plan.operation import Phase
+from neuca_tools.plan.plan import in_scope, plan
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 NET, VIA = ip_network("10.20.0.0/16"), ip_address("10.0.0.254")

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from test_tuning_layer import TWO, VM, Tuned, host, own
 from worlds import key
 
-from neuca_tools import probing
+from neuca_tools.agent import mtu_probe
 from neuca_tools.config import Config
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.layer import Facts
@@ -22,7 +22,7 @@ def waiting(environment=VM, probed=None, start=True, peers=PEERS, mtu=9000):
     agent = Tuned(host(), TWO, [own(mtu=mtu)], facts=Facts(environment))
     agent.run()
     survey = agent.survey()
-    return probing.candidates(survey.resolution, survey.have, peers, probed or {}, start)
+    return mtu_probe.candidates(survey.resolution, survey.have, peers, probed or {}, start)
 
 
 def test_a_nic_of_a_virtual_machine_asks_the_peer_on_its_own_network():
@@ -47,21 +47,21 @@ def test_nothing_is_probed_without_need():
 
 
 def test_a_silent_peer_is_asked_again_at_a_start_alone():
-    assert len(waiting(probed={MAC: probing.SILENT})) == 1
-    assert waiting(probed={MAC: probing.SILENT}, start=False) == []
+    assert len(waiting(probed={MAC: mtu_probe.SILENT})) == 1
+    assert waiting(probed={MAC: mtu_probe.SILENT}, start=False) == []
     assert waiting(probed={MAC: 0}) == []
 
 
 def test_the_peers_are_the_literal_addresses():
     text = "10.0.0.9, node-b, data@fd00::9,, 300.1.1.1"
-    assert list(map(str, probing.peers(Config(selftest={"peers": text})))) == [
+    assert list(map(str, mtu_probe.peers(Config(selftest={"peers": text})))) == [
         "10.0.0.9",
         "fd00::9",
     ]
-    assert probing.peers(Config(selftest={"peers": text}, mtu_probe=False)) == ()
-    assert probing.peers(Config()) == ()
+    assert mtu_probe.peers(Config(selftest={"peers": text}, mtu_probe=False)) == ()
+    assert mtu_probe.peers(Config()) == ()
 
 
 def test_the_outcome_in_words():
-    assert [probing.text(mtu) for mtu in (9000, 0, probing.SILENT)] == [
+    assert [mtu_probe.text(mtu) for mtu in (9000, 0, mtu_probe.SILENT)] == [
         "an MTU of 9000 is acknowledged", "no larger MTU is acknowledged", "no answer"]  # fmt: skip

@@ -27,24 +27,18 @@ from worlds import (
     world,
 )
 
-from neuca_tools import memory
-from neuca_tools.desired import Settings, resolve
-from neuca_tools.device_settings import Declined
+from neuca_tools.desired.names import rename_steps
+from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
-from neuca_tools.link_operations import CreateLink, DeleteLink
-from neuca_tools.model import (
-    LinkKey,
-    NicRecord,
-    Original,
-    Owned,
-    Record,
-)
-from neuca_tools.names import rename_steps
-from neuca_tools.operations import SetMtu
-from neuca_tools.plan import plan
-from neuca_tools.record import load_record, save_record
+from neuca_tools.model import LinkKey, NicRecord, Original, Owned, Record
+from neuca_tools.model.device_settings import Declined
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink
+from neuca_tools.plan.operations import SetMtu
+from neuca_tools.plan.plan import plan
+from neuca_tools.state import updates
+from neuca_tools.state.records import load_record, save_record
 
 
 @LAWS
@@ -201,7 +195,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
 ):
     agent = Agent(kernel, text)
     before = agent.survey()
-    before = replace(before, record=memory.meet(before.record, before.resolution))
+    before = replace(before, record=updates.meet(before.record, before.resolution))
     operations = [one for one in before.plan() if one.domain]
     done = agent.carry_out(before, operations[:steps]).done
     now = agent.survey(before.record)

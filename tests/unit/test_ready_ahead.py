@@ -13,7 +13,7 @@ import pytest
 
 from neuca_tools.commands.neucad import CONFIG, DOCUMENT, STATE_DIRECTORY, WAITING, ready_ahead
 from neuca_tools.config import DEFAULT_PATH, Config
-from neuca_tools.record import DOCUMENT as REAL_DOCUMENT
+from neuca_tools.state.records import DOCUMENT as REAL_DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 OWN = {"__future__", "neuca_tools", "neuca_tools.commands", "neuca_tools.commands.neucad"}

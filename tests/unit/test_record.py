@@ -14,7 +14,8 @@ from worlds import Agent, key, mac, machine, nic
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Hop, Link, NetworkState, NicRecord, Original, Owned, Record
-from neuca_tools.record import (
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.state.records import (
     load_document,
     load_journal,
     load_look,
@@ -25,7 +26,6 @@ from neuca_tools.record import (
     save_look,
     save_record,
 )
-from neuca_tools.stored import StoredDocument
 
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 FULL = Record(

@@ -10,11 +10,11 @@ from ipaddress import ip_address
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
-from neuca_tools import render
-from neuca_tools.desired import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Device, Document, Original, Problem, Record
-from neuca_tools.rows import Storage
-from neuca_tools.stored import StoredDocument
+from neuca_tools.model.rows import Storage
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.status import render
 
 NIC_MAC = "fe:16:3e:00:6d:af"
 DESIRED = """

@@ -10,8 +10,8 @@ import pytest
 from worlds import key
 
 from neuca_tools.model import Problem
-from neuca_tools.report import now, read_report, write_report
-from neuca_tools.status import Report
+from neuca_tools.status.judge import Report
+from neuca_tools.status.report import now, read_report, write_report
 
 FULL = Report(
     "2026-11-20T19:00:00Z",

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from worlds import key, mac, nic, route, vlan, world
 
+from neuca_tools.desired.roles import Policy, assign, find_nics
 from neuca_tools.model import Device, NicRecord, Problem, Record, World
-from neuca_tools.roles import Policy, assign, find_nics
-from neuca_tools.topology import above, below, best_default_routes, identity, is_nic
+from neuca_tools.model.topology import above, below, best_default_routes, identity, is_nic
 
 ANYONE = Policy()
 NOBODY = Record()

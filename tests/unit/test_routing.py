@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
-from neuca_tools.desired import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Problem, Record
 
 TWO = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"

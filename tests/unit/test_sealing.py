@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools import sealing
+from neuca_tools.agent import image_clean
 from neuca_tools.commands import neuca
 from neuca_tools.commands.clean import clean
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
-from neuca_tools.fileio import locked
+from neuca_tools.files import locked
 from neuca_tools.guest import iscsi
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def files(folder):
     return {
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if (path.is_symlink() or not path.is_dir()) and path.name not in sealing.LOCKS
+        if (path.is_symlink() or not path.is_dir()) and path.name not in image_clean.LOCKS
     }
 
 
@@ -183,7 +183,7 @@ def test_a_host_where_nothing_ever_was_has_nothing_to_remove(tmp_path, capsys):
 )
 def test_after_an_interruption_the_next_time_does_the_rest(host, steps):
     """Each file goes by itself: what was done before it died is not there to be done again."""
-    for trace in sealing.find(host.config, host.root, True).traces[:steps]:
+    for trace in image_clean.find(host.config, host.root, True).traces[:steps]:
         trace.run()
     assert host.clean() == 0
     assert host.left == (set(OTHERS), {*NOT_IDENTITY, MAKER, "etc/machine-id"})
@@ -304,7 +304,7 @@ def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
     path.symlink_to(path)
     config = Config(**{**host.config.__dict__, "udev_directory": path})
     with pytest.raises(ObserveError) as caught:
-        sealing.find(config, host.root, True)
+        image_clean.find(config, host.root, True)
     assert caught.value.text == f'list "{path}": Too many levels of symbolic links'
 
 
@@ -355,7 +355,7 @@ def holder(host):
 
 def test_a_running_daemon_is_stopped_and_none_can_start_meanwhile(host, holder):
     daemon = holder("neucad.lock")
-    with sealing.undisturbed(host.config) as process:
+    with image_clean.undisturbed(host.config) as process:
         assert process == daemon.pid
         assert daemon.wait(60) == -signal.SIGTERM
         another = [
@@ -383,7 +383,7 @@ def test_the_daemon_that_is_stopped_is_named_and_a_dry_run_lets_it_be(host, hold
 
 def test_a_daemon_that_does_not_stop_costs_nothing(host, holder, monkeypatch):
     daemon = holder("neucad.lock", "deaf")
-    monkeypatch.setattr(sealing, "STOP_WITHIN", 0.1)
+    monkeypatch.setattr(image_clean, "STOP_WITHIN", 0.1)
     before = host.left
     with pytest.raises(NeucaError) as caught:
         host.clean()
@@ -410,6 +410,6 @@ def test_a_daemon_that_has_died_is_not_there_to_be_stopped(host, holder):
     daemon.kill()
     assert select.select([descriptor], [], [], 10)[0]
     os.close(descriptor)
-    assert sealing.running_daemon(host.config) == 0
+    assert image_clean.running_daemon(host.config) == 0
     with locked(host.config.run_directory / "neucad.lock", 1):
         pass

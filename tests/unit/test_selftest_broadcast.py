@@ -8,9 +8,9 @@ import pytest
 from selftest_runs import flow_of, tcp
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis import diagnose
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Broadcast, Latency
-from neuca_tools.selftest.running.answering import (
+from neuca_tools.selftest.measure.helper.answering import (
     ANSWER,
     ANSWERS,
     CHALLENGE,
@@ -25,7 +25,7 @@ from neuca_tools.selftest.running.answering import (
     message,
     read,
 )
-from neuca_tools.selftest.running.broadcast import WARM, judged
+from neuca_tools.selftest.measure.probes.broadcast import WARM, judged
 
 SECRET, NONCE = b"a secret that both sides share", bytes(range(16))
 ASKER, EVERYBODY = endpoint(("10.0.0.1", 9)), endpoint(("255.255.255.255", 45680))

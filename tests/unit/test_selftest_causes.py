@@ -8,7 +8,8 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from neuca_tools.selftest.causes import (
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.conditions.causes import (
     EXPLANATIONS,
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -17,8 +18,7 @@ from neuca_tools.selftest.causes import (
     explains_loss,
     is_explained,
 )
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
 RULES = (*PHASE_RULES, *SESSION_RULES)
 NAMES = {row.id for row in RULES} | {row.title for row in RULES}

@@ -14,15 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
-from neuca_tools.selftest.running import channel as channels
-from neuca_tools.selftest.running.channel import (
+from neuca_tools.selftest.measure.helper import channel as channels
+from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
     SERVER,
     Channel,
     ChannelError,
     small_segments,
 )
-from neuca_tools.selftest.running.greeting import BusyError, Greeting, ImpostorError, greet
+from neuca_tools.selftest.measure.helper.greeting import BusyError, Greeting, ImpostorError, greet
 
 SECRET = b"a secret that both ends share"
 

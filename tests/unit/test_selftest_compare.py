@@ -12,7 +12,7 @@ from selftest_runs import PUBLISHED, flow_of, tcp, udp_phase
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.compare import Change, compare
+from neuca_tools.selftest.diagnosis.compare import Change, compare
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Step
 from neuca_tools.selftest.report.text import comparison
 

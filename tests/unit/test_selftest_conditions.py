@@ -10,7 +10,7 @@ import pytest
 from selftest_runs import MIB, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.diagnosis import diagnose
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Broadcast,
     Connections,
@@ -25,7 +25,7 @@ from neuca_tools.selftest.evidence import (
     Reach,
     Sample,
 )
-from neuca_tools.selftest.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 
 RTT = {"rtt": 100_000, "min_rtt": 100_000}
 QUIET = {"rtt": 1_000, "min_rtt": 900, "snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}

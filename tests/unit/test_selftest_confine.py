@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from neuca_tools.selftest.running.confine import LIMITS, confined, entering
-from neuca_tools.selftest.running.program import Program
+from neuca_tools.selftest.measure.confine import LIMITS, confined, entering
+from neuca_tools.selftest.measure.program import Program
 
 LOOK = "cat /proc/self/status; ulimit -c; ulimit -n; echo x > /tmp/confined; ls /tmp; ls -A /var"
 

@@ -11,9 +11,9 @@ import pytest
 
 from neuca_tools.backends import wire
 from neuca_tools.selftest.evidence import Cpu, Sample
-from neuca_tools.selftest.running import counters, facts, tcpinfo
-from neuca_tools.selftest.running.kernel import Device
-from neuca_tools.selftest.running.roundtrip import answered, checksum, echo_request, latency
+from neuca_tools.selftest.measure.host import counters, facts, tcp_info
+from neuca_tools.selftest.measure.host.kernel import Device
+from neuca_tools.selftest.measure.probes.roundtrip import answered, checksum, echo_request, latency
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts
 TcpExt: 0 4 17
@@ -120,7 +120,7 @@ def test_tcp_info_of_a_new_kernel():
     struct.pack_into("=QQ", info, 120, 10**12, 7)
     struct.pack_into("=QQQ", info, 168, 1_000_000, 800_000, 20_000)
     struct.pack_into("=I", info, 228, 3_144_960)
-    found = tcpinfo._socket(message(bytes(info)))
+    found = tcp_info._socket(message(bytes(info)))
     assert (found.local_port, found.remote_port, found.recv_q, found.congestion) == (
         45678,
         5000,
@@ -149,7 +149,7 @@ def test_tcp_info_of_a_new_kernel():
 
 
 def test_tcp_info_of_an_old_kernel_has_less():
-    found = tcpinfo._socket(message(bytes(104)))
+    found = tcp_info._socket(message(bytes(104)))
     assert (found.mss, found.snd_cwnd) == (0, 0)
     assert (found.bytes_acked, found.busy_time, found.snd_wnd, found.min_rtt) == (
         None,

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest import amounts, predict
-from neuca_tools.selftest.codec import decode, encode
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis import diagnose
-from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.conditions import predict
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Evidence,
     Host,
@@ -29,8 +28,10 @@ from neuca_tools.selftest.evidence import (
     Sample,
     Socket,
 )
+from neuca_tools.selftest.evidence.codec import decode, encode
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.text import phase_words
-from neuca_tools.selftest.run import Flow, Interval, Run, Total
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SHARED = Path(__file__).parents[3] / "shared" / "samples" / "iperf"

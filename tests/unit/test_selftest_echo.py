@@ -11,7 +11,7 @@ from ipaddress import ip_address
 import pytest
 from test_selftest_server import free_ports
 
-from neuca_tools.selftest.running.echo import GROWTH, HEADER, LARGEST, Echo
+from neuca_tools.selftest.measure.probes.echo import GROWTH, HEADER, LARGEST, Echo
 
 HOST, TOKEN = "127.0.0.1", bytes(range(16))
 

@@ -11,12 +11,12 @@ import pytest
 from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis import diagnose
-from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Reach, Sample
+from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import record
-from neuca_tools.selftest.run import Flow, Run, Total
 
 DATA = Path(__file__).parent / "data" / "faults"
 FOUND = {  # recorded case: what comes first, a part of what is said of it

@@ -15,14 +15,14 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_paths import Path, _path, _rounds
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.diagnosis import diagnose
-from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.diagnosis.paths import Tests as Rounds
+from neuca_tools.selftest.diagnosis.paths import compare_paths
 from neuca_tools.selftest.evidence import Connections, Evidence, Host, Latency, Link, PathMtu, Phase
-from neuca_tools.selftest.paths import Tests as Rounds
-from neuca_tools.selftest.paths import compare_paths
+from neuca_tools.selftest.evidence.run import Flow, Run, Total
+from neuca_tools.selftest.measure.helper.apart import apart
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.run import Flow, Run, Total
-from neuca_tools.selftest.running.apart import apart
 
 
 def phase(rate: float, name="tcp", streams=1, **facts) -> Phase:

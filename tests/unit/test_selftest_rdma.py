@@ -13,9 +13,10 @@ from ipaddress import IPv6Address, ip_address
 import pytest
 
 from neuca_tools.selftest.evidence import Rdma
-from neuca_tools.selftest.running import program, rdma
-from neuca_tools.selftest.running.channel import ChannelError
-from neuca_tools.selftest.running.rdma import (
+from neuca_tools.selftest.measure import program
+from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.probes import rdma
+from neuca_tools.selftest.measure.probes.rdma import (
     PINGPONG,
     WRITE,
     Choice,

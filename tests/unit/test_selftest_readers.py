@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from neuca_tools.selftest.evidence.run import Connection, Interval, Run, Total
 from neuca_tools.selftest.readers import iperf2_text, iperf3_json, iperf3_text, lines, read
-from neuca_tools.selftest.run import Connection, Interval, Run, Total
 
 DATA = Path(__file__).parent / "data" / "iperf"
 VERSIONS = ("3.7", "3.9", "3.12", "3.16", "3.21")

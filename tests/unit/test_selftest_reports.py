@@ -15,9 +15,10 @@ from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
-from neuca_tools.selftest.diagnosis import diagnose
-from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Link, Socket, Step
+from neuca_tools.selftest.measure import program
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report import svg
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
@@ -25,7 +26,6 @@ from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.style import STYLE
 from neuca_tools.selftest.report.text import text
-from neuca_tools.selftest.running import program
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(

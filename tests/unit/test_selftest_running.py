@@ -11,20 +11,21 @@ import pytest
 
 from neuca_tools.commands.selftest_options import literal, options, peers, run_parser, secret
 from neuca_tools.config import Config
-from neuca_tools.desired import Resolution
+from neuca_tools.desired.resolve import Resolution
+from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import ApplyError, UsageError
 from neuca_tools.model import NetworkState, Owned
-from neuca_tools.roles import Roles
-from neuca_tools.selftest.diagnosis import Finding
+from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.running import iperf, store
-from neuca_tools.selftest.running.iperf import Test as Asked
-from neuca_tools.selftest.running.kernel import Device, Way
-from neuca_tools.selftest.running.pathsize import largest
-from neuca_tools.selftest.running.planned import Outlook, permit, wanted
-from neuca_tools.selftest.running.plans import LADDER, TRIES, Rung, loss_free, next_rate
-from neuca_tools.selftest.running.program import Ended
-from neuca_tools.selftest.running.trial import Trial, advised, ends
+from neuca_tools.selftest.measure import store
+from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.host.planned import Outlook, permit, wanted
+from neuca_tools.selftest.measure.iperf import command
+from neuca_tools.selftest.measure.iperf.command import Test as Asked
+from neuca_tools.selftest.measure.iperf.plans import LADDER, TRIES, Rung, loss_free, next_rate
+from neuca_tools.selftest.measure.iperf.trial import Trial, advised, ends
+from neuca_tools.selftest.measure.probes.path_mtu import largest
+from neuca_tools.selftest.measure.program import Ended
 from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
 PEER = ip_address("172.16.0.2")
@@ -38,19 +39,19 @@ WHOLE = (
 
 def test_the_clients_command_line():
     start = "iperf3 -c 172.16.0.2 -p 45678 -t 10 -i 1 -J --connect-timeout 3000 --get-server-output"
-    assert " ".join(iperf.client(ASKED)) == start
+    assert " ".join(command.client(ASKED)) == start
     assert " ".join(
-        iperf.client(
+        command.client(
             ASKED._replace(
                 streams=8, direction="reverse", source=ip_address("172.16.0.1"), rate=8e6
             )
         )
     ) == (f"{start} -B 172.16.0.1 -P 8 -R -b 1000000")
-    assert " ".join(iperf.client(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
+    assert " ".join(command.client(ASKED._replace(udp=True, rate=1e9, cpus="1"))) == (
         f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
     )
-    assert iperf.client(ASKED._replace(direction="both"))[-1] == "--bidir"
-    assert " ".join(iperf.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
+    assert command.client(ASKED._replace(direction="both"))[-1] == "--bidir"
+    assert " ".join(command.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
 
 
 ENDS = {
@@ -86,7 +87,7 @@ ENDS = {
     ),
     "killed": (Ended(-9, WHOLE, b""), "iperf3 was ended by SIGKILL"),
     "killed by a signal without a name": (Ended(-63, b"", b""), "iperf3 was ended by signal 63"),
-    "hung": (Ended(-9, b"", b"", late=True), iperf.LATE),
+    "hung": (Ended(-9, b"", b"", late=True), command.LATE),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
         "iperf3 says that all went well, and nothing arrived",
@@ -102,13 +103,13 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_how_an_iperf3_may_end(name):
     ended, error = ENDS[name]
-    run = iperf.outcome(ASKED, ended)
+    run = command.outcome(ASKED, ended)
     assert (run.error, run.protocol, run.streams, run.duration) == (error, "tcp", 1, 10)
 
 
 def test_the_version_of_iperf3():
-    assert iperf.version(b"iperf 3.12 (cJSON 1.7.15)\nLinux") == "3.12"
-    assert [iperf.version(text) for text in (b"", b"iperf version 2.1.8", b"\xff")] == [None] * 3
+    assert command.version(b"iperf 3.12 (cJSON 1.7.15)\nLinux") == "3.12"
+    assert [command.version(text) for text in (b"", b"iperf version 2.1.8", b"\xff")] == [None] * 3
 
 
 # --- The search for the loss-free rate ------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_fuzz import FUZZ
 
-from neuca_tools.selftest.running import peer
-from neuca_tools.selftest.running.channel import ChannelError
-from neuca_tools.selftest.running.lobby import MOST, MOST_OF_ONE, network
+from neuca_tools.selftest.measure.helper import peer
+from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.helper.lobby import MOST, MOST_OF_ONE, network
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"

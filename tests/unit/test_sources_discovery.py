@@ -15,8 +15,7 @@ from sources_volumes import SEED, fill
 from worlds import mac
 
 from neuca_tools.errors import SourceError
-from neuca_tools.intake import fetch
-from neuca_tools.machine import Origin, Outlet
+from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.sources import (
     _KINDS,
     Session,
@@ -28,6 +27,7 @@ from neuca_tools.sources import (
     platform,
 )
 from neuca_tools.sources.service import by_outlet
+from neuca_tools.state.active_document import fetch
 
 LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}

@@ -12,14 +12,14 @@ from itertools import product
 import pytest
 from worlds import Agent, key, mac, machine, nic
 
-from neuca_tools.desired import Resolution
-from neuca_tools.effects import Note
+from neuca_tools.desired.names import own_names
+from neuca_tools.desired.resolve import Resolution
+from neuca_tools.desired.roles import Policy, Roles
 from neuca_tools.model import Device, NetworkState, Owned, Problem
-from neuca_tools.names import own_names
-from neuca_tools.operation import Target
-from neuca_tools.operations import SetMtu, WriteFile, WriteSysctl
-from neuca_tools.roles import Policy, Roles
-from neuca_tools.status import DocumentStatus, Report, find_link, judge
+from neuca_tools.model.effects import Note
+from neuca_tools.plan.operation import Target
+from neuca_tools.plan.operations import SetMtu, WriteFile, WriteSysctl
+from neuca_tools.status.judge import DocumentStatus, Report, find_link, judge
 
 EXAMPLE = """
 {"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z",

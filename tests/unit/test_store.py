@@ -11,10 +11,10 @@ from typing import Optional
 import pytest
 
 from neuca_tools.errors import RecordError
-from neuca_tools.fileio import write_files
+from neuca_tools.files import write_files
 from neuca_tools.guest import outcome, scripts, storage, users
 from neuca_tools.model import Record
-from neuca_tools.record import (
+from neuca_tools.state.records import (
     load_choice,
     load_document,
     load_journal,
@@ -23,9 +23,8 @@ from neuca_tools.record import (
     load_record,
     save_record,
 )
-from neuca_tools.report import read_report
-from neuca_tools.shapes import made
-from neuca_tools.store import (
+from neuca_tools.state.shapes import made
+from neuca_tools.state.store import (
     DEEPEST,
     Place,
     catch_up,
@@ -35,6 +34,7 @@ from neuca_tools.store import (
     tell_unsaved,
     unsaved,
 )
+from neuca_tools.status.report import read_report
 
 DEEP = b"[" * 100000 + b"]" * 100000
 SAID = {"boot_id": "b", "nics": {}}

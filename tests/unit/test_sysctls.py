@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from worlds import document, key, mac, nic, route, world
 
-from neuca_tools.desired import Settings, resolve
+from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import LinkRequest, Record
-from neuca_tools.sysctls import ALLOWED, HOST_WIDE, Words, key_reason, value_reason
+from neuca_tools.tuning.allowed_sysctls import ALLOWED, HOST_WIDE, Words, key_reason, value_reason
 from neuca_tools.tuning.profile import parse
 
 PROFILES = Path(__file__).parents[2] / "neuca_tools" / "profiles"

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from test_tuning_profile import shipped
 from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
-from neuca_tools.handback import Restore
-from neuca_tools.marks import SYSCTL_FILE
+from neuca_tools.agent.release import Restore
+from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.transaction import Transaction
+from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.model import Record
-from neuca_tools.observation import Observation
-from neuca_tools.operations import SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.transaction import Transaction
-from neuca_tools.tuning import audit
+from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.status import audit
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.layer import (
     AVAILABLE,

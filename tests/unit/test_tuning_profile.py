@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from worlds import LAWS
 
 from neuca_tools.backends.hostfacts import SHIPPED
-from neuca_tools.documents.values import UnusableError
+from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.profile import parse, raised, same

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.backends.hostfacts import _sysctl_files
-from neuca_tools.marks import SYSCTL_FILE
+from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.tuning.sysctld import OURS, order, words
 
 RMEM = "net/core/rmem_max"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuca_tools.volumes import BlockDevice, Known, device_refusal, network_refusal, refusal
+from neuca_tools.model.volumes import BlockDevice, Known, device_refusal, network_refusal, refusal
 
 PCI = ("pci0000:00", "0000:00:04.0")
 SCSI = ("host0", "target0:0:0", "0:0:0:0", "block")

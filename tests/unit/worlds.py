@@ -13,21 +13,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
-from neuca_tools import marking, memory
-from neuca_tools.apply import apply
-from neuca_tools.decide import Policies, decide
-from neuca_tools.desired import Settings
+from neuca_tools.agent.reconcile import Pass
+from neuca_tools.apply.decide import Policies, decide
+from neuca_tools.apply.execute import apply
+from neuca_tools.apply.observation import Observation, interest
+from neuca_tools.apply.transaction import Transaction
+from neuca_tools.desired import manager_files
+from neuca_tools.desired.resolve import Settings
+from neuca_tools.desired.roles import Policy
 from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
-from neuca_tools.keys import KINDS
 from neuca_tools.model import Device, LinkKey, Record, Route, World
-from neuca_tools.observation import Observation, interest
-from neuca_tools.reconcile import Pass
-from neuca_tools.roles import Policy
-from neuca_tools.transaction import Transaction
+from neuca_tools.model.links import KINDS
+from neuca_tools.state import updates
 from neuca_tools.tuning.layer import Choice
 
-PLACES = marking.Places(
+PLACES = manager_files.Places(
     Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15
 )
 ANYONE = Policy()
@@ -137,7 +138,7 @@ class Agent:
     def run(self, start=True):
         """One pass; returns (operations, result, what it undid)."""
         decision = self.survey()
-        decision = replace(decision, record=memory.meet(decision.record, decision.resolution))
+        decision = replace(decision, record=updates.meet(decision.record, decision.resolution))
         scope = None if start else decision.changed()
         operations = decision.plan(scope)
         try:

@@ -7,14 +7,14 @@ To add one: a rule in the module that it belongs to, a row in that module's tabl
 
 from __future__ import annotations
 
-from .base import PhaseRule, SessionRule
-from .compare import COMPARE_SESSION
-from .host import HOST, HOST_SESSION
-from .path import PATH_SESSION
-from .queues import QUEUES, QUEUES_SESSION
-from .reach import REACH_SESSION
-from .udp import UDP, UDP_SESSION
-from .window import WINDOW
+from neuca_tools.selftest.conditions.base import PhaseRule, SessionRule
+from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
+from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
+from neuca_tools.selftest.conditions.path import PATH_SESSION
+from neuca_tools.selftest.conditions.queues import QUEUES, QUEUES_SESSION
+from neuca_tools.selftest.conditions.reach import REACH_SESSION
+from neuca_tools.selftest.conditions.udp import UDP, UDP_SESSION
+from neuca_tools.selftest.conditions.window import WINDOW
 
 PHASE_RULES: tuple[PhaseRule, ...] = (*UDP, *QUEUES, *HOST, *WINDOW)
 SESSION_RULES: tuple[SessionRule, ...] = (

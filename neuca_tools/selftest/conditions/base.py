@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
-from ..evidence import Evidence, Host, Link
-from ..measure import Fact, Look
+from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence.look import Fact, Look
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
 HIGH, MEDIUM, LOW = "high", "medium", "low"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .. import amounts
-from ..measure import Fact
-from ..thresholds import BOTH_WAYS, TOGETHER
-from .base import LIMIT, MEDIUM, Hit, Session, SessionRule
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, Session, SessionRule
+from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
+from neuca_tools.selftest.evidence.look import Fact
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # (D27)

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .. import amounts
-from ..load import Load
-from ..measure import Fact, Look, delta, growth
-from .base import (
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
     INFO,
@@ -22,6 +20,8 @@ from .base import (
     fact,
     links_of,
 )
+from neuca_tools.selftest.evidence.load import Load
+from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 STEAL = 0.05  # of a CPU's time (D10)
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)

@@ -6,10 +6,21 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .. import amounts
-from ..evidence import Host, Link
-from ..measure import Fact, Look, delta, growth
-from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, Session, SessionRule, fact, links_of
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    MEDIUM,
+    Hit,
+    Session,
+    SessionRule,
+    fact,
+    links_of,
+)
+from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 WASTED = 400  # bytes of MTU (D06)
 DEAD = 1e6  # bytes in a whole test: only what fitted into small packets (D21)

@@ -8,13 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Optional
 
-from .. import amounts
-from ..causes import BLOAT, DROPS
-from ..evidence import Sample
-from ..measure import Fact, Look, delta, growth, steady_sockets
-from ..predict import goodput, line_of, mathis, round_rate
-from ..thresholds import TOGETHER, passed
-from .base import (
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
     INFO,
@@ -28,8 +23,13 @@ from .base import (
     fact,
     links_of,
 )
-from .udp import counted_losses, losing, lost, lowest
-from .window import LOSSY, NETWORK, sender_buffer
+from neuca_tools.selftest.conditions.causes import BLOAT, DROPS
+from neuca_tools.selftest.conditions.predict import goodput, line_of, mathis, round_rate
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
+from neuca_tools.selftest.conditions.udp import counted_losses, losing, lost, lowest
+from neuca_tools.selftest.conditions.window import LOSSY, NETWORK, sender_buffer
+from neuca_tools.selftest.evidence import Sample
+from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth, steady_sockets
 
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"

@@ -7,10 +7,19 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from .. import amounts
-from ..evidence import Broadcast
-from ..measure import Fact, delta, growth
-from .base import FAULT, LIMIT, MEDIUM, Hit, Session, SessionRule, fact, number
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    LIMIT,
+    MEDIUM,
+    Hit,
+    Session,
+    SessionRule,
+    fact,
+    number,
+)
+from neuca_tools.selftest.evidence import Broadcast
+from neuca_tools.selftest.evidence.look import Fact, delta, growth
 
 LOST_BROADCASTS = 0.01  # of all answers (D47)
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)

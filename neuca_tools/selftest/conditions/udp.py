@@ -7,9 +7,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from .. import amounts
-from ..measure import Fact, Look, growth
-from .base import FAULT, HIGH, INFO, LIMIT, LOW, Hit, PhaseRule, Session, SessionRule, fact
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    LOW,
+    Hit,
+    PhaseRule,
+    Session,
+    SessionRule,
+    fact,
+)
+from neuca_tools.selftest.evidence.look import Fact, Look, growth
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver is taken to be loss-free (facts, thresholds)
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)

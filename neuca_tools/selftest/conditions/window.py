@@ -7,11 +7,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from .. import amounts
-from ..evidence import Socket
-from ..measure import Fact, Look, data_sockets, steady_sockets
-from ..predict import aim, buffer_for, line_of, mathis, round_rate
-from .base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, PhaseRule, fact, sysctl_max
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    MEDIUM,
+    Hit,
+    PhaseRule,
+    fact,
+    sysctl_max,
+)
+from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis, round_rate
+from neuca_tools.selftest.evidence import Socket
+from neuca_tools.selftest.evidence.look import Fact, Look, data_sockets, steady_sockets
 
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 RECEIVER_LIMITED = (

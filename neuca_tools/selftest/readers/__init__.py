@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 
-from ..run import Run
-from .iperf2_text import read as read_iperf2_text
-from .iperf3_json import read as read_iperf3_json
-from .iperf3_text import read as read_iperf3_text
+from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
+from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
+from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 
 LARGEST = 64 * 1024 * 1024  # bytes; a day of 128 streams in JSON
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
-from ..run import Interval, Total
-from .lines import Row
-from .values import mean, total
+from neuca_tools.selftest.evidence.run import Interval, Total
+from neuca_tools.selftest.readers.lines import Row
+from neuca_tools.selftest.readers.values import mean, total
 
 
 def gather(parts: Sequence[tuple[Row, Interval]]) -> tuple[Interval, ...]:

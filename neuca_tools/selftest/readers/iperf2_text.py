@@ -8,10 +8,18 @@ import re
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from ..run import Connection, Flow, Interval, Run, Total
-from .gather import gather
-from .lines import PREFIXES, Row, Words, floating, parse_command, parse_connection, parse_row
-from .values import total, whole
+from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
+from neuca_tools.selftest.readers.gather import gather
+from neuca_tools.selftest.readers.lines import (
+    PREFIXES,
+    Row,
+    Words,
+    floating,
+    parse_command,
+    parse_connection,
+    parse_row,
+)
+from neuca_tools.selftest.readers.values import total, whole
 
 MOST_LINES = 500_000
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")

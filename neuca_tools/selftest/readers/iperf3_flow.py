@@ -8,9 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Optional
 
-from ..run import Flow, Interval, Total
-from .gather import arrived
-from .values import mapping, mappings, mean, number, scaled, total, whole
+from neuca_tools.selftest.evidence.run import Flow, Interval, Total
+from neuca_tools.selftest.readers.gather import arrived
+from neuca_tools.selftest.readers.values import (
+    mapping,
+    mappings,
+    mean,
+    number,
+    scaled,
+    total,
+    whole,
+)
 
 MOST_INTERVALS = 200_000
 # The receiver counts the gaps in what it gets: of what comes after the last datagram that it got it knows nothing. So much of a

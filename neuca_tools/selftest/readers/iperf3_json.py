@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from ..run import Connection, Flow, Run
-from .iperf3_flow import flow, with_windows
-from .iperf3_text import read as read_iperf3_text
-from .values import mapping, mappings, number, text, whole
+from neuca_tools.selftest.evidence.run import Connection, Flow, Run
+from neuca_tools.selftest.readers.iperf3_flow import flow, with_windows
+from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
+from neuca_tools.selftest.readers.values import mapping, mappings, number, text, whole
 
 MOST_EVENTS = 200_000  # two days of seconds
 MOST_DIGITS = 25

@@ -8,9 +8,9 @@ import re
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from ..run import Connection, Flow, Interval, Run, Total
-from .gather import arrived, gather
-from .lines import (
+from neuca_tools.selftest.evidence.run import Connection, Flow, Interval, Run, Total
+from neuca_tools.selftest.readers.gather import arrived, gather
+from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
     PREFIXES,
     Row,
@@ -20,7 +20,7 @@ from .lines import (
     parse_connection,
     parse_row,
 )
-from .values import total, whole
+from neuca_tools.selftest.readers.values import total, whole
 
 MOST_LINES = 500_000
 BEGINNING = 10_000  # characters, in which versions and options are looked for

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
-from .. import amounts
-from ..compare import numbered
-from ..derive import look
-from ..diagnosis import Diagnosis
-from ..evidence import Evidence, Latency, Phase, Sample
-from ..load import busy_series
-from ..measure import data_sockets
-from .svg import Bar, Format, Series, bars, heat, lines, stacked
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.diagnosis.compare import numbered
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Sample
+from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.load import busy_series
+from neuca_tools.selftest.evidence.look import data_sockets
+from neuca_tools.selftest.report.svg import Bar, Format, Series, bars, heat, lines, stacked
 
 MOST_POINTS = 600  # of one line: more cannot be seen
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ...plain import plain
-from .. import amounts
-from ..codes import NAGIOS, WORDS
-from ..diagnosis import Diagnosis
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import NAGIOS, WORDS
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 
 STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 

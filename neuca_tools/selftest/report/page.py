@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Optional
 
-from ...plain import markup as escape
-from .. import amounts
-from ..codes import WORDS
-from ..diagnosis import Diagnosis, Finding
-from ..evidence import NOT_ASKED, Evidence
-from .charts import Chart, charts
-from .style import STYLE
-from .text import WHERE, fact_line, phase_words, verdict
+from neuca_tools.model.printable import markup as escape
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import WORDS
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
+from neuca_tools.selftest.report.charts import Chart, charts
+from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.text import WHERE, fact_line, phase_words, verdict
 
 PASSED = {True: "pass", False: "fail", None: ""}
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...plain import document as json_document
-from ...plain import plain
-from .. import amounts
-from ..codec import encode
-from ..codes import WORDS, ExitCode
-from ..diagnosis import diagnose
-from ..paths import (
+from neuca_tools.model.printable import document as json_document
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.diagnosis.paths import (
     BYTES,
     CONNECTIONS,
     LESS_IS_BETTER,
@@ -23,8 +22,9 @@ from ..paths import (
     Tests,
     Value,
 )
-from .record import document
-from .text import conclusion
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.report.record import document
+from neuca_tools.selftest.report.text import conclusion
 
 VERSION = 1
 FORMS: dict[str, Callable[[float], str]] = {

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ...plain import plain_lines
-from ..diagnosis import Diagnosis
+from neuca_tools.model.printable import plain_lines
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",

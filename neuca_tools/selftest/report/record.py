@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from ... import plain
-from ..codec import encode
-from ..codes import WORDS
-from ..diagnosis import Diagnosis
-from ..evidence import Evidence
+from neuca_tools.model import printable
+from neuca_tools.selftest.codes import WORDS
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import encode
 
 VERSION = 1
 
@@ -28,4 +28,4 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
-    return plain.document(document(evidence, diagnosis))
+    return printable.document(document(evidence, diagnosis))

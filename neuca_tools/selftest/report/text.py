@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Optional
 
-from ...plain import lines, plain
-from .. import amounts
-from ..codes import WORDS, ExitCode
-from ..compare import Comparison, RateChange
-from ..conditions.base import INFO
-from ..diagnosis import Diagnosis, Finding, PhaseResult
-from ..evidence import Step
-from ..measure import Fact
+from neuca_tools.model.printable import lines, plain
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.conditions.base import INFO
+from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
+from neuca_tools.selftest.evidence import Step
+from neuca_tools.selftest.evidence.look import Fact
 
 WIDTH = 120
 SHOWS = 0.05  # of a rate

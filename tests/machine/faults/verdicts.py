@@ -15,8 +15,8 @@ sys.path.append(str(Path(__file__).parents[3]))
 
 from catalogue import Case
 
-from neuca_tools.selftest.diagnosis import diagnose
-from neuca_tools.selftest.documents import evidence_of
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import record
 
 TARGET = 95.0  # per cent, of the causes and of the healthy set-ups (issue 5)

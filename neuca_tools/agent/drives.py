@@ -1,0 +1,240 @@
+"""What a config drive or a NoCloud volume says, copied to the run directory: the daemon itself may mount nothing.
+
+Only the documents are copied, each within the limit of a source, and none from outside of the
+volume. Which volumes count is decided in `volumes`, from what is recorded here.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.backends import hostid
+from neuca_tools.backends.blockdev import read_device, read_number
+from neuca_tools.backends.mount import mount_privately
+from neuca_tools.documents.platform import combined, instance
+from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
+from neuca_tools.files import locked, write_files
+from neuca_tools.model import machine
+from neuca_tools.model.volumes import Known, device_refusal, network_refusal, refusal
+from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
+from neuca_tools.sources.file import read_regular
+from neuca_tools.state import records
+from neuca_tools.state.store import Where
+
+_OF_A_SEED = ("user-data", "meta-data", "network-config")
+_OF_A_DRIVE = (
+    "openstack/*/meta_data.json",
+    "openstack/*/network_data.json",
+    "openstack/*/user_data",
+    "ec2/latest/user-data",
+)
+_MOST = 100  # files: nova has had some fifteen versions so far
+_MOUNTED = "volume"  # an empty directory, but to the process that mounts there
+KINDS: Mapping[str, str] = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}  # by their sources
+_LOCK = "drives.lock"
+_PATIENCE = 15.0  # seconds for the copy of another volume; the unit has 30
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The documents of a volume, by their paths on it. `kind`: CONFIG_DRIVE or SEED."""
+
+    kind: str
+    documents: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that was read, in hexadecimal digits."""
+        whole = hashlib.sha256(self.kind.encode())
+        for name, data in sorted(self.documents.items()):
+            whole.update(f"\0{name}\0{len(data)}\0".encode() + data)
+        return whole.hexdigest()
+
+    @property
+    def instance(self) -> str:
+        """The instance id in the document that the source will read; empty where there is none."""
+        name, part = "meta-data", instance.NOCLOUD
+        if self.kind == CONFIG_DRIVE:
+            versions = {
+                path.split("/")[1] for path in self.documents if path.startswith("openstack/")
+            }
+            name, part = f"openstack/{newest(versions)}/{instance.OPENSTACK}", instance.OPENSTACK
+        with suppress(DocumentError):  # the source says what is wrong with it
+            return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
+        return ""
+
+
+def read_volume(place: Path) -> Volume:
+    """The volume that is mounted at `place`. Raises SourceError for one that has no document, or
+    cannot be read.
+    """
+    is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
+    kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
+    found = dict(_documents(place, patterns))
+    if not found:
+        raise SourceError("it holds neither a config drive nor a NoCloud seed")
+    return Volume(kind, found)
+
+
+def store(volume: Volume, run_directory: Path) -> None:
+    """Put its documents in place of those of the last volume of its kind. Raises ApplyError."""
+    place = run_directory / DRIVES / volume.kind
+    before: dict[Path, Optional[bytes]] = {
+        path: None for path in place.rglob("*") if path.is_file()
+    }
+    new = {place / name: data for name, data in volume.documents.items()}
+    write_files({**before, **new}, mode=0o600)
+
+
+def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+    """Copy the documents of the volume on a device if it counts.
+
+    Returns the kind of the volume and why it does not count, empty if it does. For a process of its
+    own: the device stays mounted in its namespace until it ends. Raises SourceError, RecordError
+    and ApplyError.
+    """
+    device = read_device(node)
+    place = run_directory / DRIVES / _MOUNTED
+    with locked(run_directory / _LOCK, _PATIENCE):
+        kind, why = "", device_refusal(device)
+        try:
+            known = recorded(state, run_directory)
+            why = why or network_refusal(known)
+            if not why:
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                mount_privately(node, place)
+                volume = read_volume(place)
+                kind, why = volume.kind, refusal(volume.instance, volume.digest, known)
+            if not why:
+                store(volume, run_directory)
+        except NeucaError as error:
+            why = error.text
+            raise
+        finally:
+            _keep_reason(device.name, why, run_directory)
+    return kind, why
+
+
+def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+    """The same for a directory where root has mounted the volume: root has judged its device and whose
+    it is. Raises as `take` does.
+    """
+    volume = read_volume(place)
+    with locked(run_directory / _LOCK, _PATIENCE):
+        why = network_refusal(recorded(state, run_directory))
+        if not why:
+            store(volume, run_directory)
+    return volume.kind, why
+
+
+def recorded(state: Where, run_directory: Path) -> Known:
+    """What is recorded of this instance; only what was read since the boot if the disk was copied to
+    other hardware. Raises RecordError.
+    """
+    copies = [one for one in (_copy(run_directory, kind) for kind in KINDS.values()) if one]
+    instances = {copy.instance for copy in copies} - {""}
+    digests = {copy.digest for copy in copies}
+    before = records.load_machine(state)
+    if machine.elsewhere(before, hostid.look()):
+        return Known("", frozenset(instances), frozenset(digests))
+    instances |= {machine.instance(kind, name) for kind, name in before.instances.items()}
+    digests |= {before.volume} - {""}
+    booted = records.has_document(state)
+    network = before.origin.source if before.origin else ""
+    return Known(network, frozenset(instances), frozenset(digests), booted)
+
+
+def digest_in_force(source: str, run_directory: Path) -> str:
+    """The digest of the volume that a document of this source came from; empty if from none."""
+    copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
+    return copy.digest if copy else ""
+
+
+def _copy(run_directory: Path, kind: str) -> Optional[Volume]:
+    """The volume of this kind that was read since the boot."""
+    with suppress(SourceError):  # there is none
+        return read_volume(run_directory / DRIVES / kind)
+    return None
+
+
+def refused(run_directory: Path) -> list[str]:
+    """A line for each volume that is there and does not count."""
+    from neuca_tools.backends import udev
+
+    try:
+        return lines_of(udev.volumes(), run_directory)
+    except ObserveError as error:
+        return [f"volumes: {error.text}"]
+
+
+def lines_of(numbers: Iterable[str], run_directory: Path) -> list[str]:
+    """The lines for those of these block devices (`major:minor`) whose volume does not count."""
+    log = records.load_volumes(run_directory)
+    lines = []
+    for number in numbers:
+        with suppress(SourceError):  # it has gone meanwhile
+            device = read_number(number)
+            why = device_refusal(device) or log.refused.get(device.name, "")
+            lines += [f'volume "{device.name}" is not used: {why}'] if why else []
+    return sorted(lines)
+
+
+def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
+    """Those of these lines that the last call did not have. Raises ApplyError."""
+    log = records.load_volumes(run_directory)
+    if tuple(lines) != log.reported:
+        with locked(run_directory / _LOCK, _PATIENCE):
+            now = records.load_volumes(run_directory)
+            records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
+    return [line for line in lines if line not in log.reported]
+
+
+def _keep_reason(name: str, why: str, run_directory: Path) -> None:
+    log = records.load_volumes(run_directory)
+    others = {one: reason for one, reason in log.refused.items() if one != name}
+    refused_now = {**others, name: why} if why else others
+    records.save_volumes(run_directory, replace(log, refused=refused_now))
+
+
+def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
+    for path in paths[:_MOST]:
+        name = str(path.relative_to(volume))
+        if not os.path.realpath(path).startswith(
+            os.path.realpath(volume) + os.sep
+        ):  # a symbolic link of the volume's maker
+            raise SourceError(f'"{name}" leads out of the volume')
+        try:
+            yield name, read_regular(str(path))
+        except OSError as error:
+            raise SourceError(f'"{name}" cannot be read: {error.strerror}') from error
+        except SourceError as error:
+            raise SourceError(f'"{name}" {error}') from None
+
+
+def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[Path]:
+    """What is there of a pattern's parts. Raises SourceError: to Path.glob, what cannot be looked at is not there."""
+    if not pattern:
+        yield place
+        return
+    try:
+        if pattern[0] == "*":  # a version that the source would read
+            found = sorted(path for path in place.iterdir() if newest([path.name]))
+        else:
+            (place / pattern[0]).stat()
+            found = [place / pattern[0]]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
+    for path in found:
+        yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))

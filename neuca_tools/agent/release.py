@@ -1,0 +1,187 @@
+"""Release one NIC (`neuca release`), or restore every setting that was changed (`neuca tune revert`)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.execute import Result
+from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.transaction import Purpose, Transaction
+from neuca_tools.config import Config
+from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.documents.stacking import carriers, users
+from neuca_tools.errors import NeucaError
+from neuca_tools.files import locked
+from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
+from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
+from neuca_tools.state import records, updates
+from neuca_tools.state.active_document import Intake
+from neuca_tools.state.store import demand_room
+
+SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The purpose of `neuca release`: what is ours on these NICs goes; those `touched` change with them."""
+
+    macs: frozenset[str]
+    touched: frozenset[str]
+
+    def shape(self, decision: Decision) -> Decision:
+        """The document without the NICs, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """What concerns the NICs, and settings of the host that only they asked for."""
+        planned = decision.plan({*self.touched, ""})
+        originals = decision.record.original_sysctls
+        return tuple(
+            one for one in planned if one.domain in self.touched or _restores(one, originals)
+        )
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """Nothing on the NICs is ours any more, unless the release failed."""
+        record = updates.intend(decision.record, result.done)
+        record = updates.settle(record, decision.resolution, decision.have)
+        return record if result.failures else updates.forget(record, self.macs)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files as they should be, and nothing else."""
+
+    def shape(self, decision: Decision) -> Decision:
+        """What the document asks for, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The files that differ."""
+        return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """What is still ours."""
+        return updates.settle(decision.record, decision.resolution, decision.have)
+
+
+@dataclass(frozen=True)
+class Restore:
+    """The purpose of `neuca tune revert`: every setting has the value from before the agent."""
+
+    sysctl_file: Path
+
+    def shape(self, decision: Decision) -> Decision:
+        """The original values as the desired state."""
+        want = _originals(decision, self.sysctl_file)
+        resolution = replace(decision.resolution, removable=Owned())
+        return replace(decision, want=want, resolution=resolution)
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings that differ from their original values."""
+        return tuple(one for one in decision.plan() if isinstance(one, SETTINGS))
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """No original value is kept, unless one could not be restored."""
+        if result.failures:
+            return decision.record
+        return replace(decision.record, originals={}, original_sysctls={}, declined={}, written={})
+
+
+def release(config: Config, intake: Intake, mac: str) -> Result:
+    """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
+
+    The plan is that of a complete document without the NIC, which is ignored from then on. Other
+    members of a bond that is removed get their own settings again. Raises NeucaError.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        with host(config, intake) as handles:
+            requests = handles.survey().resolution.requests
+            gone = frozenset({mac, *users((mac,), requests)})
+            touched = gone | carriers(gone, requests)
+            links = tuple(link for link in config.links if link.key.mac not in gone)
+            document = _without(intake.document or Document(), gone)
+            without = handles.asking(
+                replace(config, links=links), replace(intake, document=document)
+            )
+            decision = without.survey()
+            if decision.resolution.roles.role(mac) == "management":
+                raise NeucaError(
+                    f'release "{mac}": it is the management NIC, and nothing of ours is on it'
+                )
+            result = _run(without, Release(gone, touched), decision)
+            return result if result.failures else result + _run(handles, Files())
+
+
+def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:
+    """Whether it sets a setting of the whole host to its original value."""
+    if not isinstance(operation, WriteSysctl):
+        return False
+    return originals.get(operation.path) == operation.after
+
+
+def _without(document: Document, macs: Collection[str]) -> Document:
+    beside = document.platform
+    beside = beside and replace(
+        beside, links=tuple(link for link in beside.links if link.key.mac not in macs)
+    )
+    return replace(
+        document,
+        links=tuple(link for link in document.links if link.key.mac not in macs),
+        faults=(),
+        platform=beside,
+    )
+
+
+def take_back(config: Config, mac: str) -> None:
+    """The NIC is no longer ignored. Raises NeucaError for one that was not released."""
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        record = records.load_record(config.state)
+        if not record.nics.get(mac, NicRecord()).released:
+            raise NeucaError(f'take back "{mac}": it was not released')
+        nics = {known: nic for known, nic in record.nics.items() if known != mac}
+        records.save_record(config.state, replace(record, nics=nics))
+
+
+def revert(config: Config, intake: Intake) -> Result:
+    """Restore every MTU, txqueuelen, device setting and sysctl; a new start sets them again. Raises NeucaError."""
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        with host(config, intake) as handles:
+            return _run(handles, Restore(config.sysctl_directory / SYSCTL_FILE))
+
+
+def _run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Result:
+    """One transaction from this decision on; None: from a new one."""
+    decision = decision or purpose.shape(handles.survey())
+    outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
+    log_result(outcome.result)
+    return outcome.result
+
+
+def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
+    links = {
+        key: replace(
+            decision.have.links[key],
+            state=None,
+            mtu=original.mtu,
+            txqueuelen=original.txqueuelen,
+            sysctls=original.sysctls,
+            device=original.device,
+            addresses=(),
+            managers={},
+        )
+        for key, original in decision.record.originals.items()
+        if key in decision.have.links
+    }
+    sysctls = decision.record.original_sysctls
+    return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})

@@ -1,0 +1,92 @@
+"""`neuca tune`: the part of a pass that sets sysctls, MTUs, queues and devices, for the profiles of now or for others."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from neuca_tools.agent import mtu_probe
+from neuca_tools.agent.release import revert
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.execute import Result
+from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.transaction import Outcome, Transaction
+from neuca_tools.config import Config
+from neuca_tools.files import locked
+from neuca_tools.model import LinkKey, Record
+from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.state import records, updates
+from neuca_tools.state.active_document import Intake
+from neuca_tools.tuning.layer import Choice
+
+KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The purpose of `neuca tune apply`: the settings of a pass, with `link` of that link alone."""
+
+    link: Optional[LinkKey] = None
+
+    def shape(self, decision: Decision) -> Decision:
+        """What the document and the profiles ask for, as it was decided."""
+        return decision
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings to change, in the order of a pass."""
+        settings = [one for one in decision.plan() if isinstance(one, KINDS)]
+        return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+        """What was changed; which request is in force stays as it was."""
+        record = updates.intend(decision.record, result.done)
+        return updates.settle(record, decision.resolution, decision.have, decision.world)
+
+
+def _link_of(operation: Operation) -> Optional[LinkKey]:
+    return operation.link.key if operation.link else None
+
+
+def tune(
+    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
+) -> Result:
+    """Set what is asked for and what the profiles want, and nothing else. A choice holds until the next boot.
+
+    It is saved before anything is written, so that every pass from then on agrees with it. Raises NeucaError.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        if choice is not None:
+            records.save_choice(config.run_directory, choice)
+        with host(config, intake) as handles:
+            outcome = _transaction(handles, link)
+            after, result = outcome.decision, outcome.result
+            if not result.failures and mtu_probe.explore(
+                config,
+                after.resolution,
+                after.have,
+                after.record,
+                handles.writer(after),
+                start=True,
+            ):
+                result += _transaction(handles, link).result
+        return result
+
+
+def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
+    store = StateFiles(handles.config)
+    outcome = Transaction(handles, store, Tuning(link), handles.survey()).run()
+    log_result(outcome.result)
+    return outcome
+
+
+def untune(config: Config, intake: Intake) -> Result:
+    """Put back what was changed, and forget what `tune` was told. Raises NeucaError."""
+    result = revert(config, intake)
+    with locked(config.run_directory / "lock", config.command_timeout):
+        records.save_choice(config.run_directory, None)
+    return result

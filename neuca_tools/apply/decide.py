@@ -1,0 +1,119 @@
+"""The one decision of a pass: out of what was read and what is asked, what there should be and how to get there."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.observe import found
+from neuca_tools.desired import manager_files, router_advertisements
+from neuca_tools.desired.manager_files import Places
+from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.desired.resolve import Resolution, Settings, resolve
+from neuca_tools.desired.routes import ROUTE_PROTOCOL
+from neuca_tools.model import Document, NetworkState, Record, World
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.plan import plan
+from neuca_tools.state import leftovers, updates
+from neuca_tools.tuning.layer import Choice, layer
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What the configuration says that a decision depends on."""
+
+    settings: Settings = field(default_factory=Settings)
+    places: Optional[Places] = None
+    choice: Choice = field(default_factory=Choice)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What there is (`have`), what there should be (`want`), and the record as it holds now.
+
+    `managers` maps each network manager that runs to its word on each interface.
+    """
+
+    world: World
+    record: Record
+    resolution: Resolution
+    have: NetworkState
+    want: NetworkState
+
+    @property
+    def managers(self) -> Mapping[str, Mapping[str, str]]:
+        return self.world.managers
+
+    @property
+    def silent_managers(self) -> Mapping[str, str]:
+        return self.world.silent_managers
+
+    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
+        """What leads from `have` to `want`; `scope`: of these NICs alone."""
+        return plan(
+            self.have,
+            self.want,
+            self.resolution.removable,
+            scope=scope,
+            rename_while_up=self.world.rename_while_up,
+        )
+
+    def changed(self) -> frozenset[str]:
+        """The NICs whose request differs from the one in force, or that have appeared."""
+        changed = updates.changed(self.record, self.resolution, self.world)
+        kept = {(hop.to, hop.metric) for hop in self.want.hops}
+        gone = {
+            hop.link.mac
+            for hop in self.have.hops
+            if not hop.ours or (hop.to, hop.metric) not in kept
+        }
+        return changed | gone if "" in changed else changed
+
+
+def decide(
+    observation: Observation, document: Optional[Document], policies: Policies, record: Record
+) -> Decision:
+    """Answer every policy question of a pass. Reads nothing and changes nothing."""
+    world = observation.world
+    record = updates.fresh(record, world)
+    resolution = resolve(document, _settings(observation, policies, record), world, record)
+    marks = _marks(resolution, record, policies, world)
+    want = replace(resolution.want, files=marks.files, tell=marks.tell)
+    resolution = replace(resolution, want=want)
+    record = leftovers.leave(
+        record,
+        resolution.roles.nics,
+        manager_files.marked(resolution, record),
+        world.managers,
+        world.silent_managers,
+    )
+    have = found(resolution, world, record, ROUTE_PROTOCOL)
+    made = router_advertisements.removable(resolution.removable, have, world, resolution.quiet)
+    removable = leftovers.removable(made, record, have, world, resolution.roles)
+    return Decision(world, record, replace(resolution, removable=removable), have, want)
+
+
+def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:
+    """The settings, with the profiles judged against this host."""
+    inputs = observation.tuning
+    probed = {mac: mtu for mac, mtu in record.probed.items() if mtu > 0}
+    facts = replace(inputs.facts, probed=probed)
+    tuning = layer(policies.choice, inputs.profiles, facts, record, inputs.missing)
+    return replace(policies.settings, tuning=tuning)
+
+
+def _marks(
+    resolution: Resolution, record: Record, policies: Policies, world: World
+) -> manager_files.Marks:
+    places = policies.places
+    if places is None:
+        return manager_files.Marks({}, {})
+    paths = [Path(path) for path, content in world.files.items() if content is not None]
+    present = [path.name for path in paths if path.parent == places.udev]
+    sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
+    return manager_files.wanted(resolution, record, places, present, sysctls)

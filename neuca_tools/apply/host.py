@@ -1,0 +1,141 @@
+"""The host as a pass sees it: look and decide again, write to it, wait for it; and where its state is kept."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Optional
+
+from neuca_tools.apply.decide import Decision, Policies, decide
+from neuca_tools.apply.execute import GuardedWriter, Result
+from neuca_tools.apply.look import look, places
+from neuca_tools.apply.managers import Managers
+from neuca_tools.apply.observation import interest
+from neuca_tools.backends import udev
+from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.linkwatch import Watch, interfaces
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.config import Config
+from neuca_tools.desired.resolve import Settings
+from neuca_tools.desired.roles import Policy
+from neuca_tools.model import NetworkState, Record
+from neuca_tools.state import records
+from neuca_tools.state.active_document import Intake, metadata_hosts
+from neuca_tools.state.store import unsaved
+from neuca_tools.tuning import Choice
+
+log = logging.getLogger("neuca")
+RENAMED = 10.0  # seconds that udev gets to take in a rename
+
+
+class Host:
+    """The kernel and the managers of this host, looked at for one document and one configuration.
+
+    `choice` of profiles: None for the one in force.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        intake: Intake,
+        netlink: Netlink,
+        bus: Bus,
+        choice: Optional[Choice] = None,
+    ) -> None:
+        self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
+        self.choice = choice or records.load_choice(config.run_directory) or config.choice
+
+    def asking(self, config: Config, intake: Intake) -> Host:
+        """The same host, looked at for another document and configuration."""
+        return Host(config, intake, self._netlink, self._bus)
+
+    def survey(self) -> Decision:
+        """Look and decide, with the record as it was saved. Raises ObserveError, RecordError."""
+        return self.decide(records.load_record(self.config.state))
+
+    def decide(self, record: Record) -> Decision:
+        """Look at everything of interest and decide; change nothing. Raises ObserveError."""
+        config, document = self.config, self.intake.document
+        found = metadata_hosts(config.sources)
+        hosts = tuple(address for address in found if not address.is_loopback)
+        wanted = interest(document, config.links, record, hosts, self.choice)
+        seen = look(wanted, self._netlink, self._managers(), config, udev_is_ours(config))
+        settings = Settings(
+            Policy(config.ignored_macs, config.management_macs),
+            config.links,
+            hosts,
+            config.allow_default_route,
+            router=config.guest_router,
+            allow_sysctls=config.allow_sysctls,
+        )
+        policies = Policies(settings, places(config), self.choice)
+        return decide(seen, document, policies, record)
+
+    def writer(self, decision: Decision) -> GuardedWriter:
+        """What may write to the links of this decision that are ours to set, and to no other."""
+        links = {link.index for link in decision.have.links.values()}
+        allowed = links - decision.resolution.roles.protected
+        return GuardedWriter(self._netlink, self._managers(), allowed)
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """A watch for changes of links and addresses."""
+        return Watch()
+
+    def settle_renames(self) -> None:
+        """Wait until udev has taken in that interfaces have other names."""
+        if udev_is_ours(self.config):
+            udev.settle(RENAMED)
+
+    def _managers(self) -> Managers:
+        """Both managers; nothing is asked where they are not those of this namespace."""
+        return Managers(self._bus, udev_is_ours(self.config))
+
+
+class StateFiles:
+    """The record and the journal of this configuration's state directory."""
+
+    def __init__(self, config: Config) -> None:
+        self._place = config.state
+
+    def save_record(self, record: Record) -> None:
+        """Raises ApplyError."""
+        records.save_record(self._place, record)
+
+    def load_journal(self, boot_id: str) -> Optional[NetworkState]:
+        """What links were like before a transaction that never ended; None if the last one ended."""
+        return records.load_journal(self._place, boot_id)
+
+    def save_journal(self, before: NetworkState, boot_id: str) -> None:
+        """Raises ApplyError."""
+        records.save_journal(self._place, before, boot_id)
+
+    def remove_journal(self) -> None:
+        """Raises ApplyError."""
+        records.remove_journal(self._place)
+
+    def unsaved(self) -> str:
+        """Why something could not be saved; empty where everything is."""
+        return unsaved(self._place)
+
+
+@contextmanager
+def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Iterator[Host]:
+    """Open what a look or a transaction needs, and close it again."""
+    with Netlink() as netlink, Bus() as bus:
+        yield Host(config, intake, netlink, bus, choice)
+
+
+def udev_is_ours(config: Config) -> bool:
+    """Whether udev and the managers of this host are those of this network namespace."""
+    return config.managers == "auto" and udev.here(interfaces())
+
+
+def log_result(result: Result) -> None:
+    """One line for each operation: the text that `neuca plan` prints, or why it failed."""
+    for operation in result.done:
+        log.info("%s", operation.text)
+    for failure in result.failures:
+        log.error("%s", failure.text)

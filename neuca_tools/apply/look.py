@@ -1,0 +1,75 @@
+"""All the reading that a decision needs, in one place: the kernel, our own files, the network managers, the profiles."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.apply import device_io
+from neuca_tools.apply.managers import Managers
+from neuca_tools.apply.observation import Interest, Observation
+from neuca_tools.backends import hostfacts, hostid, sysctl
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.config import Config
+from neuca_tools.desired import marks
+from neuca_tools.desired.manager_files import Places
+from neuca_tools.errors import ObserveError
+from neuca_tools.files import names_in, read_bytes
+
+
+def places(config: Config) -> Places:
+    """Where this configuration has the agent's files."""
+    return Places(
+        config.udev_directory,
+        config.networkmanager_directory,
+        config.networkd_directory,
+        config.sysctl_directory,
+        config.udev_substring,
+        config.data_udev_priority,
+        config.mgmt_udev_priority,
+    )
+
+
+def look(
+    interest: Interest, netlink: Netlink, managers: Managers, config: Config, ages: bool
+) -> Observation:
+    """Read everything of interest. `ages`: whether the age of the boot matters here. Raises ObserveError."""
+    world = netlink.look(interest.hosts)
+    words = managers.ask([device.name for device in world.devices.values()])
+    world = replace(
+        world,
+        settings=device_io.read(world, interest.groups_of(world)),
+        age=hostid.age() if ages else world.age,
+        advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
+        files=read_files(places(config)),
+        managers=words,
+        silent_managers=dict(managers.reasons),
+    )
+    tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
+    read = _sysctls(interest.sysctls_of(world))
+    return Observation(replace(world, sysctls={**tuning.facts.found, **read}), tuning)
+
+
+def _sysctls(paths: Collection[str]) -> dict[str, str]:
+    values = {path: sysctl.read(path) for path in sorted(paths)}
+    return {path: value for path, value in values.items() if value is not None}
+
+
+def read_files(where: Places) -> dict[str, Optional[bytes]]:
+    """The agent's own files: each rule that is there, and each list, None where it is not. Raises ObserveError."""
+    rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
+    paths = [where.udev / name for name in rules]
+    paths += [where.networkd / marks.NETWORKD_NICS_FILE, where.networkd / marks.NETWORKD_VLANS_FILE]
+    paths += [where.networkmanager / marks.NETWORKMANAGER_FILE, where.sysctl / marks.SYSCTL_FILE]
+    return {str(path): _content(path) for path in paths}
+
+
+def _content(path: Path) -> Optional[bytes]:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise ObserveError(f'read "{path}": {error.strerror}') from error

@@ -1,0 +1,118 @@
+"""What a pass has to read (`Interest`), and what was read (`Observation`); no later stage reads from the host."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Optional
+
+from neuca_tools.desired import forwarding
+from neuca_tools.desired.device_settings import group_of
+from neuca_tools.documents.platform.drafts import BY_NAME
+from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
+from neuca_tools.model.topology import METADATA_HOSTS, base
+from neuca_tools.tuning.layer import Choice, TuningInputs
+
+ANY_LINK = LinkKey("")
+"""What a document asks of NICs that it knows by a name pattern alone: it may be about any."""
+
+
+@dataclass(frozen=True)
+class Interest:
+    """All that has to be read for one decision.
+
+    `hosts`: addresses whose route is asked for. `sysctls`: paths of settings of the whole host.
+    `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
+    for each link the groups of device settings. `queued`: links that are asked to have a
+    txqueuelen. `advertised`: whether it matters which devices take router advertisements.
+    """
+
+    hosts: tuple[Host, ...] = METADATA_HOSTS
+    sysctls: frozenset[str] = frozenset()
+    templates: Mapping[LinkKey, frozenset[str]] = field(default_factory=dict)
+    groups: Mapping[LinkKey, frozenset[str]] = field(default_factory=dict)
+    queued: frozenset[LinkKey] = frozenset()
+    advertised: bool = False
+    choice: Choice = field(default_factory=Choice)
+
+    @staticmethod
+    def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
+        return table.get(key, frozenset()) | table.get(ANY_LINK, frozenset())
+
+    def sysctls_of(self, world: World) -> set[str]:
+        """The paths to read, those of links by the names that their devices have now."""
+        paths = set(self.sysctls)
+        for index, device in world.devices.items():
+            templates = self._applying(self.templates, key_of(world, index))
+            paths |= {template.replace(OWN, device.name) for template in templates}
+        return paths
+
+    def groups_of(self, world: World) -> dict[int, set[str]]:
+        """The groups of device settings to read, by the index of the device."""
+        found = {}
+        for index, device in world.devices.items():
+            key = key_of(world, index)
+            groups = set(self._applying(self.groups, key))
+            if key in self.queued and device.qdisc in ("mq", "pfifo"):
+                groups.add("qdisc")
+            if groups:
+                found[index] = groups
+        return found
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One complete look at the host. `tuning` is what the profiles are judged by."""
+
+    world: World
+    tuning: TuningInputs = field(default_factory=TuningInputs)
+
+
+def key_of(world: World, index: int) -> LinkKey:
+    """The key under which a document would ask for this device."""
+    device = world.devices[index]
+    below = device if device.vlan_id is None else world.devices.get(device.lower, device)
+    return LinkKey(base(below), device.vlan_id)
+
+
+def interest(
+    document: Optional[Document],
+    links: Iterable[LinkRequest],
+    record: Record,
+    hosts: Iterable[Host] = (),
+    choice: Optional[Choice] = None,
+) -> Interest:
+    """What has to be read to decide about this document, these configured links and this record."""
+    requests = [*_requests(document), *links]
+    templates: dict[LinkKey, set[str]] = defaultdict(set)
+    groups: dict[LinkKey, set[str]] = defaultdict(set)
+    for request in requests:
+        key = ANY_LINK if request.key.mac.startswith(BY_NAME) else request.key
+        templates[key].update(template for template, _ in request.sysctls)
+        templates[key].add(ACCEPT_RA)
+        templates[key.nic].add(ACCEPT_RA)
+        groups[key].update(group for group, _ in request.device)
+    for key, original in record.originals.items():
+        templates[key].update(original.sysctls)
+        groups[key].update(map(group_of, original.device))
+    everywhere = {path for paths in templates.values() for path in paths if OWN not in path}
+    router = document.router if document else "user"
+    return Interest(
+        (*hosts, *METADATA_HOSTS),
+        frozenset({*everywhere, *record.original_sysctls, *forwarding.asked(router)}),
+        {key: frozenset(path for path in paths if OWN in path) for key, paths in templates.items()},
+        {key: frozenset(names) for key, names in groups.items()},
+        frozenset(one.key for one in requests if one.txqueuelen is not None),
+        router == "true",
+        choice or Choice(),
+    )
+
+
+def _requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:
+    if document is None:
+        return ()
+    beside = document.platform.links if document.platform else ()
+    return (*document.links, *beside)

@@ -1,0 +1,137 @@
+"""How much of the public address space a document may route, and which of its requests exceed that.
+
+The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
+to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
+limit is on the union of all routes and connected networks that a document asks for.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from ipaddress import collapse_addresses, ip_network
+from typing import Any
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.model import Address, LinkKey, LinkRequest, Network, Owned, Route, RouteRequest
+
+SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
+
+# The limit, as the length of a prefix that has as many addresses. IPv4: a /4, which is sixteen of
+# the largest blocks that IANA has assigned (a /8 each), and 7 % of the public addresses. IPv6: a
+# /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
+# Address Assignments): no document reroutes all customers of a registry.
+MOST: Mapping[int, int] = {4: 4, 6: 13}
+# Not counted: what is not public (IANA IPv4 and IPv6 Special-Purpose Address Registries; multicast,
+# RFC 5771; reserved, RFC 1112; and all of IPv6 outside 2000::/3, RFC 4291, 2.4).
+NOT_PUBLIC: Mapping[int, tuple[Network, ...]] = {
+    4: tuple(
+        map(
+            ip_network,
+            (
+                *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+                *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.168.0.0/16"),
+                *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
+            ),
+        )
+    ),
+    6: tuple(map(ip_network, ("::/3", "4000::/2", "8000::/1", "2001:db8::/32", "3fff::/20"))),
+}
+# Whole blocks for private use: RFC 1918 and RFC 6598. That of IPv6, fc00::/7, is over the limit.
+PRIVATE = tuple(
+    map(
+        ip_network,
+        ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
+    )
+)
+
+
+def is_inside(inner: Network, outer: Network) -> bool:
+    same_family = inner.version == outer.version
+    return same_family and inner.prefixlen >= outer.prefixlen and inner.network_address in outer
+
+
+def is_broad(network: Network) -> bool:
+    """Whether it covers a whole private block or reaches the limit, much like a default route."""
+    return network.prefixlen <= MOST[network.version] or any(
+        is_inside(block, network) for block in PRIVATE
+    )
+
+
+def public(networks: Iterable[Network], version: int) -> int:
+    """How many public addresses of this family (4, 6) the networks have together."""
+    uncounted = NOT_PUBLIC[version]
+    union: Any = [*networks, *uncounted]  # of one family, which the type cannot say
+    return _size(collapse_addresses(union)) - _size(uncounted)
+
+
+def _size(networks: Iterable[Network]) -> int:
+    return sum(1 << (network.max_prefixlen - network.prefixlen) for network in networks)
+
+
+def asked(
+    requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequest], roles: Roles
+) -> frozenset[Network]:
+    """Every network that the requests would put into the routing table, refused or not.
+
+    It depends on the texts and the roles, not on which NICs are there.
+    """
+    connected = {
+        address.network
+        for key, request in requests.items()
+        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        for address in request.addresses
+    }
+    return frozenset(connected | {route.to for route in routes if route.state == "present"})
+
+
+def kept(
+    owned: Iterable[tuple[LinkKey, Address]],
+    removable: Owned,
+    routes: Iterable[Route],
+    protocol: int,
+) -> frozenset[Network]:
+    """The networks of an earlier document that this one does not take away.
+
+    `protocol`: the rtm_protocol of our routes.
+    """
+    connected = {
+        address.network for key, address in owned if (key, address) not in removable.addresses
+    }
+    routed = {route.to for route in routes if route.protocol == protocol and not removable.routes}
+    return frozenset(connected | routed)
+
+
+def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int, int]:
+    """The shortest prefix length of each family that is granted to requests for public addresses.
+
+    The widest requests are refused first, all of one length together, until the union of the rest
+    and of what is kept is within the limit. So the order of the requests does not matter.
+    """
+    found = {}
+    for version, most in MOST.items():
+        longest = 32 if version == 4 else 128
+        limit = 1 << (longest - most)
+        there, wanted = _of(version, kept), _of(version, asked)
+        low, high = SHORTEST_PREFIX, longest + 1
+        if _size(there) + _size(wanted) <= limit:  # a shortcut: they may overlap, or be private
+            high = low
+        while low < high:
+            middle = (low + high) // 2
+            granted = [network for network in wanted if network.prefixlen >= middle]
+            if public([*there, *granted], version) <= limit:
+                high = middle
+            else:
+                low = middle + 1
+        found[version] = high
+    return found
+
+
+def _of(version: int, networks: Iterable[Network]) -> list[Network]:
+    """Those of one family. A default route is not counted: only the administrator can permit it."""
+    return [
+        network
+        for network in networks
+        if network.version == version and network.prefixlen >= SHORTEST_PREFIX
+    ]

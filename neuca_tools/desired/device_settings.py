@@ -1,0 +1,208 @@
+"""Settings of the device behind a link: what of them this device can have, and what has to be set for that.
+
+A document asks by group (`rings = rx 256 tx 512`); inside, every value stands alone (`rings.rx`), as the driver may take one
+and not the other. A qdisc that the kernel chose itself is written with "default" before it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Optional
+
+from neuca_tools.model import LinkKey
+from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.effects import Effect, Note
+
+SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
+ORDER = (
+    "channels",
+    "rings",
+    "coalesce",
+    "pause",
+    "offloads",
+    "qdisc",
+    "irq-affinity",
+    "rps",
+    "xps",
+)  # what resets queues first
+DEFAULT = "default"
+USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
+CREATABLE = ("fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue", "bfifo")
+# They have limits of their own, or no queue at all (net/sched: the only readers of tx_queue_len are the fifo kinds and htb).
+WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "noqueue", "cake", "codel", "fq_pie", "sfq")
+
+
+def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Groups as values.
+
+    >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
+    {'rings.rx': '256', 'rings.tx': '512', 'qdisc': 'fq maxrate 2gbit'}
+    """
+    found = {}
+    for group, value in settings:
+        words = value.split()
+        pairs = (
+            {group: value}
+            if group in SIMPLE
+            else {f"{group}.{name}": one for name, one in zip(words[::2], words[1::2])}
+        )
+        found.update(pairs)
+    return found
+
+
+def group_of(setting: str) -> str:
+    return setting.partition(".")[0]
+
+
+def text(values: Mapping[str, Optional[str]]) -> str:
+    """Values of one group for people: `rx 256 tx 512`."""
+    words = [
+        value if "." not in name else f"{name.partition('.')[2]} {value}"
+        for name, value in sorted(values.items())
+        if value is not None
+    ]
+    return " ".join(filter(None, words))
+
+
+def same(setting: str, found: Optional[str], wanted: str) -> bool:
+    """Whether the device has it already. Any qdisc of the kernel's own choice is `default`, and it is what it is as well."""
+    if setting == "qdisc" and found is not None:
+        return (
+            found.startswith(DEFAULT)
+            if wanted.startswith(DEFAULT)
+            else found in (wanted, f"{DEFAULT} {wanted}")
+        )
+    return found == wanted
+
+
+def to_do(
+    found: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Each group with something to set: its name, the values before (where known), and after."""
+    differing = sorted(
+        name for name, value in wanted.items() if not same(name, found.get(name), value)
+    )
+    for group in ORDER:
+        names = [name for name in differing if group_of(name) == group]
+        if names:
+            yield (
+                group,
+                {name: found[name] for name in names if name in found},
+                {name: wanted[name] for name in names},
+            )
+
+
+def restorable(found: Mapping[str, str]) -> dict[str, str]:
+    """The values that can be put back: a qdisc that has more to it than we can say becomes the kernel's own choice."""
+    return {
+        name: DEFAULT if name == "qdisc" and not _creatable(value) else value
+        for name, value in found.items()
+    }
+
+
+def _creatable(qdisc: str) -> bool:
+    return qdisc.startswith(DEFAULT) or qdisc.split(maxsplit=1)[0] in CREATABLE
+
+
+@dataclass
+class Wish:
+    """What one link is asked to have, and what comes out of that: `wanted`, and `notes` for what it will not have.
+
+    `has` None: the link is not there yet, so only its qdisc can be said in advance; the rest follows when it is.
+    """
+
+    key: LinkKey
+    asked: Mapping[str, str]
+    has: Optional[DeviceSettings]
+    declined: Mapping[str, Declined]
+    wanted: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, setting: str, reason: str, effect: Effect = "not applicable") -> None:
+        self.notes.append(Note(setting, effect, reason, self.key))
+
+    def resolve(self) -> None:
+        for setting, value in self.asked.items():
+            found = (
+                self._possible(setting, value, self.has)
+                if self.has
+                else value
+                if setting == "qdisc"
+                else None
+            )
+            before = self.declined.get(setting)
+            if found is not None and before is not None and before.value == found:
+                self.note(setting, f'"{found}" was tried: {before.reason}', before.effect)
+            elif found is not None:
+                self.wanted[setting] = found
+
+    def _possible(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
+        """The value that the device can have for this one, None for none."""
+        reason = has.missing.get(setting) or has.missing.get(group_of(setting))
+        if reason is not None and has.values.get(setting) != value:
+            self.note(setting, reason)
+        elif setting in SIMPLE:
+            return self._simple(setting, value, has)
+        elif setting not in has.values:
+            self.note(setting, "the driver has no such setting")
+        elif setting in has.most:
+            return self._at_most(setting, value, int(has.most[setting]))
+        else:
+            return value
+        return None
+
+    def _simple(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
+        most = has.most.get(setting)
+        if setting in ("rps", "xps") and most is not None:
+            return self._cpus(setting, value, most, has)
+        return most if setting == "irq-affinity" else value
+
+    def _cpus(self, setting: str, value: str, every: str, has: DeviceSettings) -> Optional[str]:
+        """The CPUs, one list where all queues have the same."""
+        lists = [every if part == "all" else part for part in value.split(" / ")]
+        queues = int(has.most[f"{setting}.queues"])
+        absent = sorted(_numbers(lists) - _numbers([every]))
+        if absent:
+            self.note(setting, f"there is no CPU {absent[0]}: there are {every}")
+        elif len(lists) not in (1, queues):
+            self.note(setting, f"{len(lists)} lists of CPUs, but {queues} queues")
+        else:
+            return lists[0] if len(set(lists)) == 1 else " / ".join(lists)
+        return None
+
+    def _at_most(self, setting: str, value: str, most: int) -> str:
+        if value != "max" and int(value) > most:
+            self.note(setting, f"{value} asked, but the device takes at most {most}, which it gets")
+            return str(most)
+        return str(most) if value == "max" else value
+
+    def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
+        """What the length of the transmit queue means here: a `pfifo` gets its limit from it, most others do not care.
+
+        `asks`: the document asks for a length; `kind` is the root qdisc in force, `packets` the length found, 0 for none.
+        """
+        found = _plain(self.has.values.get("qdisc", "")) if self.has else ""
+        if self.wanted.get("qdisc") == "pfifo":
+            self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
+        elif asks and "qdisc" not in self.asked and found.startswith("pfifo limit"):
+            self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
+        name = (_plain(self.wanted.get("qdisc", "")) or found or kind).partition(" ")[0]
+        if asks and name in WITHOUT_TXQUEUELEN:
+            why = "has no queue" if name == "noqueue" else "has a limit of its own"
+            self.note("txqueuelen", f'the qdisc is "{name}", which {why}')
+
+
+def _plain(qdisc: str) -> str:
+    """Without the word that says whose choice it was."""
+    return qdisc[len(DEFAULT) :].strip() if qdisc.startswith(DEFAULT) else qdisc
+
+
+def _numbers(lists: Iterable[str]) -> set[int]:
+    found: set[int] = set()
+    for part in (part for one in lists if one != "none" for part in one.split(",")):
+        low, _, high = part.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found

@@ -1,0 +1,45 @@
+"""Whether this host is a router: forwarding of both families, unless that would cost a NIC that is not dataplane its routes.
+
+A NIC that forwards IPv6 takes no routes from router advertisements any more, unless its accept_ra is 2, and at the moment at
+which all NICs are switched the kernel drops those that it has. To switch dataplane NICs alone does nothing: without conf/all
+no packet is forwarded (ip-sysctl.rst; ip6_forward in net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.model import Problem, Router, World
+from neuca_tools.model.topology import identity, is_nic
+
+IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+VALUES = {"true": "1", "false": "0"}
+
+
+def asked(router: Router) -> dict[str, str]:
+    """The sysctls that the word stands for; `user` leaves them alone, or as they were before it was another word."""
+    return dict.fromkeys((IPV4, IPV6), VALUES[router]) if router in VALUES else {}
+
+
+def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:
+    """Those of them that may be set."""
+    wanted = asked(router)
+    listening = sorted(
+        device.name
+        for device in world.devices.values()
+        if device.index in world.advertised
+        and (
+            device.index in roles.protected
+            or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
+        )
+    )
+    if router != "true" or not listening:
+        return wanted, []
+    del wanted[IPV6]
+    name = listening[0]
+    reason = (
+        f"IPv6 forwarding stays off: {name} takes its default route from router advertisements (accept_ra = 1), and a host"
+        f" that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply"
+    )
+    return wanted, [Problem("contested", reason)]

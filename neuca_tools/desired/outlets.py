@@ -1,0 +1,182 @@
+"""Which interfaces metadata may be requested through, and in which order.
+
+Whoever is on a dataplane network can answer at the addresses of a metadata service. So it is
+requested through interfaces alone that are, or may still become, management ones; and a router
+advertisement, which anybody on the link can send, is no sign that one of them is.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Optional
+
+from neuca_tools.desired.roles import Policy, Roles
+from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
+from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.topology import below, identity, is_nic
+
+RA = 9  # RTPROT_RA (linux/rtnetlink.h)
+EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+LINK_LOCAL = ip_network("fe80::/64")
+SERVICE = ip_address("169.254.169.254")
+NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, ALONE, ROUTED = range(6)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An interface with the NICs below it, and how likely it is a management one (the lowest rank)."""
+
+    device: Device
+    nics: frozenset[str]
+    rank: int
+    metric: int = 0
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.rank, self.metric, self.device.index
+
+
+def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
+    """Whether the administrator has said since that metadata is not to come through that NIC."""
+    mac = origin.mac.partition(".")[0]
+    elsewhere = bool(policy.management) and mac not in policy.management
+    dataplane = mac in configured and mac not in policy.management
+    return bool(mac) and (elsewhere or mac in policy.ignored or dataplane)
+
+
+def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
+    """The interface through which the service has answered; none while it is not there."""
+    usable = (_nics(world, device) for device in world.devices.values())
+    found = zip(world.devices.values(), usable)
+    return tuple(
+        Outlet(device.name, origin.mac, EVERYWHERE)
+        for device, nics in found
+        if nics and device.up and not device.master and name_of(world, device) == origin.mac
+        if not any(record.nics.get(mac, NicRecord()).released for mac in nics)
+    )
+
+
+def strangers(origin: Origin, world: World) -> bool:
+    """Whether the NIC of the service is gone: one that was not there before may be in its place."""
+    known = {identity(device) for device in world.devices.values() if is_nic(device)}
+    return origin.mac.partition(".")[0] not in known
+
+
+def outlets(
+    world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
+) -> tuple[Outlet, ...]:
+    """Those of a host on which no service has answered yet, the likeliest first; none on a NIC of `without`."""
+    usable = {
+        device.index: nics
+        for device in world.devices.values()
+        for nics in [_usable(world, roles, device)]
+        if nics and not nics & set(without)
+    }
+    free = {mac for nics in usable.values() for mac in nics}
+    found = (
+        candidate
+        for index, nics in usable.items()
+        for candidate in [_candidate(world.devices[index], nics, world, policy, record)]
+        if candidate
+    )
+    chosen = sorted(found, key=lambda candidate: candidate.order)
+    if policy.management:
+        chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
+    elif not any(candidate.rank < ALONE for candidate in chosen):
+        chosen = list(_alone(chosen, free, roles))
+    return tuple(
+        Outlet(
+            candidate.device.name,
+            name_of(world, candidate.device),
+            tuple(_networks(candidate, world)),
+            candidate.rank < ROUTED,
+        )
+        for candidate in chosen
+    )
+
+
+def name_of(world: World, device: Device) -> str:
+    """What tells this interface from others for good: the MAC of the NIC below it, and its VLAN."""
+    nics = _nics(world, device)
+    vlan = f".{device.vlan_id}" if device.kind == "vlan" else ""
+    return f"{min(nics)}{vlan}" if nics else ""
+
+
+def _nics(world: World, device: Device) -> frozenset[str]:
+    """The NICs that it is, or is made of."""
+    carriers = (world.devices.get(index) for index in below(world, [device.index]))
+    return frozenset(identity(one) for one in carriers if one and is_nic(one))
+
+
+def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
+    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is ours."""
+    nics = _nics(world, device)
+    current = {
+        one.mac
+        for index in below(world, [device.index])
+        for one in [world.devices.get(index)]
+        if one
+    }
+    ours = {one.index for one in roles.stacked.values()} & below(world, [device.index])
+    refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
+    if ours or refused or roles.held & nics or device.master or not device.up:
+        return frozenset()
+    return nics
+
+
+def _candidate(
+    device: Device, nics: frozenset[str], world: World, policy: Policy, record: Record
+) -> Optional[_Candidate]:
+    """How likely this interface is a management one; None without a route or an address."""
+    own = [route for route in world.routes if route.index == device.index]
+    defaults = [route for route in own if route.to.prefixlen == 0 and route.protocol != RA]
+    four = [route.metric for route in defaults if route.to.version == 4]
+    recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
+    if policy.management & nics:
+        return _Candidate(device, nics, NAMED)
+    if any(nic.role == "management" and not nic.doubtful for nic in recorded):
+        return _Candidate(device, nics, RECORDED)
+    if four:
+        return _Candidate(device, nics, DEFAULT_ROUTE, min(four))
+    if defaults or any(_leads_to_service(route) for route in own):
+        return _Candidate(device, nics, HOST_ROUTE)
+    return _Candidate(device, nics, ROUTED) if own or world.addresses.get(device.index) else None
+
+
+def _leads_to_service(route: Route) -> bool:
+    """A route that somebody meant for it, unlike 169.254.0.0/16, which every NIC may have."""
+    meant = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
+    return meant and route.to.version == SERVICE.version and SERVICE in route.to
+
+
+def _alone(
+    chosen: Iterable[_Candidate], free: Collection[str], roles: Roles
+) -> Iterator[_Candidate]:
+    """A NIC with an advertised route alone counts where no other NIC can be for management."""
+    others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
+    for candidate in chosen:
+        single = candidate.nics >= others | set(free)
+        yield (
+            _Candidate(candidate.device, candidate.nics, ALONE)
+            if single and not roles.held
+            else candidate
+        )
+
+
+def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
+    """What the interface leads to. For one that its routes alone speak for, advertised ones do not count."""
+    if candidate.rank < ROUTED:
+        yield LINK_LOCAL
+    for route in world.routes:
+        if route.index == candidate.device.index and (
+            candidate.rank < ROUTED or not _advertised(route)
+        ):
+            yield route.to
+
+
+def _advertised(route: Route) -> bool:
+    return route.to.version == 6 and (route.protocol == RA or route.expires)

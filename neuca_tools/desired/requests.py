@@ -1,0 +1,118 @@
+"""What the texts ask, link by link, before anything is looked at: one request each, its digest, and how sure it is."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routes import Networks
+from neuca_tools.documents.neuca.links import combine
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.neuca.values import mac as mac_of
+from neuca_tools.documents.stacking import lower_of, with_parents
+from neuca_tools.model import (
+    OWN,
+    Address,
+    Document,
+    Fault,
+    Host,
+    LinkKey,
+    LinkRequest,
+    Owned,
+    RouteRequest,
+)
+from neuca_tools.model.links import KINDS
+
+
+def merge(
+    document: Iterable[LinkRequest], local: Iterable[LinkRequest]
+) -> dict[LinkKey, LinkRequest]:
+    """One request for each link; the local configuration wins, setting by setting. What should be up needs all below it up."""
+    merged = {request.key: request for request in with_parents(combine(document, local))}
+    for key in sorted(merged, key=lambda key: key.order, reverse=True):
+        for lower in (key.nic, *lower_of(merged[key])) if merged[key].state == "up" else ():
+            if lower in merged and merged[lower].state is None:
+                merged[lower] = replace(merged[lower], state="up")
+    return merged
+
+
+def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
+    """The addresses that several dataplane links ask for, with those links: which of them is meant is not known.
+
+    It depends on the texts, not on what is plugged in. A link-local IPv6 address is each link's own matter (RFC 4291, 2.5.6).
+    """
+    asked: dict[Host, list[LinkKey]] = {}
+    for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
+        if roles.role(key.mac) == "dataplane" and requests[key].state != "user":
+            for ip in {address.ip for address in requests[key].addresses}:
+                asked.setdefault(ip, []).append(key)
+    return {
+        ip: " and ".join(map(str, keys))
+        for ip, keys in asked.items()
+        if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
+    }
+
+
+def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
+    """The links of an incomplete document that have lines, all of them good: what they no longer ask for may go."""
+    doubtful = {
+        mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)
+    }
+    return frozenset(
+        key for key, request in requests.items() if key.mac not in doubtful and request.origins
+    )
+
+
+def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
+    """All that is ours if the document is complete; else the addresses of links it is sure of."""
+    if complete:
+        return replace(owned, routes=True)
+    return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
+
+
+def _macs_of(fault: Fault) -> Iterable[str]:
+    """Every MAC that a faulty line may be about, in any notation; `[vlan MAC.ID]` has one before its last dot."""
+    words = fault.section.split()
+    yield from (
+        f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS
+    )
+    for word in (fault.key, *words):
+        for part in (word, word.rpartition(".")[0]):
+            with suppress(UnusableError):
+                yield mac_of(part)
+
+
+NONE: Mapping[str, str] = {}
+
+
+def digests(
+    requests: Mapping[LinkKey, LinkRequest],
+    asked: Mapping[LinkKey, tuple[Address, ...]],
+    routes: Iterable[RouteRequest],
+    sysctls: Mapping[str, str] = NONE,
+) -> dict[str, str]:
+    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
+
+    `sysctls` are of the whole host. Each depends on the texts alone, not on what is found: a NIC that comes or goes changes no
+    other NIC's request.
+    """
+    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
+    for key, request in sorted(requests.items()):
+        parts[key.mac].append(repr(replace(request, origins=())))
+        parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+        for lower in lower_of(request):
+            parts[lower.mac].append(f"in {key}")
+    parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
+    networks = Networks(asked)
+    for route in routes:
+        link = networks.link(route.via)
+        parts[link.mac if link else ""].append(repr(replace(route, where="")))
+    return {
+        mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+        for mac, texts in parts.items()
+    }

@@ -1,0 +1,88 @@
+"""Router advertisements on dataplane links: whether they count, and what has to be removed.
+
+Any host on the link can send one. The kernel marks what it makes of them in three ways: default
+routes and routes to other prefixes have RTPROT_RA, addresses the flags of address generation, and
+the route to an on-link prefix is the kernel's own without an address of that network.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.model import (
+    ACCEPT_RA,
+    Address,
+    Link,
+    LinkKey,
+    LinkRequest,
+    NetworkState,
+    Owned,
+    Route,
+    World,
+)
+
+RA, KERNEL = 9, 2  # RTPROT_RA, RTPROT_KERNEL (linux/rtnetlink.h)
+
+
+def is_advertised(route: Route, world: World) -> bool:
+    """Whether the kernel has made this route of a router advertisement."""
+    if route.to.version == 4 or route.to.is_link_local or route.to.is_multicast:
+        return False
+    if route.protocol == KERNEL and route.via is None:
+        return route.to not in _own(route.index, world)
+    return route.protocol == RA
+
+
+def _own(index: int, world: World) -> set[object]:
+    """The networks of the addresses that somebody gave this device."""
+    networks: set[object] = {
+        address.network
+        for address in world.addresses.get(index, ())
+        if (index, address) not in world.autoconf
+    }
+    return networks | {network for device, network in world.peers if device == index}
+
+
+def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
+    """What may be removed, with the addresses that advertisements have made on these links."""
+    made = {
+        (key, address)
+        for key, link in have.links.items()
+        if key in quiet
+        for address in link.addresses
+        if (link.index, address) in world.autoconf
+    }
+    return replace(owned, addresses=owned.addresses | made)
+
+
+def quiet(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> frozenset[LinkKey]:
+    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
+    return frozenset(
+        key
+        for key, request in requests.items()
+        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
+    )
+
+
+def quieted(link: Link, world: World, without_ipv6: Optional[str]) -> dict[str, str]:
+    """What keeps advertisements from a link that is there, or that would be made with them on."""
+    is_off = link.index == 0 and world.accept_ra == "0"
+    return {} if world.accept_ra is None or without_ipv6 or is_off else {ACCEPT_RA: "0"}
+
+
+def lasting(link: Link, world: World) -> tuple[Address, ...]:
+    """The addresses that the kernel does not make by itself."""
+    return tuple(
+        address
+        for address in link.addresses
+        if address.version == 4
+        or not (address.is_link_local or (link.index, address) in world.autoconf)
+    )

@@ -1,0 +1,254 @@
+"""What a document may not ask for, since it would cut off the management NIC, the metadata service or the default route.
+
+Each function returns the reason for a refusal, or None.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import ip_network
+from typing import Optional
+
+from neuca_tools.desired import coverage
+from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
+from neuca_tools.desired.roles import Roles
+from neuca_tools.model import Address, Host, Network, Route, World
+from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
+
+# rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
+ROUTE_PROTOCOL = 110
+LINK_LOCAL = ip_network(
+    "fe80::/64"
+)  # RFC 4291, 2.5.6: on every link, so it is no management prefix
+NOTHING: Mapping[Host, str] = {}
+NO_LIMIT: Mapping[int, int] = {}
+MOST_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The management prefixes, and the length of the prefix that routes each guarded host.
+
+    `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
+    `coverage.shortest`.
+    """
+
+    prefixes: tuple[Network, ...] = ()
+    hosts: Mapping[Host, int] = field(default_factory=dict)
+    allow_default_route: bool = False
+    default_routes: frozenset[int] = frozenset()
+    twice: Mapping[Host, str] = field(default_factory=dict)
+    routed: frozenset[Network] = frozenset()
+    shortest: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def routed_lengths(self) -> list[tuple[int, int]]:
+        """Family and prefix length of the `routed` ones."""
+        return sorted({(network.version, network.prefixlen) for network in self.routed})
+
+    def address(self, address: Address) -> Optional[str]:
+        """Why this address is refused: several links ask for it, it is in a management prefix, or takes over what is guarded."""
+        if address.ip in self.twice:
+            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
+        for prefix in self.prefixes:
+            if address.version == prefix.version and address.ip in prefix:
+                return f"it lies inside the management network {prefix}"
+        return self._network(address.network)
+
+    def route(self, to: Network) -> Optional[str]:
+        """Why a route to this prefix is refused."""
+        for prefix in self.prefixes:
+            if is_inside(to, prefix):
+                return f"{_place(to, prefix)} the management network {prefix}"
+        if to.prefixlen == 0 and self.allow_default_route:
+            taken = to.version in self.default_routes
+            return "this host has a default route already" if taken else None
+        return self._network(to)
+
+    def _network(self, to: Network) -> Optional[str]:
+        """Why no route may lead to this network, not even that of an address."""
+        if to.prefixlen < SHORTEST_PREFIX:
+            return "a prefix of length 0 or 1 would take the default route's place"
+        return self._takes_over(to) or self._overrides(to) or self._exceeds(to)
+
+    def _takes_over(self, to: Network) -> Optional[str]:
+        for host, now in self.hosts.items():
+            if host.version == to.version and host in to and to.prefixlen >= now:
+                return f"it would take over {host}, which is reached through the management NIC"
+        return None
+
+    def _overrides(self, to: Network) -> Optional[str]:
+        """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
+        for version, length in self.routed_lengths:
+            if version != to.version or length > to.prefixlen:
+                continue
+            wider: Network = to.supernet(new_prefix=length)
+            if wider in self.routed and (wider == to or not is_broad(wider)):
+                return f"{_place(to, wider)} {wider}, which is routed through the management NIC"
+        return None
+
+    def _exceeds(self, to: Network) -> Optional[str]:
+        if to.prefixlen >= self.shortest.get(to.version, 0) or not coverage.public(
+            [to], to.version
+        ):
+            return None
+        most = coverage.MOST[to.version]
+        return (
+            f"the routes and networks asked for have more public IPv{to.version} addresses together"
+            f" than a /{most}, which is the limit, so the widest of them are refused"
+        )
+
+
+def _place(to: Network, prefix: Network) -> str:
+    return "it is" if to == prefix else "it lies inside"
+
+
+def fence(
+    world: World,
+    roles: Roles,
+    metadata_hosts: Iterable[Host],
+    allow_default_route: bool = False,
+    ground: Iterable[str] = (),
+    twice: Mapping[Host, str] = NOTHING,
+    shortest: Mapping[int, int] = NO_LIMIT,
+) -> Fence:
+    """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours. `ground`: as it was before."""
+    dataplane = _dataplane_indexes(world, roles)
+    foreign = [route for route in world.routes if route.index not in dataplane]
+    defaults = best_default_routes(foreign)
+    before = _remembered(ground, world, roles)
+    guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, before)}
+    routed = _routed(world, roles)
+    prefixes = _connected(world, roles) | ({*before} - routed)
+    prefixes.discard(LINK_LOCAL)
+    return Fence(
+        tuple(sorted(prefixes, key=str)),
+        {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
+        allow_default_route,
+        frozenset(route.to.version for route in defaults),
+        twice,
+        routed=routed,
+        shortest=shortest,
+    )
+
+
+def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
+    """The gateways of default routes, and the single hosts of the ground of before."""
+    for route in foreign:
+        if route.to.prefixlen == 0 and route.via is not None:
+            yield route.via
+    for network in before:
+        if network.prefixlen == network.max_prefixlen:
+            yield network.network_address
+
+
+def _remembered(ground: Iterable[str], world: World, roles: Roles) -> list[Network]:
+    """The ground of before, less networks that a virtual link of ours is connected to.
+
+    Versions up to 2.0 took such a link for a management device if it had the MAC address of one.
+    """
+    ours = {address.network for index in roles.ours for address in world.addresses.get(index, ())}
+    return [network for network in map(ip_network, ground) if network not in ours]
+
+
+def _connected(world: World, roles: Roles) -> set[Network]:
+    """The networks of the management devices."""
+    prefixes = {
+        address.network for index in roles.management for address in world.addresses.get(index, ())
+    }
+    return prefixes | {
+        route.to
+        for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
+        if route.index in roles.management
+        and route.via is None
+        and route.to.prefixlen >= SHORTEST_PREFIX
+    }
+
+
+def _routed(world: World, roles: Roles) -> frozenset[Network]:
+    """Where somebody else's routes lead through a management gateway, default routes left out."""
+    return frozenset(
+        route.to
+        for route in world.routes
+        if route.index in roles.management
+        and route.via is not None
+        and route.to.prefixlen >= SHORTEST_PREFIX
+        and route.protocol != ROUTE_PROTOCOL
+    )
+
+
+def ground(world: World, roles: Roles) -> tuple[str, ...]:
+    """The management networks, gateways and routes, to be remembered for the next boot.
+
+    Empty while the management devices have no address.
+    """
+    now = fence(world, roles, ())
+    if not now.prefixes:
+        return ()
+    gateways = {
+        str(ip_network(route.via))
+        for route in world.routes
+        if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management
+    }
+    routed = sorted(str(network) for network in now.routed if not is_broad(network))
+    return tuple(sorted({*map(str, now.prefixes), *gateways, *routed[:MOST_ROUTED]}))
+
+
+def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
+    """The dataplane NICs, the virtual links that we made, and what is stacked on those."""
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
+    nics = {device.index for device in world.devices.values() if identity(device) in named}
+    return (above(world, roles.ours) | nics) - roles.protected
+
+
+def _length_now(host: Host, routes: Iterable[Route]) -> int:
+    """Length of the longest prefix that routes this host now; 0 where it is the default route or nothing."""
+    lengths = [
+        route.to.prefixlen
+        for route in routes
+        if route.to.version == host.version and host in route.to
+    ]
+    return max(lengths, default=0)
+
+
+# --- MAC addresses --------------------------------------------------------------------------------
+
+
+def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) -> Optional[str]:
+    """Why a virtual link may not have this MAC address; `carriers`: the NICs that it is made of.
+
+    Those may share theirs with it, as is usual for bonds, bridges and VLANs.
+    """
+    if not mac:
+        return None
+    reason = protected_mac(mac, world, roles)
+    if reason or mac in carriers:
+        return reason
+    owner = next(
+        (one for one in world.devices.values() if is_nic(one) and identity(one) == mac), None
+    )
+    return (
+        f'the MAC address {mac} is that of "{owner.name}", which it is not made of'
+        if owner
+        else None
+    )
+
+
+def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
+    """Why no link of ours may have this MAC address: a management or ignored device has it.
+
+    The device need not be there.
+    """
+    for device in world.devices.values():
+        if device.index in roles.protected and mac in (device.mac, device.permanent_mac):
+            role = "the management NIC" if device.index in roles.management else "an ignored NIC"
+            return f'the MAC address {mac} is that of {role} "{device.name}"'
+    if roles.role(mac) == "management":
+        return f"the MAC address {mac} is that of a management NIC"
+    if mac in roles.hands_off or roles.role(mac) == "ignored":
+        return f"the MAC address {mac} is that of an ignored NIC"
+    return None

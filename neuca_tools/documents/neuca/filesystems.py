@@ -1,0 +1,120 @@
+"""Which options a document may give to mkfs: those that change the new file system and name nothing outside it.
+
+mkfs runs as root. Some of its options name another device or a file (an external journal, a log or realtime device, a
+prototype, a configuration), and a word that is no option can take the place of the disk. So whatever is not listed here
+is refused. References: mke2fs(8), mkfs.xfs(8), mkfs.btrfs(8), mkfs.fat(8).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from getopt import GetoptError, getopt
+
+from neuca_tools.documents.neuca.values import UnusableError, clip
+
+_LONGEST = 1024  # characters; what mkfs.btrfs takes with all its options is below 300
+_FLAG = ""
+_NUMBER = r"[0-9]{1,20}[kKmMgGtTsb]?"
+_LABEL = r"[^\x00-\x1f\x7f]{1,255}"  # mkfs itself cuts or refuses a longer one than it can store
+_UUID = r"[0-9A-Fa-f-]{36}|random|time|clear"
+_FEATURES = r"[\^!a-z0-9_,-]{1,200}"
+_WORD = r"[a-z0-9]{1,20}"
+
+
+def _pairs(names: str) -> str:
+    """A list of `name` and `name=value`, of these names alone."""
+    one = rf"(?:{'|'.join(names.split())})(?:=[A-Za-z0-9.:-]{{1,40}})?"
+    return f"{one}(?:,{one})*"
+
+
+_EXT: Mapping[str, str] = {
+    **dict.fromkeys(("-c", "-D", "-F", "-j", "-q", "-v"), _FLAG),
+    **dict.fromkeys(("-b", "-C", "-g", "-G", "-i", "-I", "-N"), _NUMBER),
+    "-m": r"[0-9]{1,2}(?:\.[0-9]{1,2})?",
+    "-r": "[01]",
+    "-e": "continue|remount-ro|panic",
+    "-L": _LABEL,
+    "-O": _FEATURES,
+    "-T": r"[a-z0-9,]{1,80}",
+    "-U": _UUID,
+    "-J": _pairs("size fast_commit_size location"),
+    "-E": _pairs(
+        "mmp_update_interval stride stripe_width stripe-width resize lazy_itable_init root_owner"
+        " lazy_journal_init num_backup_sb packed_meta_blocks discard nodiscard quotatype hash_seed"
+        " encoding encoding_flags orphan_file_size assume_storage_prezeroed desc_size no_copy_xattrs"
+    ),
+}
+_XFS: Mapping[str, str] = {
+    **dict.fromkeys(("-f", "-q", "-K"), _FLAG),
+    "-L": _LABEL,
+    "-b": _pairs("size"),
+    "-m": _pairs("crc finobt inobtcount uuid rmapbt reflink bigtime metadir"),
+    "-d": _pairs(
+        "agcount agsize size sunit su swidth sw noalign concurrency rtinherit projinherit"
+        " extszinherit cowextsize daxinherit sectsize"
+    ),
+    "-i": _pairs("size log perblock maxpct align attr projid32bit sparse nrext64 exchange"),
+    "-l": _pairs("size version sunit su internal lazy-count agnum sectsize concurrency"),
+    "-n": _pairs("size version ftype parent"),
+    "-s": _pairs("size"),
+}
+_BTRFS: Mapping[str, str] = {
+    **dict.fromkeys(("-f", "--force", "-q", "--quiet", "-v", "--verbose"), _FLAG),
+    **dict.fromkeys(("-M", "--mixed", "-K", "--nodiscard"), _FLAG),
+    **dict.fromkeys(("-n", "--nodesize", "-s", "--sectorsize", "-b", "--byte-count"), _NUMBER),
+    **dict.fromkeys(("-m", "--metadata", "-d", "--data", "--csum", "--checksum"), _WORD),
+    **dict.fromkeys(("-O", "--features", "-R", "--runtime-features"), _FEATURES),
+    **dict.fromkeys(("-L", "--label"), _LABEL),
+    **dict.fromkeys(("-U", "--uuid"), _UUID),
+}
+_VFAT: Mapping[str, str] = {
+    **dict.fromkeys(("-a", "-c", "-I", "-v"), _FLAG),
+    **dict.fromkeys(("-f", "-F", "-r", "-R", "-s", "-S"), r"[0-9]{1,8}"),
+    "-i": r"[0-9A-Fa-f]{1,8}",
+    "-n": _LABEL,
+}
+KNOWN: Mapping[str, Mapping[str, str]] = {
+    "ext2": _EXT,
+    "ext3": _EXT,
+    "ext4": _EXT,
+    "xfs": _XFS,
+    "btrfs": _BTRFS,
+    "vfat": _VFAT,
+}
+
+
+def options(kind: str, text: str) -> list[str]:
+    """The words for `mkfs.KIND`, without the disk. Raises UnusableError for a type or an option that is not listed."""
+    if kind not in KNOWN:
+        raise UnusableError(f'"{clip(kind)}" is not a type that is made: {", ".join(KNOWN)} are')
+    if len(text) > _LONGEST:
+        raise UnusableError(f"its options are longer than {_LONGEST} characters")
+    try:
+        given, rest = getopt(shlex.split(text), _short(KNOWN[kind]), _long(KNOWN[kind]))
+    except (ValueError, GetoptError) as error:
+        raise UnusableError(f"its options: {clip(str(error))}") from None
+    if rest:
+        raise UnusableError(f'its options: "{clip(rest[0])}" is not an option')
+    return [word for option in given for word in _checked(KNOWN[kind], *option)]
+
+
+def _short(known: Mapping[str, str]) -> str:
+    names = [name for name in known if not name.startswith("--")]
+    return "".join(name[1] + (":" if known[name] else "") for name in names)
+
+
+def _long(known: Mapping[str, str]) -> list[str]:
+    names = [name for name in known if name.startswith("--")]
+    return [name[2:] + ("=" if known[name] else "") for name in names]
+
+
+def _checked(known: Mapping[str, str], name: str, value: str) -> list[str]:
+    if not known[name]:
+        return [name]
+    if not re.fullmatch(known[name], value):
+        raise UnusableError(f'its options: "{clip(value)}" is refused for {name}')
+    return [f"{name}={value}"] if name.startswith("--") else [name, value]

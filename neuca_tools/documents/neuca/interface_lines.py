@@ -1,0 +1,79 @@
+"""The lines of `[interfaces]`: `MAC = state[:family[:cidr[:order]]]`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+
+from neuca_tools.documents.neuca import links, values
+from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.links import Asked, Read
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model import Fault, LinkKey, LinkRequest
+
+_FAMILIES = {"ipv4": 4, "ipv6": 6}
+_LEGACY_KEY = re.compile(r"eth[0-9]+")
+_LEGACY_VALUE = re.compile(r"(?:vlan|phys):", re.IGNORECASE)
+_HIGHEST_ORDER = 99999
+
+
+def key(line: Line) -> LinkKey:
+    """The NIC of a line; raises UnusableError."""
+    if _LEGACY_KEY.fullmatch(line.key) and _LEGACY_VALUE.match(line.value):
+        raise UnusableError(
+            'a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
+        )
+    return LinkKey(values.mac(line.key))
+
+
+def read(line: Line) -> Read:
+    """What a line asks; its state alone where another part cannot be used. Raises UnusableError for its key."""
+    asked = Asked(LinkRequest(key(line)))
+    word, _, rest = line.value.partition(":")
+    try:
+        asked = links.give(asked, line, "state", links.state(word))
+    except UnusableError as reason:
+        return Read(Asked(asked.request, unsure=True), [line.fault(str(reason))])
+    try:
+        return _network(asked, line, rest)
+    except UnusableError as reason:
+        return Read(asked, [line.fault(str(reason))])
+
+
+def _network(asked: Asked, line: Line, text: str) -> Read:
+    word, _, rest = text.partition(":")
+    family = "" if values.absent(word) else values.word(word, _FAMILIES)
+    cidr, order = _split(rest, family)
+    faults: list[Fault] = []
+    if not values.absent(cidr):
+        address, faults = links.one_address(line, cidr)
+        if family and address.version != _FAMILIES[family]:
+            raise UnusableError(f'"{address}" is not an address of the family {family}')
+        asked = links.give(asked, line, "addresses", (address,))
+    if not values.absent(order):
+        asked = links.give(
+            asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER, 'the order')}"
+        )
+    return Read(asked, faults)
+
+
+def _split(text: str, family: str) -> tuple[str, str]:
+    """The CIDR and the order. IPv6 addresses are full of `:`, so the order is what comes after the prefix length.
+
+    >>> _split("fd00:16::1/64:3", "ipv6")
+    ('fd00:16::1/64', '3')
+    >>> _split(":3", "ipv6")
+    ('', '3')
+    """
+    text = text.strip()
+    if text.startswith(":") and not text.startswith("::"):
+        return "", text[1:]
+    if "/" in text:
+        ip, _, rest = text.partition("/")
+        length, _, order = rest.partition(":")
+        return f"{ip}/{length}", order
+    if family == "ipv6" or text.count(":") > 1:
+        return text, ""
+    cidr, _, order = text.partition(":")
+    return cidr, order

@@ -1,0 +1,202 @@
+"""The sections whose lines stand for themselves: `[routes]`, `[users]`, `[scripts]` and `[storage]`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Callable, TypeVar
+
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model import Fault, RouteRequest, RouteState
+from neuca_tools.model.rows import Script, Storage, User
+
+_Row = TypeVar("_Row")
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
+_FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
+_PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
+_STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
+_MUTUAL = ".mutual-chap"  # behind the name of a device
+# RFC 7143, 12.1.3 leaves names and secrets open; open-iscsi keeps each in a line of its own, 255 bytes long at most
+# (AUTH_STR_MAX_LEN), and takes blanks from its ends.
+_CHAP = r"[!-~](?:[ -~]{0,253}[!-~])?"
+_YES_NO = {"yes": True, "no": False}
+
+
+def rows(
+    lines: Iterable[Line], read: Callable[[Line], tuple[_Row, list[Fault]]], most: int
+) -> tuple[tuple[_Row, ...], list[Fault]]:
+    """All lines that can be read, up to a number; the others are faults."""
+    found: list[_Row] = []
+    faults: list[Fault] = []
+    for line in lines:
+        if len(found) == most:
+            faults.append(
+                line._replace(key="", value="").fault(f"more than {most} lines, ignoring the rest")
+            )
+            break
+        try:
+            row, more = read(line)
+            found.append(row)
+            faults += more
+        except UnusableError as reason:
+            faults.append(line.fault(str(reason)))
+    return tuple(found), faults
+
+
+def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
+    """`CIDR = next hop`, `down` or `user`."""
+    to = values.network(line.key)
+    state = _STATES.get(line.value.lower())
+    if state:
+        return RouteRequest(to, state, None, line.where), []
+    via = values.next_hop(line.value)
+    if via.version != to.version:
+        raise UnusableError(f'the next hop "{via}" is not of the family of "{to}"')
+    return RouteRequest(to, "present", via, line.where), []
+
+
+def user(line: Line) -> tuple[User, list[Fault]]:
+    """`login = yes` or `no`, then `:key` for each public key. No text here ever quotes a key."""
+    if not _LOGIN.fullmatch(line.key):
+        raise UnusableError("the key is not a login name")
+    word, *texts = line.value.split(":")
+    sudo = _yes_no(word, "sudo")
+    keys = tuple(filter(None, (" ".join(text.split()) for text in texts)))
+    if not all(key.isprintable() for key in keys):
+        raise UnusableError("a public key has control characters")
+    odd = [number for number, key in enumerate(keys, 1) if not is_public_key(key)]
+    faults = [
+        line.fault(f"number {number} does not look like a public key", "warning") for number in odd
+    ]
+    return User(line.key, sudo, keys), faults
+
+
+def is_public_key(text: str) -> bool:
+    """Whether it can be a line of authorized_keys (sshd(8)): options if there are any, kind, base64, comment."""
+    return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
+
+
+def script(line: Line) -> tuple[Script, list[Fault]]:
+    """`name = body`; the name becomes one of a file."""
+    if not _FILE_NAME.fullmatch(line.key):
+        raise UnusableError(
+            "the key is not the name of a script (or this line of a script is not indented)"
+        )
+    return Script(line.key, line.value), []
+
+
+def storage(line: Line) -> tuple[Storage, list[Fault]]:
+    """`device = iscsi:ip:port:lun:chap_user:chap_secret:attach[:fs_type:fs_options:format:mount_point]`."""
+    if not _FILE_NAME.fullmatch(line.key):
+        raise UnusableError("the key is not the name of a device")
+    kind, _, rest = line.value.partition(":")
+    if kind.strip().lower() != "iscsi":
+        raise UnusableError('the kind is not "iscsi"')
+    ip, fields = _target(rest)
+    if len(fields) < 5:
+        raise UnusableError("fewer than the 7 fields that are needed")
+    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (
+        *fields,
+        *[""] * 4,
+    )[:9]
+    return Storage(
+        device=line.key,
+        ip=_quietly(values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"),
+        port=_quietly(
+            lambda text: values.integer(text, 1, 65535),
+            port,
+            "the port is not a number from 1 to 65535",
+        ),
+        lun=_quietly(
+            lambda text: values.integer(text, 0, 16383),
+            lun,
+            "the LUN is not a number from 0 to 16383",
+        ),
+        chap_user=_chap(chap_user, "user") if chap_user else "",
+        chap_secret=_chap(chap_secret, "secret") if chap_secret else "",
+        attach=_yes_no(attach, "attach"),
+        fs_type=_matching(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
+        fs_options=_matching(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
+        format=bool(format_word) and _yes_no(format_word, "format"),
+        mount_point=_matching(
+            r"(?!.*/\.\.(?:/|$))(?:/[^\x00-\x1f]*)?", mount_point, "the mount point"
+        ),
+    ), []
+
+
+def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...], list[Fault]]:
+    """All devices; `DEVICE.mutual-chap = user:secret` is what the target of this device has to show.
+
+    A device whose line of that kind cannot be used is not attached: nobody would know whose disk it is.
+    """
+    mutual: dict[str, Line] = {}
+    devices: list[Line] = []
+    for line in lines:
+        if line.key.endswith(_MUTUAL):
+            mutual[line.key[: -len(_MUTUAL)]] = line
+        else:
+            devices.append(line)
+
+    def read(line: Line) -> tuple[Storage, list[Fault]]:
+        found, more = storage(line)
+        asked = mutual.pop(line.key, None)
+        return (_with_mutual_chap(found, asked.value) if asked else found), more
+
+    found, faults = rows(devices, read, most)
+    named = {line.key for line in devices}
+    lost = [line for device, line in mutual.items() if device not in named]
+    return found, [*faults, *(line.fault("it is for a device that is not there") for line in lost)]
+
+
+def _with_mutual_chap(device: Storage, text: str) -> Storage:
+    """RFC 7143, 12.1.3: there is none without CHAP of the initiator, and the two secrets differ."""
+    user, _, secret = text.partition(":")
+    its = (_chap(user.strip(), "user of the target"), _chap(secret.strip(), "secret of the target"))
+    if not (device.chap_user and device.chap_secret):
+        raise UnusableError("mutual CHAP needs a user and a secret of this host too")
+    if its[1] == device.chap_secret:
+        raise UnusableError("the secret of the target is that of this host, which CHAP forbids")
+    return replace(device, mutual_chap=its)
+
+
+def _chap(text: str, what: str) -> str:
+    if not re.fullmatch(_CHAP, text):
+        raise UnusableError(f"the CHAP {what} is not 1 to 255 printable ASCII characters")
+    return text
+
+
+def _target(text: str) -> tuple[str, list[str]]:
+    if text.strip().startswith("["):
+        ip, _, rest = text.strip()[1:].partition("]:")
+    else:
+        ip, _, rest = text.partition(":")
+    return ip, ["" if values.absent(part) else part.strip() for part in rest.split(":", 8)]
+
+
+def _yes_no(text: str, name: str) -> bool:
+    found = _YES_NO.get(text.strip().lower())
+    if found is None:
+        raise UnusableError(f'the {name} word is not "yes" or "no"')
+    return found
+
+
+_T = TypeVar("_T")
+
+
+def _quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
+    # The readers quote what they refuse, and a field more or less puts the secret where the port should be.
+    try:
+        return read(text)
+    except UnusableError:
+        raise UnusableError(reason) from None
+
+
+def _matching(pattern: str, text: str, what: str) -> str:
+    if not re.fullmatch(pattern, text):
+        raise UnusableError(f"{what} cannot be used")
+    return text

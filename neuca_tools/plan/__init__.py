@@ -1,0 +1,3 @@
+"""Two states become operations: the only place that decides what happens in which order. Pure."""
+
+# SPDX-License-Identifier: MIT

@@ -1,0 +1,38 @@
+"""The operation that changes settings of the device behind a link: one for each group, as many drivers reset the NIC for it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neuca_tools.desired.device_settings import text
+from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer
+
+
+@dataclass(frozen=True)
+class SetDevice(LinkOperation):
+    """`before` and `after` have the values of one group (`rings`) by their whole names (`rings.rx`)."""
+
+    kind = "set-device"
+    group: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    phase_of: Phase = Phase.NIC
+
+    def __hash__(self) -> int:
+        return hash((self.on, self.group, *sorted(self.after.items())))
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        before = text(self.before)
+        return f"{self.group} {before}" if before else None, f"{self.group} {text(self.after)}"
+
+    @property
+    def text(self) -> str:
+        before = f' from "{text(self.before)}"' if self.before else ""
+        return f'set {self.group} of {self.target}{before} to "{text(self.after)}"'
+
+    def run(self, writer: Writer) -> None:
+        writer.set_device(writer.index(self.on), self.group, self.after)

@@ -1,0 +1,145 @@
+"""What an operation is: one change, which can describe itself, and carry itself out through a writer.
+
+The phases are constant, and within one of them what is below comes first: no graph of dependencies is needed.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, NamedTuple, Optional, Protocol, Union
+
+from neuca_tools.model import Address, Host, LinkKey, Network
+
+Value = Union[str, int, None]
+
+
+class Phase(IntEnum):
+    """The order of a pass. Files first, so that every other manager knows; what resets a NIC before it comes up.
+
+    Old addresses go last: with the last IPv4 address of a link the kernel drops every IPv4 route through it.
+    """
+
+    FILES = 1
+    MARK = 2
+    RENAME = 3
+    SHRINK = 4
+    NIC = 5
+    VLAN = 6
+    SYSCTL = 7
+    UP = 8
+    ADDRESS = 9
+    ROUTE = 10
+    RETIRE = 11
+
+
+class Target(NamedTuple):
+    """The link of an operation; ifindex 0: it does not exist yet, its name says which it will be."""
+
+    key: LinkKey
+    name: str
+    ifindex: int = 0
+
+
+class Writer(Protocol):
+    """What carries operations out. Every method raises ApplyError; what is already so is no error."""
+
+    def index(self, target: Target) -> int: ...
+    def set_mtu(self, index: int, mtu: int) -> None: ...
+    def set_txqueuelen(self, index: int, packets: int) -> None: ...
+    def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None: ...
+    def set_up(self, index: int, up: bool) -> None: ...
+    def rename(self, index: int, name: str) -> None: ...
+    def create_link(
+        self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
+    ) -> None: ...
+    def set_master(self, index: int, master: int) -> None: ...
+    def delete_link(self, index: int) -> None: ...
+    def add_address(self, index: int, address: Address) -> None: ...
+    def delete_address(self, index: int, address: Address) -> None: ...
+    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None: ...
+    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None: ...
+    def write_sysctl(self, path: str, value: str) -> None: ...
+    def write_files(self, files: Mapping[str, Optional[bytes]]) -> None: ...
+    def unmanage(self, manager: str, names: Collection[str]) -> None: ...
+    def tell(self, manager: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One change. `link` None: it concerns no single link, and costs no NIC anything when it fails."""
+
+    kind: ClassVar[str]
+    phase: ClassVar[Phase]
+
+    @property
+    def link(self) -> Optional[Target]:
+        return None
+
+    @property
+    def target(self) -> str:
+        return self.link.name if self.link else "host"
+
+    @property
+    def domain(self) -> Optional[str]:
+        """The MAC of the NIC whose failure domain this is in."""
+        return self.link.key.mac if self.link else None
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """Every failure domain that it touches: two for a route that moves from one NIC to another."""
+        return frozenset() if self.domain is None else frozenset({self.domain})
+
+    @property
+    def handles(self) -> frozenset[str]:
+        """What a scope may have it by: a NIC's MAC, "" if it touches none, or a VLAN's key alone."""
+        return (self.domains or frozenset({""})) | (
+            {str(self.link.key)} if self.link else frozenset()
+        )
+
+    @property
+    def fate(self) -> frozenset[str]:
+        """The failure domains that fail if this does: more than one where links are put together."""
+        return frozenset() if self.domain is None else frozenset({self.domain})
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        """The value before, and after."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def order(self) -> Phase:
+        """Its own phase (`phase_of`) where it can be needed in several, else that of its kind."""
+        own: Optional[Phase] = getattr(self, "phase_of", None)
+        return own or self.phase
+
+    def run(self, writer: Writer) -> None:
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Value]:
+        before, after = self.change
+        return {
+            "operation": self.kind,
+            "target": self.target,
+            "from": before,
+            "to": after,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True)
+class LinkOperation(Operation):
+    """A change of one link."""
+
+    on: Target
+
+    @property
+    def link(self) -> Target:
+        return self.on

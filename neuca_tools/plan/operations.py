@@ -1,0 +1,288 @@
+"""Everything that a pass can do, each as a small object. Units: MTU in bytes, txqueuelen in packets."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from neuca_tools.model import Address, Host, Network
+from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
+
+
+@dataclass(frozen=True)
+class SetMtu(LinkOperation):
+    kind = "set-mtu"
+    before: Optional[int]
+    after: int
+    phase_of: Phase = Phase.NIC
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        before = f" from {self.before}" if self.before is not None else ""
+        return f"set the MTU of {self.target}{before} to {self.after}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_mtu(writer.index(self.on), self.after)
+
+
+@dataclass(frozen=True)
+class SetTxQueueLen(LinkOperation):
+    kind = "set-txqueuelen"
+    before: Optional[int]
+    after: int
+    phase_of: Phase = Phase.NIC
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        before = f" from {self.before}" if self.before is not None else ""
+        return f"set the transmit queue length of {self.target}{before} to {self.after}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_txqueuelen(writer.index(self.on), self.after)
+
+
+@dataclass(frozen=True)
+class SetState(LinkOperation):
+    kind = "set-state"
+    up: bool
+    phase_of: Phase = Phase.UP
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return ("down", "up") if self.up else ("up", "down")
+
+    @property
+    def text(self) -> str:
+        return f"bring {self.target} {'up' if self.up else 'down'}"
+
+    def run(self, writer: Writer) -> None:
+        writer.set_up(writer.index(self.on), self.up)
+
+
+@dataclass(frozen=True)
+class Rename(LinkOperation):
+    kind = "rename"
+    phase = Phase.RENAME
+    new: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.on.name, self.new
+
+    @property
+    def text(self) -> str:
+        return f"rename {self.on.name} to {self.new}"
+
+    def run(self, writer: Writer) -> None:
+        writer.rename(writer.index(self.on), self.new)
+
+
+@dataclass(frozen=True)
+class AddAddress(LinkOperation):
+    """`ours`: it may be taken away again; not so the user's own that the kernel drops when this pass takes the link down."""
+
+    kind = "add-address"
+    phase = Phase.ADDRESS
+    address: Address
+    ours: bool = True
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, str(self.address)
+
+    @property
+    def text(self) -> str:
+        return f"add the address {self.address} to {self.target}"
+
+    def run(self, writer: Writer) -> None:
+        writer.add_address(writer.index(self.on), self.address)
+
+
+@dataclass(frozen=True)
+class DeleteAddress(LinkOperation):
+    kind = "delete-address"
+    address: Address
+    phase_of: Phase = Phase.RETIRE
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return str(self.address), None
+
+    @property
+    def text(self) -> str:
+        return f"delete the address {self.address} from {self.target}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_address(writer.index(self.on), self.address)
+
+
+@dataclass(frozen=True)
+class ReplaceRoute(LinkOperation):
+    """Put a route in force, over the one of ours that has the same prefix (`leaves`, `old_via`)."""
+
+    kind = "replace-route"
+    phase = Phase.ROUTE
+    to: Network
+    via: Optional[Host]
+    metric: int
+    leaves: Optional[Target] = None
+    old_via: Optional[Host] = None
+
+    @property
+    def before(self) -> Optional[str]:
+        return _hop_text(self.old_via, self.leaves) if self.leaves else None
+
+    @property
+    def domains(self) -> frozenset[str]:
+        return super().domains | ({self.leaves.key.mac} if self.leaves else frozenset())
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, _hop_text(self.via, self.on)
+
+    @property
+    def text(self) -> str:
+        if self.before:
+            return (
+                f"replace the route to {self.to} {self.before} with {_hop_text(self.via, self.on)}"
+            )
+        return f"route {self.to} {_hop_text(self.via, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        writer.replace_route(writer.index(self.on), self.to, self.via, self.metric)
+
+
+@dataclass(frozen=True)
+class DeleteRoute(LinkOperation):
+    kind = "delete-route"
+    phase = Phase.SHRINK
+    to: Network
+    via: Optional[Host]
+    metric: int
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return _hop_text(self.via, self.on), None
+
+    @property
+    def text(self) -> str:
+        return f"delete the route to {self.to} {_hop_text(self.via, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_route(writer.index(self.on), self.to, self.via, self.metric)
+
+
+def _hop_text(via: Optional[Host], on: Target) -> str:
+    return f"via {via} on {on.name}" if via else f"on {on.name}"
+
+
+@dataclass(frozen=True)
+class WriteSysctl(Operation):
+    """`on` is the link whose setting it is, None for a setting of the whole network namespace."""
+
+    kind = "write-sysctl"
+    phase = Phase.SYSCTL
+    path: str
+    before: Optional[str]
+    after: str
+    on: Optional[Target] = None
+
+    @property
+    def link(self) -> Optional[Target]:
+        return self.on
+
+    @property
+    def target(self) -> str:
+        return self.path
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return super().handles | {self.path}
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.before, self.after
+
+    @property
+    def text(self) -> str:
+        before = f' from "{self.before}"' if self.before is not None else ""
+        return f'set the sysctl {self.path}{before} to "{self.after}"'
+
+    def run(self, writer: Writer) -> None:
+        writer.write_sysctl(self.path, self.after)
+
+
+@dataclass(frozen=True)
+class WriteFile(Operation):
+    """Write a file whole, or remove it (`content` None). Consecutive ones go out together, with one sync."""
+
+    kind = "write-file"
+    phase = Phase.FILES
+    path: str
+    content: Optional[bytes]
+    size_before: Optional[int] = None
+
+    @property
+    def target(self) -> str:
+        return self.path
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.size_before, None if self.content is None else len(self.content)
+
+    @property
+    def text(self) -> str:
+        return f'remove "{self.path}"' if self.content is None else f'write "{self.path}"'
+
+    def run(self, writer: Writer) -> None:
+        writer.write_files({self.path: self.content})
+
+
+@dataclass(frozen=True)
+class Unmanage(LinkOperation):
+    kind = "unmanage"
+    phase = Phase.MARK
+    manager: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return "managed", "unmanaged"
+
+    @property
+    def text(self) -> str:
+        return f"take {self.target} out of the hands of {self.manager}"
+
+    def run(self, writer: Writer) -> None:
+        writer.unmanage(self.manager, [self.on.name])
+
+
+@dataclass(frozen=True)
+class Tell(Operation):
+    kind = "tell-manager"
+    phase = Phase.MARK
+    manager: str
+
+    @property
+    def target(self) -> str:
+        return self.manager
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, None
+
+    @property
+    def text(self) -> str:
+        return f"let {self.manager} read its configuration again"
+
+    def run(self, writer: Writer) -> None:
+        writer.tell(self.manager)

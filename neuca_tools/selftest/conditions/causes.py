@@ -1,0 +1,134 @@
+"""What explains what: which finding is the cause of which other one, each with the reason.
+
+A finding that another one explains is still reported, but as information, and after its cause.
+Conditions go by their id, or by their title where several share an id.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Optional
+
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
+
+DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
+
+
+class Explanation(NamedTuple):
+    """Any of `causes` explains any of `symptoms`, for this reason; `phase`: in that phase alone."""
+
+    symptoms: tuple[str, ...]
+    causes: tuple[str, ...]
+    reason: str
+    phase: Optional[str] = None
+
+
+class Outcome(NamedTuple):
+    """A fault of one of these conditions decides the exit code.
+
+    `unmeasured`: only if no rate was measured; `untested`: only if no phase ran at all.
+    """
+
+    conditions: frozenset[str]
+    exit_code: ExitCode
+    unmeasured: bool = False
+    untested: bool = False
+
+
+EXPLANATIONS = (
+    Explanation(
+        ("D05",), ("D11", "D13", "D14"), "the packets that TCP lost are those that a queue dropped"
+    ),
+    Explanation(
+        ("D05",), ("D17", "D18"), "a path that is full or policed drops what exceeds its rate"
+    ),
+    Explanation(
+        ("D05",), ("D19", "D40"), "the path or the link loses at any rate; TCP only answers it"
+    ),
+    Explanation(
+        ("D05",), ("D21",), "segments larger than the path MTU are lost however often they are sent"
+    ),
+    Explanation(
+        ("D05",), ("D39",), "packets that overtake each other look like loss to the sender"
+    ),
+    Explanation(
+        ("D26", "D27", "D28"),
+        ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
+        "what holds one stream back makes it slower than several, or than the other direction",
+    ),
+    Explanation(
+        ("D09",), ("D06", "D24"), "small packets cost a CPU more for each byte than large ones"
+    ),
+    Explanation(
+        ("D04",), ("D21",), "full-size segments vanish, so nothing is in flight most of the time"
+    ),
+    Explanation(
+        ("D17",), ("D21",), "a black hole loses without a queue before it, as a policer does"
+    ),
+    Explanation(
+        ("D42",), ("D21",), "a connection whose first large segment vanishes counts as turned away"
+    ),
+    Explanation(
+        ("D18",),
+        ("D21", "D26", "D27"),
+        "what other streams or the other direction exceed is not the capacity of the path",
+    ),
+    Explanation(
+        (BLOAT,), ("D26",), "a queue that only one stream fills is not in the way of the others"
+    ),
+    Explanation(
+        ("D29", "D33", "D35"),
+        ("D43",),
+        "the other host with this address answers, refuses, or has another secret",
+    ),
+    Explanation(
+        ("D33",), ("D16", "D30"), "an answer that is dropped or cannot be sent looks like a filter"
+    ),
+    Explanation(
+        ("D04", "D05", "D14", "D18"),
+        ("D28",),
+        "in this phase both directions share what each had alone",
+        TOGETHER,
+    ),
+)
+OUTCOMES = (
+    Outcome(frozenset({"D34"}), ExitCode.BUSY),
+    Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
+    Outcome(frozenset({"D29"}), ExitCode.NOT_AS_PLANNED, untested=True),
+)
+"""In the order in which they are asked; before the verdict that a test is inconclusive."""
+NOT_AS_PLANNED = frozenset({"D37", "D38", "D46"})
+"""Faults of the host's own configuration: they come before a rate that is below the threshold."""
+UNFINISHED = frozenset({"D21", "D30", "D31", "D32", "D33", "D34", "D35", "D43"})
+"""Why a test did not end, or did not run with the host it was meant for."""
+
+
+def causes_of(symptom: str) -> frozenset[str]:
+    """Every condition that explains this one in any phase."""
+    rows = [row for row in EXPLANATIONS if symptom in row.symptoms and row.phase is None]
+    return frozenset(cause for row in rows for cause in row.causes)
+
+
+def explains_loss(condition: str) -> bool:
+    """Whether fixing this condition removes the loss that limits TCP (D05)."""
+    return condition in causes_of("D05")
+
+
+def is_explained(names: Collection[str], phase: Optional[str], met: Collection[str]) -> bool:
+    """Whether a finding with these names (its id, its title) has its cause among those `met`."""
+    return any(_explains(row, names, phase, met) for row in EXPLANATIONS)
+
+
+def _explains(
+    row: Explanation, names: Collection[str], phase: Optional[str], met: Collection[str]
+) -> bool:
+    """A cause within one phase explains nothing there if it is a symptom itself."""
+    if row.phase not in (None, phase) or not set(row.symptoms) & set(names):
+        return False
+    causes = set(row.causes) & set(met)
+    if row.phase is not None:
+        causes = {cause for cause in causes if not causes_of(cause) & set(met)}
+    return bool(causes)

@@ -1,0 +1,3 @@
+"""Evidence becomes ranked findings, limits and comparisons. Pure."""
+
+# SPDX-License-Identifier: MIT

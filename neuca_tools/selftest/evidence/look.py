@@ -1,0 +1,241 @@
+"""One phase as numbers: what the rules of the diagnosis compare. All of it is derived, and None where it is not known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import mean, pstdev
+from typing import Optional, Union
+
+from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.load import Load, loads
+from neuca_tools.selftest.evidence.run import Flow, Interval
+
+START = 2.0  # seconds of slow start that are left out, or 20 round trips if that is more (facts, appendix B)
+ROUND_TRIPS = 20
+FLAT = (
+    0.02  # a congestion window that moves less than so is at a cap; iperf3's text has three digits
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One piece of evidence: a field by its own name, before and after the test."""
+
+    field: str
+    before: Union[float, str, None] = None
+    after: Union[float, str, None] = None
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What arrived in the steady part of a phase. Rates in bit/s.
+
+    `rate` is as received. `loss` is a share: of TCP the bytes that were sent twice, of UDP the
+    datagrams that never arrived.
+    """
+
+    steady: tuple[Interval, ...] = ()
+    rate: Optional[float] = None
+    rates: tuple[float, ...] = ()
+    loss: Optional[float] = None
+    retransmits: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
+
+    `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight (the
+    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window never moved.
+    """
+
+    mss: Optional[float] = None
+    cwnd: Optional[float] = None
+    snd_wnd: Optional[float] = None
+    in_flight: Optional[float] = None
+    rwnd_limited: Optional[float] = None
+    sndbuf_limited: Optional[float] = None
+    idle_share: Optional[float] = None
+    flat: bool = False
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """Seconds: `under_load` is the median during the phase, `shortest` the least ever seen."""
+
+    under_load: Optional[float] = None
+    shortest: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """A phase, the hosts by their part in it, and what follows from the samples."""
+
+    evidence: Evidence
+    phase: Phase
+    throughput: Throughput
+    windows: Windows
+    round_trip: RoundTrip
+
+    @property
+    def flow(self) -> Optional[Flow]:
+        """The direction of iperf's run that this phase is about."""
+        run = self.phase.run
+        if run is None:
+            return None
+        return run.flow(self.phase.direction) or next(iter(run.flows), None)
+
+    @property
+    def protocol(self) -> str:
+        """ "tcp" or "udp"; by the name of the phase where iperf does not say."""
+        run = self.phase.run
+        if run is not None and run.protocol:
+            return run.protocol
+        return "udp" if "udp" in self.phase.name else "tcp"
+
+    @property
+    def sender(self) -> Host:
+        """The host that sends in this phase."""
+        forward = self.phase.direction == "forward"
+        return self.evidence.local if forward else self.evidence.peer
+
+    @property
+    def receiver(self) -> Host:
+        """The host that receives in this phase."""
+        forward = self.phase.direction == "forward"
+        return self.evidence.peer if forward else self.evidence.local
+
+    @cached_property
+    def sender_load(self) -> Load:
+        """How busy the sender's CPUs were."""
+        return loads(self.phase.sender)
+
+    @cached_property
+    def receiver_load(self) -> Load:
+        """How busy the receiver's CPUs were."""
+        return loads(self.phase.receiver)
+
+    @property
+    def rate(self) -> Optional[float]:
+        """bit/s, as received in the steady part."""
+        return self.throughput.rate
+
+    @property
+    def rtt(self) -> Optional[float]:
+        """Seconds: the median round trip during the phase."""
+        return self.round_trip.under_load
+
+    @property
+    def loss(self) -> Optional[float]:
+        """The share that was lost, see `Throughput`."""
+        return self.throughput.loss
+
+    @property
+    def network(self) -> Optional[float]:
+        """The share of the time that neither window nor buffer explains."""
+        receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
+        if receiver is None or sender is None:
+            return None
+        return max(0.0, 1 - receiver - sender)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a CPU of either end is what everything waits for."""
+        return self.sender_load.is_full or self.receiver_load.is_full
+
+    @property
+    def left(self) -> float:
+        """As `network`; all of it where the kernel's clocks are not known."""
+        return 1.0 if self.network is None else self.network
+
+    @property
+    def spread(self) -> Optional[float]:
+        """The coefficient of variation of the rate."""
+        rates = self.throughput.rates
+        if len(rates) < 2 or mean(rates) <= 0:
+            return None
+        return pstdev(rates) / mean(rates)
+
+    @property
+    def queueing(self) -> Optional[float]:
+        """How many times the idle round-trip time it took under this load."""
+        if not self.round_trip.under_load or not self.round_trip.shortest:
+            return None
+        return self.round_trip.under_load / self.round_trip.shortest
+
+    def sender_fact(self, name: str) -> Optional[Fact]:
+        return delta(self.phase.sender, name)
+
+    def receiver_fact(self, name: str) -> Optional[Fact]:
+        return delta(self.phase.receiver, name)
+
+
+def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
+    """A counter's first and last value, if it grew."""
+    known = [sample.counters[name] for sample in samples if name in sample.counters]
+    return Fact(name, known[0], known[-1]) if len(known) > 1 and known[-1] > known[0] else None
+
+
+def growth(fact: Optional[Fact]) -> float:
+    if (
+        fact is None
+        or not isinstance(fact.after, (int, float))
+        or not isinstance(fact.before, (int, float))
+    ):
+        return 0.0
+    return max(0.0, fact.after - fact.before)
+
+
+def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
+    """Without slow start; the later half, where the test was too short for that."""
+    if len(samples) < 2:
+        return tuple(samples)
+    begin = samples[0].time + max(START, ROUND_TRIPS * (rtt or 0))
+    late = tuple(sample for sample in samples if sample.time >= begin)
+    return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2 :])
+
+
+def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
+    counted = [one for one in intervals if not one.omitted]
+    warm = any(one.omitted for one in intervals)
+    late = (
+        counted
+        if warm
+        else [
+            one
+            for one in counted
+            if one.start >= max(START, ROUND_TRIPS * (rtt or 0)) - 0.5
+            or (one.start > 0 and one.seconds > START)
+        ]
+    )
+    return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
+
+
+def steady_sockets(look: Look) -> list[Socket]:
+    """The sender's data connections at every look of the steady part."""
+    return [
+        one
+        for sample in steady_samples(look.phase.sender, look.rtt)
+        for one in data_sockets(sample, look.phase)
+    ]
+
+
+def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
+    """The data connections alone: the control connection looks the same, and says other things."""
+    ports = (
+        {one.local_port for one in phase.run.connections}
+        | {one.remote_port for one in phase.run.connections}
+        if phase.run
+        else set()
+    )
+    chosen = tuple(
+        one
+        for one in sample.sockets
+        if not ports
+        or all(port is None or port in ports for port in (one.local_port, one.remote_port))
+    )
+    return chosen if ports else sample.sockets

@@ -1,0 +1,73 @@
+"""A test in a process of its own, which may enter another network namespace and leaves this one where it is."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from typing import Callable
+
+from neuca_tools.errors import NeucaError, SelftestError, UsageError
+from neuca_tools.selftest.evidence import VERSION, Evidence
+from neuca_tools.selftest.evidence.codec import decode, encode
+from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
+
+
+def apart(measure: Callable[[], Evidence]) -> Evidence:
+    """What `measure` has found there. Raises SelftestError or UsageError with its words, for any error of its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        os.close(reading)
+        _child(measure, parent, writing)
+    os.close(writing)
+    content = None
+    try:
+        with os.fdopen(reading, "rb") as said:
+            content = said.read()
+    finally:
+        if content is None:  # we are being stopped
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return _heard(content)
+
+
+def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
+    """Never returns. Whatever happens, it ends with this process, and runs none of the parent's handlers at its end."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            with os.fdopen(writing, "wb") as telling, suppress(KeyboardInterrupt):
+                telling.write(json.dumps(_outcome(measure)).encode())
+    finally:
+        if sys.exc_info()[1] is not None:  # nothing above would say so
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(0)
+
+
+def _outcome(measure: Callable[[], Evidence]) -> dict[str, object]:
+    try:
+        return {"evidence": encode(measure())}
+    except NeucaError as error:
+        return {"error": error.text, "hint": error.hint, "usage": isinstance(error, UsageError)}
+    except OSError as error:
+        return {"error": f"test: {error.strerror or error}", "hint": "", "usage": False}
+
+
+def _heard(content: bytes) -> Evidence:
+    try:
+        said = json.loads(content)
+    except ValueError:
+        raise SelftestError("test: the process that measures has ended without a word") from None
+    if "error" in said:
+        raise (UsageError if said["usage"] else SelftestError)(said["error"], hint=said["hint"])
+    return decode(Evidence, said["evidence"], VERSION)

@@ -1,0 +1,175 @@
+"""The handshake: both sides prove that they know the shared secret before anything else is read.
+
+Three lines of a fixed form and length. Whatever a stranger sends is compared with a regular
+expression of bytes and never parsed. Each side's proof is an HMAC (RFC 2104) of both sides'
+random numbers, so that a recorded handshake is of no use:
+
+    server  {"neuca-selftest":2,"nonce":"<64 hexadecimal digits>"}
+    client  {"nonce":"<64>","proof":"<64>"}
+    server  {"proof":"<64>"}, or {"busy":true,"proof":"<64>"}, or {"error":"another secret"}
+
+A client of protocol 1 reads the first line as JSON and reports that it does not understand it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import select
+import socket
+import time
+from typing import Optional
+
+from neuca_tools.selftest.measure.helper.channel import (
+    CLIENT,
+    DIGEST,
+    SERVER,
+    Channel,
+    ChannelError,
+)
+
+PROTOCOL = 2
+LONGEST_LINE = 192  # bytes; the client's line is the longest, with 153
+HELLO = re.compile(rb'\{"neuca-selftest":([0-9]{1,4}),"nonce":"([0-9a-f]{64})"\}\n')
+CLAIM = re.compile(rb'\{"nonce":"([0-9a-f]{64})","proof":"([0-9a-f]{64})"\}\n')
+WELCOME = re.compile(rb'\{(?:"(busy)":true,)?"proof":"([0-9a-f]{64})"\}\n')
+REFUSAL = b'{"error":"another secret"}\n'
+BUSY = "busy"  # what a server proves with, where it serves somebody else
+
+
+class ImpostorError(ChannelError):
+    """The peer has another secret."""
+
+
+class BusyError(ChannelError):
+    """The server is serving another client."""
+
+
+def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
+    """Only a holder of the secret can compute it: 64 hexadecimal digits.
+
+    `what` is the role it is for; `ours` is the server's random number, `theirs` the client's.
+    """
+    text = f"neuca-selftest {PROTOCOL} {what} {ours} {theirs}"
+    return hmac.new(secret, text.encode(), DIGEST).hexdigest()
+
+
+def nonce() -> str:
+    return secrets.token_hex(32)
+
+
+class Greeting:
+    """The server's side of one handshake. Raises ChannelError, as does `turn`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self._nonce, self._came = connection, nonce(), b""
+        connection.setblocking(False)
+        self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
+
+    def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
+        """Read what has come: None until the client's line is whole, then the signed channel."""
+        self._came += _read(self.connection, LONGEST_LINE + 1 - len(self._came))
+        if not _complete(self._came):
+            return None
+        claim = CLAIM.fullmatch(self._came)
+        if claim is None:
+            raise ChannelError("it does not speak the protocol of neuca-selftest")
+        theirs = claim[1].decode()
+        if not hmac.compare_digest(claim[2], self._proof(secret, CLIENT, theirs)):
+            self._send(REFUSAL)
+            raise ImpostorError("another secret")
+        if busy:
+            self._send(b'{"busy":true,"proof":"%s"}\n' % self._proof(secret, BUSY, theirs))
+            raise BusyError("busy")
+        self._send(b'{"proof":"%s"}\n' % self._proof(secret, SERVER, theirs))
+        return _locked(self.connection, SERVER, secret, self._nonce, theirs)
+
+    def _proof(self, secret: bytes, what: str, theirs: str) -> bytes:
+        return proof(secret, what, self._nonce, theirs).encode()
+
+    def _send(self, line: bytes) -> None:
+        """A new connection takes a line at once; one that does not is not waited for."""
+        try:
+            sent = self.connection.send(line)
+        except OSError as error:
+            raise ChannelError(f"answer it: {error.strerror}") from error
+        if sent < len(line):
+            raise ChannelError("answer it: it takes nothing")
+
+
+def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
+    """The client's side, on a connected socket: the signed channel.
+
+    Raises ChannelError; of it ImpostorError where the secrets differ, BusyError where the
+    server serves another client.
+    """
+    deadline = time.monotonic() + seconds
+    connection.setblocking(False)
+    hello = HELLO.fullmatch(_line(connection, deadline, seconds))
+    if hello is None:
+        raise ChannelError("greet the peer: what listens there is not neuca-selftest --serve")
+    if int(hello[1]) != PROTOCOL:
+        raise ChannelError(
+            f"greet the peer: it speaks protocol {int(hello[1])} of neuca-selftest, this host"
+            f" protocol {PROTOCOL}: install the same version of neuca-guest-tools on both"
+        )
+    ours, own = hello[2].decode(), nonce()
+    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), _claim(secret, ours, own))
+    try:
+        connection.send(claim)
+    except OSError as error:
+        raise ChannelError(f"greet the peer: {error.strerror}") from error
+    line = _line(connection, deadline, seconds)
+    welcome = WELCOME.fullmatch(line)
+    if welcome is None and line != REFUSAL:
+        raise ChannelError("greet the peer: its answer is not one of neuca-selftest --serve")
+    what = BUSY if welcome and welcome[1] else SERVER
+    known = proof(secret, what, ours, own).encode()
+    if welcome is None or not hmac.compare_digest(welcome[2], known):
+        raise ImpostorError("the host at the peer's address has another secret")
+    if what == BUSY:
+        raise BusyError("the peer: it is busy with another test")
+    return _locked(connection, CLIENT, secret, ours, own)
+
+
+def _claim(secret: bytes, ours: str, own: str) -> bytes:
+    return proof(secret, CLIENT, ours, own).encode()
+
+
+def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str) -> Channel:
+    channel = Channel(connection.fileno(), connection.fileno(), role)
+    channel.lock(bytes.fromhex(proof(secret, "session", ours, theirs)))
+    return channel
+
+
+def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
+    came = b""
+    while not _complete(came):
+        left = max(0.0, deadline - time.monotonic())
+        if not select.select([connection], [], [], left)[0]:
+            raise ChannelError(f"greet the peer: no answer within {seconds:g} s")
+        try:
+            came += _read(connection, LONGEST_LINE + 1 - len(came))
+        except ChannelError as error:
+            raise ChannelError(f"greet the peer: {error}") from error
+    return came
+
+
+def _complete(came: bytes) -> bool:
+    """Whether it can be judged: a line that has ended, or is longer than any line."""
+    return b"\n" in came or len(came) > LONGEST_LINE
+
+
+def _read(connection: socket.socket, room: int) -> bytes:
+    try:
+        piece = connection.recv(room)
+    except BlockingIOError:
+        return b""
+    except OSError as error:
+        raise ChannelError(f"{error.strerror}") from error
+    if not piece:
+        raise ChannelError("it closed the connection")
+    return piece

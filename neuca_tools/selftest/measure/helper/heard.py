@@ -1,0 +1,107 @@
+"""What a peer says after it has proved that it knows the secret: checked before it is used.
+
+The peer may be compromised. Wrong types and sizes refuse the whole answer; a name that could be
+more than a name in a line that people copy is left out.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Link, Sample
+from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
+from neuca_tools.selftest.measure.probes.echo import TOKEN
+
+LONGEST_TEXT = 2048  # characters: a line of the kernel's log has 1024 bytes at most
+LARGEST = 2.0**64  # of a number: counters are unsigned, of 64 bits
+MOST_LINKS, MOST_LINES = 4096, 1000
+TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN}}}")
+DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")  # 15: IFNAMSIZ
+SYSCTL = re.compile(r"[A-Za-z0-9_./@:+-]{1,128}")
+SETTING = re.compile(r"[A-Za-z0-9_.,:/+ \t-]{0,256}")
+
+
+def token_of(answer: Message) -> bytes:
+    """That of the echo. Raises ChannelError."""
+    found = answer.get("token")
+    if not isinstance(found, str) or not TOKEN_FORM.fullmatch(found):
+        raise ChannelError(f"the peer's answer to hello: its token is not of {TOKEN} bytes")
+    return bytes.fromhex(found)
+
+
+def host_of(answer: Message, what: str) -> Host:
+    """The peer's description of itself. Raises ChannelError."""
+    host = _evidence({"peer": answer.get("host", {})}, what).peer
+    if len(host.links) > MOST_LINKS or len(host.log) > MOST_LINES:
+        raise ChannelError(f"the peer's answer to {what}: it has too many links or log lines")
+    return replace(
+        host,
+        links=tuple(_link(one) for one in host.links if DEVICE.fullmatch(one.name)),
+        path=tuple(one for one in host.path if DEVICE.fullmatch(one)),
+        planned=_device(host.planned),
+        sysctls=_settings(host.sysctls),
+        wanted=_settings(host.wanted),
+    )
+
+
+def samples_of(answer: Message) -> tuple[Sample, ...]:
+    """The looks at a test. Raises ChannelError."""
+    phase = {"name": "", "sender": answer.get("samples", [])}
+    return _evidence({"phases": [phase]}, "finish").phases[0].sender
+
+
+def log_of(answer: Message) -> tuple[str, ...]:
+    """The kernel's messages. Raises ChannelError."""
+    return _evidence({"peer": {"log": answer.get("log", [])}}, "finish").peer.log[:MOST_LINES]
+
+
+def text_of(answer: Message, name: str) -> str:
+    """Short, and empty where there is none."""
+    return str(answer.get(name, ""))[:500]
+
+
+def _evidence(data: Mapping[str, object], what: str) -> Evidence:
+    whole = {"version": VERSION, **data}
+    try:
+        _bounded(whole, "evidence")
+        return decode(Evidence, whole, VERSION)
+    except (SelftestError, RecursionError) as error:
+        raise ChannelError(f"the peer's answer to {what}: {error}") from error
+
+
+def _bounded(value: object, path: str) -> None:
+    """Raises SelftestError for a text or a number that nothing honest has."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise SelftestError(f"{path} is longer than {LONGEST_TEXT} characters")
+    if isinstance(value, (int, float)) and not abs(value) < LARGEST:  # nor NaN
+        raise SelftestError(f"{path} is out of range")
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _bounded(key, path)
+            _bounded(one, f"{path}.{key[:40]}")
+    if isinstance(value, list):
+        for place, one in enumerate(value):
+            _bounded(one, f"{path}[{place}]")
+
+
+def _link(link: Link) -> Link:
+    return replace(link, parent=_device(link.parent))
+
+
+def _device(name: Optional[str]) -> Optional[str]:
+    return name if name is not None and DEVICE.fullmatch(name) else None
+
+
+def _settings(known: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in known.items()
+        if SYSCTL.fullmatch(name) and SETTING.fullmatch(value)
+    }

@@ -1,0 +1,118 @@
+"""Connections that have not proved yet that they know the secret: few of them, and briefly."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Callable, NamedTuple
+
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError
+from neuca_tools.selftest.measure.helper.greeting import Greeting
+
+MOST = 64  # connections at once
+MOST_OF_ONE = 8  # of one IPv4 address, or of one IPv6 /64, which any host in it can fill
+PATIENCE = 5.0  # seconds for the handshake: a round trip and a half, with a lost segment
+MOST_REFUSALS = 100  # lines of the log
+
+
+class Proven(NamedTuple):
+    """A connection whose other side knows the secret."""
+
+    channel: Channel
+    connection: socket.socket
+    address: Address
+
+
+class _Guest(NamedTuple):
+    greeting: Greeting
+    address: Address
+    network: bytes
+    deadline: float
+
+
+class Lobby:
+    """Where there is no room, the oldest connection of the network that has the most is closed.
+
+    A host that opens connections without end therefore closes only its own.
+    """
+
+    def __init__(self, secret: bytes, told: Callable[[str], None]) -> None:
+        self._secret, self._told = secret, told
+        self._guests: dict[int, _Guest] = {}  # the oldest first
+        self._refused = 0
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        return tuple(self._guests)
+
+    def due(self) -> float:
+        """When the next connection is too old, by the monotonic clock; infinity without any."""
+        return min((one.deadline for one in self._guests.values()), default=float("inf"))
+
+    def add(self, connection: socket.socket) -> None:
+        """Greet a connection that has been accepted."""
+        try:
+            address = ip_address(connection.getpeername()[0].partition("%")[0])
+            guest = _Guest(
+                Greeting(connection), address, network(address), time.monotonic() + PATIENCE
+            )
+        except (OSError, ChannelError):  # it is closed already
+            connection.close()
+            return
+        self._make_room(guest.network)
+        self._guests[connection.fileno()] = guest
+
+    def turn(self, ready: set[int], busy: bool) -> Iterator[Proven]:
+        """Read from these descriptors; drop who took too long. `busy`: nobody else is served."""
+        for descriptor in [one for one in self._guests if one in ready]:
+            guest = self._guests[descriptor]
+            try:
+                channel = guest.greeting.turn(self._secret, busy)
+            except ChannelError as reason:
+                self._tell(f"{guest.address}: refused, {reason}")
+                self._drop(descriptor)
+                continue
+            if channel is not None:
+                del self._guests[descriptor]
+                busy = True
+                yield Proven(channel, guest.greeting.connection, guest.address)
+        now = time.monotonic()
+        for descriptor in [key for key, one in self._guests.items() if now >= one.deadline]:
+            self._drop(descriptor)
+
+    def close(self) -> None:
+        for descriptor in list(self._guests):
+            self._drop(descriptor)
+
+    def _make_room(self, newcomer: bytes) -> None:
+        count = Counter(one.network for one in self._guests.values())
+        if count[newcomer] >= MOST_OF_ONE:
+            crowded = newcomer
+        elif len(self._guests) >= MOST:
+            crowded = count.most_common(1)[0][0]
+        else:
+            return
+        self._drop(next(key for key, one in self._guests.items() if one.network == crowded))
+
+    def _drop(self, descriptor: int) -> None:
+        with suppress(OSError):
+            self._guests.pop(descriptor).greeting.connection.close()
+
+    def _tell(self, text: str) -> None:
+        self._refused += 1
+        if self._refused <= MOST_REFUSALS:
+            self._told(text)
+        if self._refused == MOST_REFUSALS:
+            self._told("further refused connections are not logged")
+
+
+def network(address: Address) -> bytes:
+    """What one host can have all addresses of."""
+    return address.packed if address.version == 4 else address.packed[:8]

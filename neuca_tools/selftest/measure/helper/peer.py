@@ -1,0 +1,220 @@
+"""The near end's view of a helper at the far end: `connect` to its port, or `by_ssh`; then it is a FarEnd for `conduct`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Optional, Protocol
+
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.evidence import Host, Sample
+from neuca_tools.selftest.measure.helper.channel import (
+    CLIENT,
+    LONGEST,
+    Channel,
+    ChannelError,
+    Message,
+    small_segments,
+)
+from neuca_tools.selftest.measure.helper.greeting import BusyError, greet
+from neuca_tools.selftest.measure.helper.heard import (
+    MOST_LINES,
+    host_of,
+    log_of,
+    samples_of,
+    text_of,
+    token_of,
+)
+from neuca_tools.selftest.measure.host.kernel import FAMILIES
+from neuca_tools.selftest.measure.iperf.command import Test
+
+PATIENCE = 20.0  # seconds for an answer
+CONNECT = 3.0  # seconds
+ROOM = 4 * 2**20  # bytes of an answer: 4096 links with their offloads
+ROOM_FOR_A_LOOK = 128 * 2**10  # bytes: the sockets of 128 streams, and counters
+SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+NOT_FOUND = 127  # what a shell ends with that finds no such program
+LAST_WORDS = 3.0  # seconds that ssh gets to end
+
+
+class AbsentError(ChannelError):
+    """Nobody listens there, or nothing comes back: `word` is refused, timeout, no-route or unreachable."""
+
+    def __init__(self, text: str, word: str) -> None:
+        super().__init__(text)
+        self.word = word
+
+
+class _Line(Protocol):
+    """What a channel goes over."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Helper:
+    """A session with the far end. `why` has the reason once it is broken; everything it is asked then fails with that."""
+
+    def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
+        self._channel, self._line, self._client = channel, line, client
+        self.host, self.token, self.why = Host(), b"", ""
+        self._log: tuple[str, ...] = ()
+        self._looks = 0.0  # seconds of the test, one look in each
+
+    def hello(self, seconds: float = PATIENCE) -> None:
+        """Raises ChannelError."""
+        answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
+        self.token, self.host = token_of(answer), host_of(answer, "hello")
+
+    def begin(self, test: Test) -> Optional[str]:
+        self._looks = test.seconds
+        try:
+            self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
+        except ChannelError as error:
+            return str(error)
+        return None
+
+    def rdma(self, program: str) -> str:
+        """A server of this program there, for one test; or why that is not applicable there. Raises ChannelError."""
+        return text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
+
+    def finish(self) -> tuple[Sample, ...]:
+        try:
+            room = ROOM + int(self._looks * ROOM_FOR_A_LOOK)
+            answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
+            self._log = (*self._log, *log_of(answer))[-MOST_LINES:]
+            return samples_of(answer)
+        except ChannelError:
+            return ()
+
+    def set(self, sysctls: Mapping[str, str]) -> None:
+        """Set them there for this session; they go back at its end, unless `keep` comes before. Raises ChannelError."""
+        self._ask({"ask": "set", "sysctls": dict(sysctls)}, PATIENCE)
+
+    def keep(self) -> None:
+        """Raises ChannelError."""
+        self._ask({"ask": "keep"}, PATIENCE)
+
+    def facts(self) -> Host:
+        """The far end as it is now, or as it was known last; with what its kernel has said during the tests."""
+        with suppress(ChannelError):
+            self.host = host_of(self._ask({"ask": "host"}, PATIENCE), "host")
+        return replace(self.host, log=self._log)
+
+    def close(self) -> None:
+        with suppress(ChannelError):
+            if not self.why:
+                self._channel.send({"ask": "bye"}, 1.0)
+        self._line.close()
+
+    def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
+        if self.why:
+            raise ChannelError(self.why)
+        self._channel.longest = room
+        try:
+            self._channel.send(message, seconds)
+            answer = self._channel.receive(seconds)
+        except ChannelError as error:
+            self.why = str(error)
+            raise
+        if "error" in answer:
+            text = text_of(answer, "error")
+            raise (
+                BusyError(f"the other end: {text}")
+                if "is busy" in text
+                else ChannelError(f"the other end: {text}")
+            )
+        return answer
+
+
+def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
+    """A session with the helper at `port`. Raises ChannelError: AbsentError, ImpostorError, BusyError."""
+    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        small_segments(connection)
+        connection.settimeout(CONNECT)
+        connection.bind((str(source), 0))
+        connection.connect((str(peer), port))
+        helper = Helper(greet(connection, secret, PATIENCE), connection, source)
+        helper.hello()
+    except OSError as error:
+        connection.close()
+        raise AbsentError(
+            f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)
+        ) from error
+    except ChannelError:
+        connection.close()
+        raise
+    return helper
+
+
+def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
+    """A session with a helper that ssh starts on the host `name`, for `seconds` at most. Raises ChannelError."""
+    remote = [
+        "neuca-selftest",
+        "--serve",
+        "--stdio",
+        "--address",
+        str(peer),
+        "--port",
+        str(port),
+        "--for",
+        f"{seconds:.0f}",
+    ]
+    try:
+        process = subprocess.Popen(
+            [*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
+        )
+    except OSError as error:
+        raise ChannelError(f"start ssh: {error.strerror}") from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line = _Ssh(process)
+    try:
+        helper = Helper(
+            Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source
+        )
+        helper.hello(SSH_PATIENCE)
+    except ChannelError as error:
+        line.close()
+        code = process.returncode
+        if code:
+            raise ChannelError(
+                f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
+                hint="install neuca-guest-tools there" if code == NOT_FOUND else "",
+            ) from error
+        raise
+    return helper
+
+
+class _Ssh:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def word(error: OSError) -> str:
+    """What the diagnosis calls the reason why a connection was not made."""
+    known = {
+        errno.ECONNREFUSED: "refused",
+        errno.EHOSTUNREACH: "no-route",
+        errno.ENETUNREACH: "unreachable",
+    }
+    return known.get(error.errno or 0, "timeout")

@@ -1,0 +1,43 @@
+"""Where a test runs: a network namespace by its name, or that of a container, which needs no program in it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.measure.program import Program
+
+NAMED = Path("/run/netns")  # ip-netns(8)
+ENGINES = ("docker", "podman")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+def named(name: str) -> Path:
+    """The file of a namespace that `ip netns add` has made. Raises UsageError."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f'--netns "{name}": it is no name of a network namespace')
+    return NAMED / name
+
+
+def of_container(name: str) -> Path:
+    """The network namespace of a running container, docker's or podman's. Raises UsageError, SelftestError."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f'--container "{name}": it is no name of a container')
+    reasons = []
+    for engine in ENGINES:
+        try:
+            program = Program([engine, "inspect", "--format", "{{.State.Pid}}", name])
+        except OSError as error:
+            reasons.append(f"{engine}: {error.strerror}")
+            continue
+        said = program.finish()
+        process = said.out.strip().decode("ascii", "replace")
+        if said.code == 0 and process.isdecimal() and process != "0":
+            return Path("/proc") / process / "ns" / "net"
+        reasons.append(
+            f"{engine}: {said.error.decode('utf-8', 'replace').strip()[:200] or 'it does not run'}"
+        )
+    raise SelftestError(f'enter the container "{name}": {"; ".join(reasons)}')

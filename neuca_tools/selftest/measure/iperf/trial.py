@@ -1,0 +1,93 @@
+"""Sysctls that are tried for the time of a test: those of an advice, set live, and put back unless they are to be kept."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+
+from neuca_tools.backends import sysctl
+from neuca_tools.errors import ApplyError
+from neuca_tools.selftest.diagnosis.diagnose import Finding
+from neuca_tools.selftest.measure.host.facts import SWAP
+
+BETTER = 1.1  # times the rate of before, or it goes back (issue 5, point 7)
+# What the advice of a condition may name. Nothing else is set for anybody, whoever asks.
+NAMES = frozenset(
+    "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max net.core.wmem_max net.core.rmem_default"
+    " net.core.wmem_default net.core.netdev_max_backlog net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
+    " net.ipv4.tcp_max_syn_backlog net.ipv4.ipfrag_high_thresh net.ipv4.neigh.default.gc_thresh1"
+    " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split()
+)
+VALUE = re.compile(r"[0-9]{1,12}( [0-9]{1,12}){0,2}")
+
+
+def advised(finding: Finding) -> dict[str, str]:
+    """The settings of an advice that begins with `sysctl -w`; none where it is another one, or names what is not set here."""
+    if not finding.advice.startswith("sysctl -w "):
+        return {}
+    try:
+        words = shlex.split(
+            finding.advice.partition(", or ")[0]
+            .partition(";")[0]
+            .partition(" (")[0]
+            .partition(" now")[0]
+        )[2:]
+    except ValueError:
+        return {}
+    found = dict(word.split("=", 1) for word in words if "=" in word)
+    return (
+        found
+        if found and len(found) == len(words) and all(map(_allowed, found, found.values()))
+        else {}
+    )
+
+
+def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
+    """Whether an advice is for this end, and whether for the other, of a test in this direction."""
+    ours, theirs = ("sender", "receiver") if direction == "forward" else ("receiver", "sender")
+    everywhere = finding.end in ("both", "path")
+    return everywhere or finding.end in (ours, "local"), everywhere or finding.end in (
+        theirs,
+        "peer",
+    )
+
+
+def _allowed(name: str, value: str) -> bool:
+    return name in NAMES and bool(VALUE.fullmatch(value))
+
+
+class Trial:
+    """What was set, with what was there before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+
+    def set(self, sysctls: Mapping[str, str]) -> None:
+        """All of them or none. Raises ApplyError."""
+        refused = sorted(name for name, value in sysctls.items() if not _allowed(name, value))
+        if refused:
+            raise ApplyError(f"set {refused[0][:80]}: it is nothing that a self-test tries")
+        try:
+            for name, value in sysctls.items():
+                before = sysctl.read(name.translate(SWAP))
+                if before is None:
+                    raise ApplyError(f"set {name}: there is no such setting here")
+                self._before.setdefault(name, before)
+                sysctl.write(name.translate(SWAP), value)
+        except ApplyError:
+            self.back()
+            raise
+
+    def keep(self) -> None:
+        self._before.clear()
+
+    def back(self) -> None:
+        """Put everything back; what cannot be is left as it is."""
+        for name, value in self._before.items():
+            with suppress(ApplyError):
+                sysctl.write(name.translate(SWAP), value)
+        self._before.clear()

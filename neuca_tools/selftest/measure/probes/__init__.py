@@ -1,0 +1,3 @@
+"""Measurements without iperf3: round trips, path MTU, reachability, broadcasts, RDMA."""
+
+# SPDX-License-Identifier: MIT

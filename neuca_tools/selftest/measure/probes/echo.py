@@ -1,0 +1,114 @@
+"""What answers at the far end during a session: datagrams and connections of the peer alone are sent back."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hmac
+import socket
+import struct
+import time
+from contextlib import suppress
+
+from neuca_tools.backends.pathprobe import MTU_DISCOVER, PROBE
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.measure.host.kernel import FAMILIES
+
+TOKEN = 16  # bytes: only who has it is answered
+HEADER = struct.Struct("!16sII")  # token, number, bytes of the answer's payload
+LARGEST = 65507  # bytes of a datagram's payload (RFC 768, over IPv4)
+MOST = 64  # connections at once
+PIECE = 4096
+# Bytes a second that all answers may be larger than their requests. The token is not secret from
+# who can listen: without a limit, small requests in the peer's name would make large answers to it.
+# A search for the path MTU has 17 of them at most.
+GROWTH = 2**20
+MANY = 256  # datagrams or connections that are taken in one turn
+
+
+class Echo:
+    """Two ports of one address: for datagrams, and for connections. Raises OSError where they cannot be had."""
+
+    def __init__(self, address: Address, peer: Address, port: int, token: bytes) -> None:
+        self._peer, self._token = str(peer), token
+        self._second, self._grown = time.monotonic(), 0
+        family = FAMILIES[address.version]
+        self._datagrams = socket.socket(
+            family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        )
+        self._listener = socket.socket(
+            family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        )
+        self._connections: dict[int, socket.socket] = {}
+        try:
+            self._datagrams.setsockopt(*MTU_DISCOVER[address.version], PROBE)
+            self._datagrams.bind((str(address), port))
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listener.bind((str(address), port + 1))
+            self._listener.listen(MANY)
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        return (self._datagrams.fileno(), self._listener.fileno(), *self._connections)
+
+    def turn(self, ready: set[int]) -> None:
+        """Answer whatever has come at these descriptors."""
+        if self._datagrams.fileno() in ready:
+            with suppress(
+                OSError
+            ):  # nothing more for now, or an answer that this host cannot send (EMSGSIZE)
+                for _ in range(MANY):
+                    self._answer(*self._datagrams.recvfrom(65536))
+        if self._listener.fileno() in ready:
+            with suppress(OSError):
+                for _ in range(MANY):
+                    self._accept(*self._listener.accept())
+        for descriptor in ready & self._connections.keys():
+            self._return(descriptor)
+
+    def _answer(self, datagram: bytes, sender: tuple[str, int]) -> None:
+        if len(datagram) < HEADER.size or sender[0] != self._peer:
+            return
+        token, number, size = HEADER.unpack_from(datagram)
+        size = min(size, LARGEST)
+        if hmac.compare_digest(token, self._token) and self._may_grow(size - len(datagram)):
+            payload = HEADER.pack(token, number, size).ljust(size, b"\0")
+            with suppress(OSError):
+                self._datagrams.sendto(payload, sender)
+
+    def _may_grow(self, more: int) -> bool:
+        if time.monotonic() - self._second >= 1:
+            self._second, self._grown = time.monotonic(), 0
+        self._grown += max(0, more)
+        return self._grown <= GROWTH
+
+    def _accept(self, connection: socket.socket, sender: tuple[str, int]) -> None:
+        if sender[0] != self._peer or len(self._connections) >= MOST:
+            connection.close()
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[connection.fileno()] = connection
+
+    def _return(self, descriptor: int) -> None:
+        """Small requests alone: what the other end does not take at once is not kept for it."""
+        connection = self._connections[descriptor]
+        try:
+            piece = connection.recv(PIECE)
+            if piece:
+                connection.send(piece)
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        del self._connections[descriptor]
+        connection.close()
+
+    def close(self) -> None:
+        for one in (self._datagrams, self._listener, *self._connections.values()):
+            one.close()
+        self._connections.clear()

@@ -1,0 +1,101 @@
+"""Whether the peer can be reached: who answers for its address, whether it answers a ping, how many connections it takes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import struct
+import time
+from contextlib import suppress
+from typing import Optional
+
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.evidence import Connections, Reach
+from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
+
+ARP, REQUEST, REPLY = 0x0806, 1, 2  # RFC 826
+BROADCAST = b"\xff" * 6
+TRIES = 3  # ARP requests
+ANSWERS = 0.4  # seconds in which all answers to one are taken
+PINGS, PINGED = 5, 1.0  # at most so many, for so many seconds
+CONNECT = 3.0  # seconds for one connection
+
+
+def reach(peer: Address, way: Way, device: Device) -> Reach:
+    """What is known before any helper is asked: neighbour and ping. Raises nothing: what cannot be asked is not known."""
+    macs: tuple[str, ...] = ()
+    if way.gateway is None and peer.version == 4 and way.source is not None:
+        with suppress(OSError):
+            macs = answering(peer, way.source, device)
+    ping = _ping(peer, way.source)
+    state = None
+    with suppress(OSError):
+        state = kernel.neighbour(way.gateway or peer, way.index)
+    return Reach("reachable" if macs else state, macs, ping, route=device.name)
+
+
+def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
+    try:
+        found = measure(Pings(peer, source, 0.05), PINGS, PINGED)
+    except OSError:  # not root
+        return None
+    return bool(found.count and found.count > (found.lost or 0))
+
+
+def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
+    """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
+    found: set[str] = set()
+    mine = bytes.fromhex(device.mac.replace(":", ""))
+    if len(mine) != 6:  # no Ethernet
+        return ()
+    with socket.socket(
+        socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)
+    ) as asked:
+        asked.bind((device.name, ARP))
+        request = struct.pack(
+            "!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, REQUEST, mine, source.packed, b"\0" * 6, peer.packed
+        )
+        for _ in range(TRIES):
+            asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
+            deadline = time.monotonic() + ANSWERS
+            while select.select([asked], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                found |= _answer(asked.recv(128), peer)
+            if found:
+                break
+    return tuple(sorted(found))
+
+
+def _answer(packet: bytes, peer: Address) -> set[str]:
+    if len(packet) < 28:
+        return set()
+    _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
+    return (
+        {":".join(f"{byte:02x}" for byte in mac)}
+        if operation == REPLY and address == peer.packed
+        else set()
+    )
+
+
+def connections(peer: Address, port: int, source: Address, seconds: float) -> Connections:
+    """How many connections a second the peer takes, one after the other; each is reset, and leaves no port behind."""
+    made = failed = no_address = 0
+    began = time.monotonic()
+    while time.monotonic() < began + seconds and failed < 100:
+        try:
+            with socket.socket(
+                kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC
+            ) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.settimeout(CONNECT)
+                one.bind((str(source), 0))
+                one.connect((str(peer), port))
+                made += 1
+        except OSError as error:
+            failed += 1
+            no_address += error.errno == errno.EADDRNOTAVAIL
+    return Connections(made / max(1e-6, time.monotonic() - began), failed, no_address)

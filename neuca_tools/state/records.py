@@ -1,0 +1,356 @@
+"""What the agent remembers between passes, boots and crashes: the record, the journal of a pass, the last good document.
+
+All are JSON with a version, written whole. The journal holds what the touched links were like before a pass; one that is
+found at start says that the last pass died.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional, get_type_hints
+
+from neuca_tools.errors import RecordError
+from neuca_tools.model import (
+    Hop,
+    Link,
+    LinkKey,
+    NetworkState,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+    Virtual,
+)
+from neuca_tools.model.device_settings import Declined
+from neuca_tools.model.machine import Machine
+from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.volumes import VolumeLog
+from neuca_tools.state.shapes import fit, made
+from neuca_tools.state.store import Where, exists, read, remove, save, unusable
+
+if TYPE_CHECKING:
+    from neuca_tools.tuning.layer import Choice
+
+RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
+CHOICE, VOLUMES = "tuning.json", "volumes.json"
+RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
+MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
+
+
+_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+# What a file that is JSON, and not what we wrote, makes of the code that reads it.
+STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+def load_record(where: Where) -> Record:
+    """The record; an empty one where there is none. Raises RecordError for one that cannot be used."""
+    data = read(where, RECORD)
+    try:
+        return _record(data) if data else Record()
+    except STRANGE as error:
+        raise _strange(where, RECORD, error) from error
+
+
+def save_record(where: Where, record: Record) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    save(where, RECORD, _record_json(record), 0o644)
+
+
+def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
+    """What the links were like before the pass that died, None if the last one ended well.
+
+    A journal of another boot says nothing of this kernel; one that cannot be read was never finished, so nothing was changed.
+    """
+    try:
+        data = read(where, JOURNAL)
+        return _state(data) if data and data["boot_id"] == boot_id else None
+    except (RecordError, *STRANGE):
+        return None
+
+
+def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
+    """Keep what the links are like now. Raises ApplyError."""
+    save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
+
+
+def remove_journal(where: Where) -> None:
+    """The pass has ended well. Raises ApplyError."""
+    remove(where, JOURNAL)
+
+
+def load_document(where: Where) -> Optional[StoredDocument]:
+    """The last good document, None where there is none. Raises RecordError for one that cannot be read."""
+    data = read(where, DOCUMENT)
+    if data is None:
+        return None
+    try:
+        needed = {name: data[name] for name in ("source", "sha256", "fetched", "text")}
+        return made(StoredDocument, {**needed, "platform": data.get("platform", "")})
+    except KeyError as error:
+        raise unusable(_path(where, DOCUMENT), f"{error} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise _strange(where, DOCUMENT, error) from error
+
+
+def has_document(where: Where) -> bool:
+    """Whether there is a document from before. Raises RecordError where that cannot be found out."""
+    return exists(where, DOCUMENT)
+
+
+def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
+    """It may hold secrets: only root reads it; a redacted copy goes to the run directory with another mode."""
+    save(where, DOCUMENT, dict(document.__dict__), mode)
+
+
+def load_look(directory: Path) -> dict[str, Any]:
+    """What the sources said at the last look; empty where nobody has looked since the boot."""
+    try:
+        return read(directory, LOOK) or {}
+    except RecordError:
+        return {}
+
+
+def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    save(directory, LOOK, {**said, "sha256": sha256}, 0o644)
+
+
+def load_volumes(directory: Path) -> VolumeLog:
+    """The volumes that did not count since the boot; empty if the file is absent or damaged."""
+    try:
+        data = read(directory, VOLUMES) or {}
+        names = [one.name for one in fields(VolumeLog)]
+        return made(VolumeLog, {name: data[name] for name in names if name in data})
+    except (RecordError, *STRANGE):
+        return VolumeLog()
+
+
+def save_volumes(directory: Path, log: VolumeLog) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    data = {"refused": dict(log.refused), "reported": list(log.reported)}
+    save(directory, VOLUMES, data, 0o644)
+
+
+def load_choice(directory: Path) -> Optional[Choice]:
+    """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
+    from neuca_tools.tuning.layer import Choice
+
+    try:
+        data = read(directory, CHOICE)
+        if not data:
+            return None
+        return made(Choice, {name: data[name] for name in ("profiles", "rate", "rtt")})
+    except (RecordError, *STRANGE):
+        return None
+
+
+def save_choice(directory: Path, choice: Optional[Choice]) -> None:
+    """Keep it until the next boot; None: forget it. Raises ApplyError."""
+    if choice is None:
+        remove(directory, CHOICE)
+        return
+    data = {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}
+    save(directory, CHOICE, data, 0o644)
+
+
+def load_machine(where: Where) -> Machine:
+    """Whose state this is. Raises RecordError for a file that cannot be used."""
+    data = read(where, MACHINE) or {}
+    try:
+        names = [one.name for one in fields(Machine)]
+        return made(
+            Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
+        )
+    except (TypeError, ValueError) as error:
+        raise _strange(where, MACHINE, error) from error
+
+
+def save_machine(where: Where, machine: Machine) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    save(where, MACHINE, asdict(machine), 0o644)
+
+
+def _strange(where: Where, name: str, error: Exception) -> RecordError:
+    return unusable(_path(where, name), f"it is not what neucad wrote: {error!r}")
+
+
+def _path(where: Where, name: str) -> Path:
+    return (where if isinstance(where, Path) else where.directory) / name
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _key(text: str) -> LinkKey:
+    mac, dot, vlan_id = text.partition(".")
+    return LinkKey(mac, int(vlan_id) if dot else None)
+
+
+def _record(data: Mapping[str, Any]) -> Record:
+    """Raises one of STRANGE."""
+    owned, settings = data["owned"], data.get("declined", {})
+    return Record(
+        fit(data["boot_id"], str, "boot_id"),
+        {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
+        Owned(
+            frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
+            frozenset(_key(key) for key in owned["vlans"]),
+        ),
+        {_key(key): _original(original) for key, original in data["originals"].items()},
+        _sysctls(data["original_sysctls"]),
+        fit(data["applied"], str, "applied"),
+        tuple(str(ip_network(text)) for text in data.get("ground", ())),
+        {
+            _key(key): {name: _declined(one) for name, one in found.items()}
+            for key, found in settings.items()
+        },
+        fit(data.get("written", {}), Mapping[str, str], "written"),
+        fit(data.get("probed", {}), Mapping[str, int], "probed"),
+        fit(data.get("retry", []), tuple[str, ...], "retry"),
+    )
+
+
+def _declined(data: Sequence[object]) -> Declined:
+    return made(Declined, dict(zip(Declined._fields, data)))
+
+
+def _mac(text: str) -> str:
+    """The first part of a key: a MAC, or the kind and name of a link of ours."""
+    if _key(text).vlan_id is not None:
+        raise ValueError(f"{text!r} is no NIC")
+    return text
+
+
+def _original(data: Mapping[str, Any]) -> Original:
+    original = made(Original, data)
+    _sysctls(original.sysctls)
+    return original
+
+
+def _sysctls(data: object) -> dict[str, str]:
+    """Settings below /proc/sys, none of which leads out of it."""
+    found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
+    for path in found:
+        if {"", ".", ".."} & set(path.split("/")) or "\0" in path:
+            raise ValueError(f"{path!r} is no setting")
+    return found
+
+
+def _nic(data: Mapping[str, Any]) -> NicRecord:
+    doubt = data.get("doubtful", [])
+    if isinstance(doubt, bool):  # an earlier record did not say of which family it was
+        doubt = [4, 6][: 2 * doubt]
+    nic = made(NicRecord, {**data, "doubtful": doubt})
+    if nic.name and not _NAME.fullmatch(nic.name):
+        raise ValueError(f"{nic.name!r} is no name of an interface")
+    return nic
+
+
+def _record_json(record: Record) -> dict[str, Any]:
+    return {
+        "boot_id": record.boot_id,
+        "applied": record.applied,
+        "ground": list(record.ground),
+        "original_sysctls": dict(record.original_sysctls),
+        "written": dict(record.written),
+        "probed": dict(record.probed),
+        "retry": list(record.retry),
+        "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
+        "owned": {
+            "addresses": sorted(
+                [str(key), str(address)] for key, address in record.owned.addresses
+            ),
+            "vlans": sorted(str(key) for key in record.owned.vlans),
+        },
+        "declined": {
+            str(key): {name: list(one) for name, one in settings.items()}
+            for key, settings in record.declined.items()
+        },
+        "originals": {
+            str(key): {
+                **original.__dict__,
+                "sysctls": dict(original.sysctls),
+                "device": dict(original.device),
+            }
+            for key, original in record.originals.items()
+        },
+    }
+
+
+def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
+    if data is None:
+        return None
+    parent = _key(data["parent"]) if data["parent"] else None
+    options = fit(data["options"], tuple[tuple[str, str], ...], "options")
+    return Virtual(tuple(map(_key, data["members"])), parent, options)
+
+
+def _virtual_json(virtual: Virtual) -> dict[str, Any]:
+    return {
+        "members": list(map(str, virtual.members)),
+        "parent": virtual.parent and str(virtual.parent),
+        "options": [list(pair) for pair in virtual.options],
+    }
+
+
+def _state(data: Mapping[str, Any]) -> NetworkState:
+    """Raises one of STRANGE."""
+    links = [_link(link) for link in data["links"]]
+    hops = [
+        Hop(
+            ip_network(hop["to"]),
+            _key(hop["link"]),
+            ip_address(hop["via"]) if hop["via"] else None,
+            fit(hop["metric"], int, "metric"),
+        )
+        for hop in data["hops"]
+    ]
+    sysctls = fit(data["sysctls"], Mapping[str, Optional[str]], "sysctls")
+    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=sysctls)
+
+
+def _link(data: Mapping[str, Any]) -> Link:
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual")
+    plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
+    return Link(
+        key=_key(data["key"]),
+        addresses=tuple(map(ip_interface, data["addresses"])),
+        master=_key(data["master"]) if data.get("master") else None,
+        virtual=_virtual(data.get("virtual")),
+        **plain,
+    )
+
+
+def _state_json(state: NetworkState) -> dict[str, Any]:
+    return {
+        "links": [
+            {
+                **link.__dict__,
+                "key": str(link.key),
+                "addresses": [str(address) for address in link.addresses],
+                "sysctls": dict(link.sysctls),
+                "device": dict(link.device),
+                "managers": {},
+                "master": link.master and str(link.master),
+                "virtual": link.virtual and _virtual_json(link.virtual),
+            }
+            for link in state.links.values()
+        ],
+        "hops": [
+            {
+                "to": str(hop.to),
+                "link": str(hop.link),
+                "via": hop.via and str(hop.via),
+                "metric": hop.metric,
+            }
+            for hop in state.hops
+            if hop.ours
+        ],
+        "sysctls": dict(state.sysctls),
+    }

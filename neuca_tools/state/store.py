@@ -1,0 +1,265 @@
+"""State files: JSON with a version and a checksum, read by one reader; and where they are kept while the disk takes nothing.
+
+A file that cannot be written to the state directory (it is full, read-only, over quota or broken) goes to the spare directory
+below the run directory. A copy there counts for more than the file in the state directory, and goes once that has been written.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Optional, Union
+
+from neuca_tools.errors import ApplyError, ObserveError, RecordError
+from neuca_tools.files import NEW, names_in, read_bytes, write_files
+
+VERSION = 1
+LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
+DEEPEST = 16  # objects and lists in one another; a journal has five
+LONGEST_NUMBER = 20  # characters; a 64-bit number has at most 20
+LONGEST_REASON = 200  # characters
+CHECKSUM = "checksum"
+SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
+GONE = b"null\n"  # a file that is to be removed, and cannot be
+PROBE = "room.neuca-new"  # `demand_room` writes and removes it
+BLOCK = 65536  # bytes that `demand_room` asks for
+# errno(3): what a file system says that takes nothing for now
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+@dataclass(frozen=True)
+class Place:
+    """The state directory, and the run directory, which takes its place until it can be written."""
+
+    directory: Path
+    run: Path
+
+    @property
+    def spare(self) -> Path:
+        """The directory of what could not be saved."""
+        return self.run / SPARE
+
+
+Where = Union[Path, Place]  # a bare path has no spare
+
+
+def read(where: Where, name: str) -> Optional[dict[str, Any]]:
+    """What was last saved under this name, None where there is nothing. Raises RecordError."""
+    if isinstance(where, Place):
+        content = _content(where.spare / name)
+        if content is not None:
+            return None if content == GONE else parsed(where.spare / name, content)
+        where = where.directory
+    content = _content(where / name)
+    return None if content in (None, b"null") else parsed(where / name, content or b"")
+
+
+def exists(where: Where, name: str) -> bool:
+    """Whether there is such a file. Raises RecordError where that cannot be found out."""
+    if isinstance(where, Place):
+        content = _content(where.spare / name)
+        if content is not None:
+            return content != GONE
+        where = where.directory
+    return (where / name).exists()
+
+
+def save(where: Where, name: str, data: Mapping[str, Any], mode: int) -> None:
+    """Write it where it differs from what is there. Raises ApplyError."""
+    _keep(where, name, content_of(name, data), mode)
+
+
+def content_of(name: str, data: Mapping[str, Any]) -> bytes:
+    """What a state file of this name says, in bytes."""
+    body = {"version": VERSION, **data}
+    whole = {**body, CHECKSUM: checksum(name, body)}
+    return (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode()
+
+
+def remove(where: Where, name: str) -> None:
+    """Raises ApplyError."""
+    if isinstance(where, Place) or (where / name).exists():
+        _keep(where, name, None, 0o644)
+
+
+def checksum(name: str, body: Mapping[str, Any]) -> str:
+    """SHA-256 of the file's name and its content without the checksum: a file under another's name is damaged too."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
+
+
+# --- Without room ---------------------------------------------------------------------------------------------------
+
+
+def unsaved(place: Place) -> str:
+    """Why there is something that could not be saved; empty where everything is."""
+    try:
+        content = _content(place.run / WHY)
+        data = parsed(place.run / WHY, content) if content is not None else {}
+    except RecordError as error:
+        return error.text
+    return str(data.get("reason", ""))
+
+
+def tell_unsaved(place: Place, reason: str) -> None:
+    """Keep for `neuca status` what could not be written, and why. Raises ApplyError."""
+    save(place.run, WHY, {"reason": reason}, 0o644)
+
+
+def catch_up(place: Place) -> bool:
+    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError.
+
+    A copy that is damaged takes no good file's place: RecordError.
+    """
+    for name in names_in(place.spare):
+        if name.endswith(NEW):
+            write_files({place.spare / name: None})
+            continue
+        spare = place.spare / name
+        try:
+            content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
+        except OSError as error:
+            raise ObserveError(f'read "{spare}": {error.strerror}') from error
+        if content != GONE:
+            parsed(spare, content)
+        try:
+            _write(place.directory / name, None if content == GONE else content, mode)
+        except ApplyError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            tell_unsaved(place, error.text)
+            return False
+        write_files({spare: None})
+    remove(place.run, WHY)
+    return True
+
+
+def demand_room(place: Place) -> None:
+    """For what must not be done unless it is remembered beyond this boot. Raises ApplyError."""
+    probe = place.directory / PROBE
+    write_files({probe: b"\0" * BLOCK}, 0o600)
+    write_files({probe: None})
+    if not catch_up(place):
+        raise ApplyError(unsaved(place), errno.ENOSPC)
+
+
+def _keep(where: Where, name: str, content: Optional[bytes], mode: int) -> None:
+    if not isinstance(where, Place):
+        _write(where / name, content, mode)
+        return
+    spare = where.spare / name
+    if spare.exists():  # it counts for more, so it is never older
+        _write(spare, GONE if content is None else content, mode)
+    try:
+        _write(where.directory / name, content, mode)
+    except ApplyError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _write(spare, GONE if content is None else content, mode)
+        tell_unsaved(where, error.text)
+        return
+    if spare.exists():
+        write_files({spare: None})
+
+
+def _write(path: Path, content: Optional[bytes], mode: int) -> None:
+    if content is None:
+        if path.exists():
+            write_files({path: None})
+    elif not _unchanged(path, content, mode):
+        write_files({path: content}, mode)
+
+
+def _unchanged(path: Path, content: bytes, mode: int) -> bool:
+    try:
+        return read_bytes(path) == content and path.stat().st_mode & 0o777 == mode
+    except OSError:
+        return False
+
+
+# --- Reading --------------------------------------------------------------------------------------------------------
+
+
+def _content(path: Path) -> Optional[bytes]:
+    try:
+        return read_bytes(path, LARGEST + 1)
+    except OSError as error:
+        raise RecordError(f'read "{path}": {error.strerror}') from error
+
+
+def parsed(path: Path, content: bytes) -> dict[str, Any]:
+    """What a state file says. Raises RecordError for one that is damaged or of another version, and for nothing else."""
+    if len(content) > LARGEST:
+        raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
+    try:
+        data = json.loads(
+            content, parse_int=_integer, parse_float=_number, parse_constant=_no_number
+        )
+    except ValueError as error:
+        raise unusable(path, f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise unusable(path, _too_deep()) from None
+    if not isinstance(data, dict) or not _is_ours(data.get("version")):
+        raise unusable(path, f"it is not of version {VERSION}")
+    if not _is_shallow(data):
+        raise unusable(path, _too_deep())
+    said = data.pop(CHECKSUM, None)  # earlier versions wrote none
+    if said is not None and said != checksum(path.name, data):
+        raise unusable(path, "its checksum does not match its content")
+    return data
+
+
+def unusable(path: Path, why: str) -> RecordError:
+    """The error for a state file that is there and cannot be used."""
+    short = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}…"
+    return RecordError(
+        f'read "{path}": {short}',
+        hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
+    )
+
+
+def _is_ours(version: object) -> bool:
+    return type(version) is int and version == VERSION  # true is equal to 1, and so is 1.0
+
+
+def _too_deep() -> str:
+    return f"it has more than {DEEPEST} objects and lists in one another"
+
+
+def _is_shallow(data: object) -> bool:
+    layer = [data]
+    for _ in range(DEEPEST + 1):
+        children: list[object] = []
+        for one in layer:
+            if isinstance(one, dict):
+                children += one.values()
+            elif isinstance(one, list):
+                children += one
+        if not children:
+            return True
+        layer = children
+    return False
+
+
+def _integer(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number that is too large")
+    return number
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")

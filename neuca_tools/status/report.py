@@ -1,0 +1,66 @@
+"""The last pass in a file of the run directory, so that `neuca status` can say how it went and why a NIC failed."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Optional
+
+from neuca_tools.errors import RecordError
+from neuca_tools.model import LinkKey, Problem
+from neuca_tools.state.shapes import fit, made
+from neuca_tools.state.store import read, save
+from neuca_tools.status.judge import Report
+
+FILE = "last-pass.json"
+
+
+def now(
+    seconds: float,
+    changed: tuple[str, ...],
+    problems: tuple[Problem, ...],
+    undone: bool,
+    removed: tuple[str, ...] = (),
+) -> Report:
+    """The report of a pass that has just ended."""
+    finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Report(finished, round(seconds, 3), changed, problems, undone, removed)
+
+
+def write_report(directory: Path, report: Report) -> None:
+    """Raises ApplyError."""
+    problems = [
+        {
+            "code": problem.code,
+            "text": problem.text,
+            "mac": problem.link and problem.link.mac,
+            "vlan_id": problem.link and problem.link.vlan_id,
+        }
+        for problem in report.problems
+    ]
+    save(directory, FILE, {**report.__dict__, "problems": problems}, 0o644)
+
+
+def read_report(directory: Path) -> Optional[Report]:
+    """None where there was no pass since the boot, or nothing that can be read."""
+    with suppress(RecordError, ValueError, TypeError, KeyError):
+        data = read(directory, FILE)
+        if data is None:
+            return None
+        problems = tuple(map(_problem, data["problems"]))
+        plain = ("finished", "seconds", "changed", "undone", "removed")
+        return replace(made(Report, {name: data[name] for name in plain}), problems=problems)
+    return None
+
+
+def _problem(data: Mapping[str, Any]) -> Problem:
+    problem = made(Problem, {"code": data["code"], "text": data["text"]})
+    if data["mac"] is None:
+        return problem
+    link = LinkKey(fit(data["mac"], str, "mac"), fit(data["vlan_id"], Optional[int], "vlan_id"))
+    return replace(problem, link=link)

@@ -1,0 +1,196 @@
+"""Which sysctls a document may set: those of its own interfaces, and of the host a bounded list.
+
+A host-wide setting reaches the management NIC too: with `ip_default_ttl = 1` or `tcp_rmem = 1 1 1`
+nobody gets through to the guest. So a key that is not in the list is refused, unless the
+administrator's configuration has it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Optional, Union
+
+from neuca_tools.model import OWN, LinkRequest
+
+PER_INTERFACE = (
+    ("net", "ipv4", "conf"),
+    ("net", "ipv6", "conf"),
+    ("net", "ipv4", "neigh"),
+    ("net", "ipv6", "neigh"),
+    ("net", "mpls", "conf"),
+)
+HOST_WIDE = (
+    "it is a setting of the whole host that no document may change; allow-sysctls permits it"
+)
+
+
+class Numbers(NamedTuple):
+    """The bounds of each number of a value, both included, and why they are what they are."""
+
+    bounds: tuple[tuple[int, int], ...]
+    why: str
+
+
+class Words(NamedTuple):
+    """The words that a value may be."""
+
+    words: tuple[str, ...]
+
+
+MOST_DIGITS = 10
+_INT = 2**31 - 1
+_MIB = 1024 * 1024
+_SOCKET = "less than 64 KiB stalls every socket of the host"
+_PAGE = "a socket needs a page (ip-sysctl.rst)"
+_NEIGHBOURS = "less than the kernel's own default leaves neighbours unreachable (arp(7))"
+_BACKLOG = (
+    "less than the kernel's own default drops packets of every NIC (admin-guide/sysctl/net.rst)"
+)
+_QUEUE = "a shorter queue refuses connections (listen(2))"
+_TIME = "a shorter time breaks connections that are in use"
+_FRAGMENTS = "less than 256 KiB, the first default of the kernel, drops fragments"
+_POLL = "beyond a millisecond every read keeps a processor busy (admin-guide/sysctl/net.rst)"
+_VALUES = "the kernel knows no other value (ip-sysctl.rst)"
+
+
+def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
+    return Numbers(((low, high),), why)
+
+
+# References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The shipped
+# profiles and the ESnet host tuning guide (fasterdata.es.net) are within these bounds.
+ALLOWED: Mapping[str, Union[Numbers, Words]] = {
+    # Buffers, in bytes: every socket of the host, and those of TCP and UDP.
+    "net/core/rmem_max": _one(65536, _INT, _SOCKET),
+    "net/core/wmem_max": _one(65536, _INT, _SOCKET),
+    "net/core/rmem_default": _one(65536, 64 * _MIB, _SOCKET),
+    "net/core/wmem_default": _one(65536, 64 * _MIB, _SOCKET),
+    "net/core/optmem_max": _one(20480, 64 * _MIB, _SOCKET),
+    "net/ipv4/tcp_rmem": Numbers(((4096, _MIB), (65536, 64 * _MIB), (65536, _INT)), _PAGE),
+    "net/ipv4/tcp_wmem": Numbers(((4096, _MIB), (16384, 64 * _MIB), (65536, _INT)), _PAGE),
+    "net/ipv4/udp_rmem_min": _one(4096, _MIB, _PAGE),
+    "net/ipv4/udp_wmem_min": _one(4096, _MIB, _PAGE),
+    "net/ipv4/tcp_notsent_lowat": _one(4096, 2**32 - 1, _PAGE),
+    "net/ipv4/tcp_limit_output_bytes": _one(65536, _INT, _SOCKET),
+    "net/ipv4/ipfrag_high_thresh": _one(262144, 1024 * _MIB, _FRAGMENTS),
+    "net/ipv6/ip6frag_high_thresh": _one(262144, 1024 * _MIB, _FRAGMENTS),
+    # Queues, and how the processor empties them.
+    "net/core/netdev_max_backlog": _one(1000, 1000000, _BACKLOG),
+    "net/core/netdev_budget": _one(300, 10000, _BACKLOG),
+    "net/core/netdev_budget_usecs": _one(2000, 100000, _BACKLOG),
+    "net/core/busy_read": _one(0, 1000, _POLL),
+    "net/core/busy_poll": _one(0, 1000, _POLL),
+    "net/core/rps_sock_flow_entries": _one(0, _MIB, "more takes memory without a use"),
+    "net/core/default_qdisc": Words(("fq", "fq_codel", "fq_pie", "pfifo_fast", "sfq", "cake")),
+    # Connections.
+    "net/core/somaxconn": _one(128, 65535, _QUEUE),
+    "net/ipv4/tcp_max_syn_backlog": _one(128, _MIB, _QUEUE),
+    "net/ipv4/tcp_keepalive_time": _one(60, 32767, _TIME),
+    "net/ipv4/tcp_keepalive_intvl": _one(5, 32767, _TIME),
+    "net/ipv4/tcp_keepalive_probes": _one(3, 127, _TIME),
+    "net/ipv4/tcp_fin_timeout": _one(5, 120, _TIME),
+    "net/ipv4/tcp_retries2": _one(8, 100, "RFC 1122, 4.2.3.5: at least 100 s, which 8 stands for"),
+    "net/ipv4/ip_local_port_range": Numbers(
+        ((1024, 40000), (50000, 65535)), "every connection of the host needs a port"
+    ),
+    "net/netfilter/nf_conntrack_max": _one(65536, 16 * _MIB, "a full table drops every packet"),
+    # How TCP behaves. None of these words or numbers keeps two hosts from talking to each other.
+    "net/ipv4/tcp_congestion_control": Words(
+        (
+            *("reno", "cubic", "bbr", "htcp", "bic", "cdg", "dctcp", "highspeed", "hybla"),
+            *("illinois", "lp", "nv", "scalable", "vegas", "veno", "westwood", "yeah"),
+        )
+    ),
+    "net/ipv4/tcp_mtu_probing": _one(0, 2),
+    "net/ipv4/tcp_no_metrics_save": _one(0, 1),
+    "net/ipv4/tcp_moderate_rcvbuf": _one(0, 1),
+    "net/ipv4/tcp_slow_start_after_idle": _one(0, 1),
+    "net/ipv4/tcp_sack": _one(0, 1),
+    "net/ipv4/tcp_dsack": _one(0, 1),
+    "net/ipv4/tcp_timestamps": _one(0, 2),
+    "net/ipv4/tcp_window_scaling": _one(0, 1),
+    "net/ipv4/tcp_ecn": _one(0, 2),
+    "net/ipv4/tcp_fastopen": _one(0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"),
+    "net/ipv4/tcp_tw_reuse": _one(0, 2),
+    "net/ipv4/tcp_syncookies": _one(1, 2, "without them a flood of SYNs locks everybody out"),
+    "net/ipv4/tcp_pacing_ss_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
+    "net/ipv4/tcp_pacing_ca_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
+    # Tables of neighbours and routes, multicast, addresses, MPLS.
+    "net/ipv4/neigh/default/gc_thresh1": _one(128, _MIB, _NEIGHBOURS),
+    "net/ipv4/neigh/default/gc_thresh2": _one(512, _MIB, _NEIGHBOURS),
+    "net/ipv4/neigh/default/gc_thresh3": _one(1024, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh1": _one(128, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh2": _one(512, _MIB, _NEIGHBOURS),
+    "net/ipv6/neigh/default/gc_thresh3": _one(1024, _MIB, _NEIGHBOURS),
+    "net/ipv6/route/max_size": _one(4096, _INT, "a full table takes no route of any NIC"),
+    "net/ipv4/fib_multipath_hash_policy": _one(0, 3),
+    "net/ipv6/fib_multipath_hash_policy": _one(0, 3),
+    "net/ipv4/igmp_max_memberships": _one(20, 65535, "20 is the kernel's own default"),
+    "net/ipv4/ip_nonlocal_bind": _one(0, 1),
+    "net/ipv6/ip_nonlocal_bind": _one(0, 1),
+    "net/mpls/platform_labels": _one(0, 2**20 - 1, "a label has 20 bits (RFC 3032)"),
+}
+
+
+def key_reason(key: str) -> Optional[str]:
+    """Why nobody may set this key (a path below /proc/sys, `{interface}` in it) for one link.
+
+    `conf/all`, `conf/default` and `ip_forward` change every NIC, the management NIC too
+    (ip-sysctl.rst).
+    """
+    parts = tuple(key.split("/"))
+    if parts[:3] in PER_INTERFACE and len(parts) > 4 and parts[3] == OWN:
+        return None
+    if parts[:3] in PER_INTERFACE:
+        table = parts[3] if len(parts) > 3 else ""
+        harmless = parts[2] == "neigh" and table == "default"  # the table's own limits, not a NIC's
+        return None if harmless else f'it would change "{table}", not this interface alone'
+    if key == "net/ipv4/ip_forward":
+        return "it changes every interface; ask with router in [global]"
+    if parts[-1] == "flush":
+        return "it is an order, not a setting"
+    return "{interface} does not belong in it" if OWN in key else None
+
+
+class Judge:
+    """What one resolution may set. The configuration's own requests are not bounded.
+
+    `permitted`: the keys of `allow-sysctls`.
+    """
+
+    def __init__(self, configured: Iterable[LinkRequest], permitted: Collection[str]) -> None:
+        self._said = {pair for request in configured for pair in request.sysctls}
+        self._permitted = permitted
+
+    def reason(self, key: str, value: str) -> Optional[str]:
+        """Why this setting is refused."""
+        wrong = key_reason(key)
+        if wrong or OWN in key or key in self._permitted or (key, value) in self._said:
+            return wrong
+        return value_reason(key, value)
+
+
+def value_reason(key: str, value: str) -> Optional[str]:
+    """Why a document may not give the whole host this value."""
+    rule = ALLOWED.get(key)
+    if rule is None:
+        return HOST_WIDE
+    if isinstance(rule, Words):
+        listed = ", ".join(rule.words)
+        return None if value in rule.words else f'"{value[:80]}" is none of {listed}'
+    words = value.split()
+    if len(words) != len(rule.bounds):
+        return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
+    wrong = (
+        f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
+        for word, (low, high) in zip(words, rule.bounds)
+        if not _is_within(word, low, high)
+    )
+    return next(wrong, None)
+
+
+def _is_within(word: str, low: int, high: int) -> bool:
+    decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
+    return decimal and low <= int(word) <= high
