@@ -264,7 +264,7 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
 FILTERED = """import os, socket, subprocess, sys
 from ipaddress import ip_address
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.selftest.running.confine import entering
+from neuca_tools.selftest.measure.confine import entering
 address, peer, *sources = sys.argv[1:]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
 restriction = PeerFilter(ip_address(peer))

@@ -177,7 +177,7 @@ def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):
 _WRITER = """
 import sys
 from pathlib import Path
-from neuca_tools.fileio import write_files
+from neuca_tools.files import write_files
 for number in range(60):
     write_files({Path(sys.argv[1]): (b"a" * 100000 if number % 2 else b"b" * 200000)})
 """
@@ -193,7 +193,7 @@ def test_nobody_reads_the_temporary_file(suffix):
 _HOLDER = """
 import sys
 from pathlib import Path
-from neuca_tools.fileio import locked
+from neuca_tools.files import locked
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)
     sys.stdin.read()

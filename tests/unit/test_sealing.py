@@ -326,7 +326,7 @@ def test_it_is_for_root_alone_even_to_look(monkeypatch, capsys):
 
 HOLD = """import signal, sys
 from pathlib import Path
-from neuca_tools.fileio import locked
+from neuca_tools.files import locked
 if sys.argv[2:]: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)

@@ -32,7 +32,7 @@ SURROGATE = b'{"nonce":"\\ud800","proof":"x"}\n'
 LARGER = 4096  # kB that the process may grow by
 SERVE = """import sys
 from ipaddress import ip_address
-from neuca_tools.selftest.running.serve import Server
+from neuca_tools.selftest.measure.helper.serve import Server
 server = Server([ip_address(sys.argv[1])], int(sys.argv[2]), sys.argv[3].encode(), print)
 print("serving", flush=True)
 server.run(300)

@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-from platforms import links, made, platform
+from platforms import combined, links, made
 from sources_server import Server, http
 from sources_volumes import DRIVE, META, NETWORK, SEED, fill
 
@@ -169,11 +169,11 @@ def test_ec2_s_public_keys_come_with_whatever_else_there_is(tree):
 
 
 def test_keys_are_for_root_alone():
-    kept = platform.reduced(
+    kept = combined.reduced(
         {"EC2 network": json.dumps({"mac": ONE, "macs": {}, "public-keys": [KEY]}).encode()}
     )
     assert KEY in kept
-    assert json.loads(platform.open_text(kept)) == {"EC2 network": {"mac": ONE, "macs": {}}}
+    assert json.loads(combined.open_text(kept)) == {"EC2 network": {"mac": ONE, "macs": {}}}
 
 
 @pytest.mark.parametrize("path", [KEYS, f"{KEYS}0/openssh-key"])
