@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 HUGE = "9" * 5000
@@ -67,7 +68,7 @@ def with_another_value(data, chance, _):
                 break
             key = chance.choice(keys)
             if not isinstance(at[key], (dict, list)) or not at[key] or chance.random() < 0.2:
-                at[key] = chance.choice((*ODD, _odd(at[key], chance)))
+                at[key] = copy.deepcopy(chance.choice((*ODD, _odd(at[key], chance))))
                 break
             at = at[key]
     return json.dumps(tree).encode()

@@ -17,7 +17,8 @@ def redact(text: str) -> str:
             f"[{section.name}]" if is_known_section(section.name) else "[redacted]"
         )
         for line in section.lines:
-            if is_open(line.section, line.key):
+            # A key like "[x]" would be read as a section if it were written with a blank behind it.
+            if is_open(line.section, line.key) and not line.key.startswith("["):
                 _copy(line, out)
     return "\n".join(out)
 
