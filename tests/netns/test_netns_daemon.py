@@ -417,8 +417,7 @@ def test_a_run_for_the_host_itself_is_asked_for_after_a_pass_and_once_for_each_d
 
 
 def test_a_pass_that_fails_keeps_nobody_out(host):
-    (host.folder / "state").mkdir()
-    (host.folder / "state" / "record.json").write_text("{")
+    (host.folder / "run" / "last-pass.json").mkdir(parents=True)
     host.document(asked(1) + "[users]\nann = no\n")
     host.start()
     host.wait("a run is due", (host.folder / "run" / "guest-due").exists)

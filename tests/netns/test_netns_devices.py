@@ -131,7 +131,10 @@ def test_channels_are_set_and_go_back(lab):
     assert lab.once(f"{NIC}channels = rx 2 tx max\n").code == 0
     assert (settings(lab)["channels.rx"], settings(lab)["channels.tx"]) == ("2", "4")
     assert lab.neuca("revert").code == 0
-    assert lab.plan() == ['set channels of dp1 from "rx 4" to "rx 2"']
+    assert lab.plan() == [
+        f'write "{lab.folder}/sysctl/neuca.conf"',
+        'set channels of dp1 from "rx 4" to "rx 2"',
+    ]
     assert lab.once(NIC).code == 0
 
 
