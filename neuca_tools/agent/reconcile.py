@@ -88,7 +88,7 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
     """`earlier`: the texts of what was done before the path was probed."""
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
-    first_boot.admit(config, handles.intake)
+    first_boot.record_machine(config, handles.intake)
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = replace(decision, record=updates.meet(decision.record, decision.resolution))
