@@ -72,8 +72,11 @@ def pin_names(config: Config) -> bool:
         after = netlink.look(())
     if here:
         _announce({**moved, **_not_ready(after)})
-    all_free = _report_busy(in_use, own_names(roles, requests, record), roles)
-    return _report_wrong(wanted, world, after) and all_free
+    results = (
+        _report_busy(in_use, own_names(roles, requests, record), roles),
+        _report_wrong(wanted, world, after),
+    )
+    return all(results)
 
 
 def _set_aside(config: Config) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
@@ -100,16 +100,19 @@ def candidates(
     if not peers or resolution.tuning.environment.kind == "bare metal":
         return []
     tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
-    found = []
-    for key, mtu in sorted(_waiting(resolution).items()):
-        link = have.links.get(key)
-        if key.mac in tried or link is None or not _can_grow(link, mtu):
-            continue
-        neighbour = next((peer for peer in peers if _is_neighbour(peer, link)), None)
-        if neighbour:
-            target = Target(key, link.name or "", link.index)
-            found.append(Candidate(target, link.mtu or 0, mtu, neighbour))
-    return found
+    waiting = {key: mtu for key, mtu in _waiting(resolution).items() if key.mac not in tried}
+    found = [_candidate(have.links.get(key), mtu, peers) for key, mtu in sorted(waiting.items())]
+    return [candidate for candidate in found if candidate]
+
+
+def _candidate(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optional[Candidate]:
+    """None for a link that is absent or down, has this MTU already, or has no neighbour."""
+    if link is None or not link.mtu or link.state != "up" or mtu <= link.mtu:
+        return None
+    neighbour = next((peer for peer in peers if _is_neighbour(peer, link)), None)
+    if neighbour is None:
+        return None
+    return Candidate(Target(link.key, link.name or "", link.index), link.mtu, mtu, neighbour)
 
 
 def _waiting(resolution: Resolution) -> dict[LinkKey, int]:
@@ -119,11 +122,6 @@ def _waiting(resolution: Resolution) -> dict[LinkKey, int]:
         for value in resolution.tuning.values
         if value.setting == "mtu" and value.effect and value.link and value.link.vlan_id is None
     }
-
-
-def _can_grow(link: Link, mtu: int) -> bool:
-    """Whether a link is up with a smaller MTU than this one."""
-    return link.state == "up" and 0 < (link.mtu or 0) < mtu
 
 
 def _is_neighbour(peer: Host, link: Link) -> bool:
