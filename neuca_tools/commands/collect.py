@@ -109,7 +109,9 @@ def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
             well = ENDS_WELL.get(name, (0,))
             yield (
                 name,
-                _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well)),
+                _tried(
+                    name, partial(programs.run, f"collect {name}", command, LONGEST, accepted=well)
+                ),
             )
     log = config.log_directory / image_clean.AGENT_OUTPUT
     for path in [*config_files(file), *image_clean.own_files(config)]:

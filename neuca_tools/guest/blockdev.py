@@ -56,7 +56,7 @@ def signatures(device: Path) -> dict[str, str]:
     what = f"look what {device} carries"
     _readable(device)
     said = programs.run(
-        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, well=(0, NOTHING)
+        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
     )
     found = dict(
         line.split("=", 1)

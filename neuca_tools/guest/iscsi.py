@@ -204,7 +204,7 @@ def log_in(target: Target) -> None:
             "start open-iscsi",
             ["systemctl", "start", "--no-block", *SERVICES],
             ASKING,
-            well=range(256),
+            accepted=range(256),
         )
 
 
@@ -262,7 +262,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk has come")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
-    programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, well=(0, 1))
+    programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))
     return disks(target)[lun]
 
 

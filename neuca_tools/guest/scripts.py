@@ -13,7 +13,7 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -22,7 +22,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs
-from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.guest.base import Finding, Guest, State
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read, save
@@ -79,28 +79,28 @@ def run(guest: Guest) -> Iterator[Finding]:
 
 
 def _finding(script: Script, files: Place) -> Optional[Finding]:
-    """How it ended; None if it has not run yet, or still does."""
+    """How a script ended; None if it has not run yet, or still does."""
     end = _mark(files.mark).get("end")
     if not isinstance(end, dict):
         return None
-    status, after = (
-        end.get("status"),
-        f'after {end.get("seconds")} s; its output is in "{files.output}"',
-    )
+    cut_short = end.get("stopped") or end.get("timed_out")
+    state: State = "ok" if end.get("status") == 0 and not cut_short else "failed"
+    return Finding(state, f"{script.name}: {_end_text(end, files.output)}", script.name)
+
+
+def _end_text(end: Mapping[str, Any], output: Path) -> str:
+    """The end of a script, which its supervisor has recorded, in words."""
+    after = f'after {end.get("seconds")} s; its output is in "{output}"'
+    status = end.get("status")
     if "error" in end:
-        text = str(end["error"])
-    elif end.get("stopped"):
-        text = f"interrupted {after}"
-    elif end.get("timed_out"):
-        text = f"took too long, and was ended {after}"
-    else:
-        text = (
-            f"ended by signal {-status} {after}"
-            if isinstance(status, int) and status < 0
-            else f"exit status {status} {after}"
-        )
-    well = status == 0 and not (end.get("stopped") or end.get("timed_out"))
-    return Finding("ok" if well else "failed", f"{script.name}: {text}", script.name)
+        return str(end["error"])
+    if end.get("stopped"):
+        return f"interrupted {after}"
+    if end.get("timed_out"):
+        return f"took too long, and was ended {after}"
+    if isinstance(status, int) and status < 0:
+        return f"ended by signal {-status} {after}"
+    return f"exit status {status} {after}"
 
 
 def _mark(path: Path) -> dict[str, Any]:

@@ -28,7 +28,6 @@ LONG_MODULES = {
 LONG_FUNCTIONS = {
     "neuca_tools/commands/selftest_options.py": {"measuring": 51, "run_parser": 62},
     "neuca_tools/desired/resolve.py": {"resolve": 51},
-    "neuca_tools/guest/programs.py": {"run": 41},
     "neuca_tools/state/updates.py": {"fresh": 41, "settle": 42},
     "neuca_tools/desired/roles.py": {"assign": 43},
     "neuca_tools/desired/routes.py": {"resolve_routes": 42},
