@@ -1,8 +1,9 @@
-"""The document's scripts: each name with its body runs once for each instance, one after the other, the boot script first.
+"""Runs the document's scripts: each once for each instance, one after the other, the boot script first.
 
-What has run is told by a mark for each of them in the state directory, made before the script starts: one that a power cut ended
-is not run again. It runs in a transient unit of systemd, or in a session of its own where there is none, and goes on if the agent
-ends; the next run of the agent then waits for it.
+A mark in the state directory, written before a script starts, says that it has run: a script that
+was interrupted by a power cut is not run again. A script runs in a transient unit of systemd, or
+without systemd in a session of its own. It goes on if the agent exits; the next run of the agent
+waits for it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs
 from neuca_tools.guest.base import Finding, Guest, State
@@ -29,13 +30,13 @@ from neuca_tools.state.store import read, save
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-MARGIN = 60.0  # seconds beyond its time-out after which a script is not waited for
+MARGIN = 60.0  # seconds that a script is waited for beyond its time-out
 UNKNOWN = "a time that is not known"
 LONGEST_NAME = 40  # characters of a script's name in that of its files
 
 
 class Place(NamedTuple):
-    """The files of one script: the body that is run, its mark, its output."""
+    """The files of one script: the body that is run, the mark, and the output."""
 
     body: Path
     mark: Path
@@ -43,7 +44,7 @@ class Place(NamedTuple):
 
 
 def place(config: Config, script: Script) -> Place:
-    """Another body is another script, with files of its own."""
+    """The files of a script; a script with the same name but another body has others."""
     digest = hashlib.sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
     directory = config.state_directory / SCRIPTS
@@ -53,7 +54,7 @@ def place(config: Config, script: Script) -> Place:
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Run those that have not run on this instance, in order. One that fails does not keep the next one from running."""
+    """Run the scripts that have not run on this instance, in order, whether or not one fails."""
     config = guest.config
     scripts = [
         (script, place(config, script))
@@ -66,9 +67,7 @@ def run(guest: Guest) -> Iterator[Finding]:
     for script, files in scripts:
         mark = _mark(files.mark)
         if "end" not in mark:
-            started = str(mark.get("started", "")) or datetime.now(timezone.utc).strftime(
-                "%Y-%m-%dT%H:%M:%SZ"
-            )
+            started = str(mark.get("started", "")) or _now()
             yield Finding("pending", f"{script.name}: runs since {started}", script.name)
             try:
                 if not mark:
@@ -76,6 +75,10 @@ def run(guest: Guest) -> Iterator[Finding]:
                 yield _awaited(config, script, files)
             except ApplyError as error:
                 yield Finding("failed", error.text, script.name, again=True)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _finding(script: Script, files: Place) -> Optional[Finding]:
@@ -104,7 +107,7 @@ def _end_text(end: Mapping[str, Any], output: Path) -> str:
 
 
 def _mark(path: Path) -> dict[str, Any]:
-    """Empty where there is none. One that cannot be read tells that the script has been started, and no more."""
+    """The mark of a script; empty if there is none. An unreadable one still says that it was started."""
     try:
         return read(path.parent, path.name) or {}
     except RecordError:
@@ -112,7 +115,7 @@ def _mark(path: Path) -> dict[str, Any]:
 
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
-    """Run it to its end. Raises ApplyError where it cannot be started: it has not run then."""
+    """Run a script to its end. Raises ApplyError if it cannot be started, and has not run at all."""
     body = script.body if script.body.endswith("\n") else f"{script.body}\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
@@ -138,7 +141,7 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         ]
         began = _in_unit(script, command, config.script_timeout + MARGIN)
     else:
-        # Standard output may be a log that others read, or that collect-logs packs.
+        # The agent's standard output may be a log that others read, or that collect-logs packs.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -147,13 +150,13 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
             start_new_session=True,
         )
         began = f"its supervisor ended with status {process.wait()}"
-    if not files.output.exists():  # its supervisor makes it first of all
+    if not files.output.exists():  # creating it is the first thing that the supervisor does
         write_files({files.mark: None})
         raise ApplyError(f"{script.name}: cannot be started: {began}")
 
 
 def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
-    """Why it may not have been started."""
+    """Run the command, and return why it may not have been started."""
     try:
         return programs.run(script.name, command, seconds)
     except ApplyError as error:
@@ -161,11 +164,14 @@ def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
 
 
 def _awaited(config: Config, script: Script, files: Place) -> Finding:
-    """How it has ended, once it has: its supervisor holds the mark as long."""
+    """Wait for the end of a script, whose supervisor holds a lock on the mark until then.
+
+    Raises ApplyError if the mark cannot be locked for another reason.
+    """
     try:
         with locked(files.mark, config.script_timeout + MARGIN):
             pass
-    except ApplyError:
+    except LockedError:
         return Finding("pending", f"{script.name}: still runs", script.name, again=True)
     text = f"{script.name}: interrupted, and how is not known; it does not run again"
     return _finding(script, files) or Finding("failed", text, script.name)
