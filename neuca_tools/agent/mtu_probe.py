@@ -51,6 +51,7 @@ def explore(
     have: NetworkState,
     record: Record,
     writer: Writer,
+    *,
     start: bool,
 ) -> bool:
     """Probe the paths of a virtual machine's NICs; returns whether a larger MTU is possible.
@@ -100,8 +101,11 @@ def candidates(
     if not peers or resolution.tuning.environment.kind == "bare metal":
         return []
     tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
-    waiting = {key: mtu for key, mtu in _waiting(resolution).items() if key.mac not in tried}
-    found = [_candidate(have.links.get(key), mtu, peers) for key, mtu in sorted(waiting.items())]
+    found = [
+        _candidate(have.links.get(key), mtu, peers)
+        for key, mtu in sorted(_waiting(resolution).items())
+        if key.mac not in tried
+    ]
     return [candidate for candidate in found if candidate]
 
 
