@@ -1,3 +1,3 @@
-"""The daemon, its worker and passes; and boot names, release, tuning, first boots, the cleaning of images."""
+"""The daemon, its worker and passes; boot names, release, tuning, first boots, image cleaning."""
 
 # SPDX-License-Identifier: MIT

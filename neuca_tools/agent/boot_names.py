@@ -212,7 +212,8 @@ def busy(world: World) -> frozenset[int]:
 
 
 def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
-    """Rename devices to the names in `wanted`, by index; returns those that were renamed, with their new names.
+    """Rename devices to the names in `wanted`, by index; returns those that were renamed, with
+    their new names.
 
     If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
     temporary name.
@@ -302,7 +303,10 @@ def _announce(moved: Mapping[int, str]) -> None:
 
 
 def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Log the NICs that cannot be renamed because they are in use. Returns whether there is none."""
+    """Log the NICs that cannot be renamed because they are in use.
+
+    Returns whether there is none.
+    """
     wrong = [
         (device.name, own[LinkKey(mac)])
         for mac, device in sorted(roles.nics.items())

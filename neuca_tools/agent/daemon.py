@@ -171,7 +171,10 @@ class Daemon:
             self._plan_retry(Outcome(failed=1))
 
     def _have_worker(self) -> Worker:
-        """The child that waits for a job, or a new one if it has an old configuration. Raises OSError."""
+        """The child that waits for a job, or a new one if it has an old configuration.
+
+        Raises OSError.
+        """
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
@@ -199,7 +202,9 @@ class Daemon:
             worker.end()
 
     def _end(self) -> None:
-        """Process the report of the child's job. A child without a report has failed, and is reaped.
+        """Process the report of the child's job.
+
+        A child without a report has failed, and is reaped.
 
         After a pass, the child may wait for another job.
         """
@@ -240,7 +245,9 @@ class Daemon:
             self._held = outcome.held
 
     def _plan_retry(self, outcome: Outcome) -> None:
-        """Plan another pass after a failure, at growing intervals; any other pass is a retry too."""
+        """Plan another pass after a failure, at growing intervals; any other pass is a
+        retry too.
+        """
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
@@ -286,7 +293,10 @@ class Daemon:
         self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
-        """Watch udev, which reports when it has named a NIC. Without udev, netlink has to suffice."""
+        """Watch udev, which reports when it has named a NIC.
+
+        Without udev, netlink has to suffice.
+        """
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
@@ -334,7 +344,10 @@ class Daemon:
             self._reload()
 
     def _reload(self) -> None:
-        """Load the configuration again and plan a job. An unreadable configuration changes nothing."""
+        """Load the configuration again and plan a job.
+
+        An unreadable configuration changes nothing.
+        """
         try:
             self.config = load(self.path)
         except ConfigError as error:

@@ -74,7 +74,10 @@ class Volume:
 
 
 def read_volume(place: Path) -> Volume:
-    """Read the volume mounted at `place`. Raises SourceError if it has no document or is unreadable."""
+    """Read the volume mounted at `place`.
+
+    Raises SourceError if it has no document or is unreadable.
+    """
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
     found = dict(_documents(place, patterns))
@@ -155,7 +158,9 @@ def recorded(state: Where, run_directory: Path) -> Known:
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:
-    """The digest of the volume that the document of this source was read from; empty if none was."""
+    """The digest of the volume that the document of this source was read from; empty if
+    none was.
+    """
     copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
     return copy.digest if copy else ""
 

@@ -1,4 +1,4 @@
-"""The first boot of a clone: the state that another machine left on the disk is set aside, and never applied.
+"""The first boot of a clone: state that another machine left on the disk is set aside, not applied.
 
 The record keeps what the agent has changed since the boot, so that it can still be undone.
 """
@@ -91,7 +91,9 @@ def _before(config: Config) -> Machine:
 
 
 def _set_aside(config: Config, now: Machine, why: str) -> None:
-    """Copy what another machine left to PLACE, then remove it. Raises ApplyError, ObserveError, RecordError.
+    """Copy what another machine left to PLACE, then remove it.
+
+    Raises ApplyError, ObserveError, RecordError.
 
     `why` says how we know. The copy is complete before anything is removed, and the record of the
     machine is replaced last: if this is interrupted, the next start does it again.
@@ -129,7 +131,8 @@ def _documents(state: Path) -> list[Path]:
 
 
 def _copy(paths: Sequence[Path], place: Path) -> None:
-    """Copy files to a directory below the state directory, replacing what it has of another machine.
+    """Copy files to a directory below the state directory, replacing what it has of another
+    machine.
 
     If it already has the same record of a machine, an earlier copy was interrupted: every file
     there is whole, and only the others are copied.

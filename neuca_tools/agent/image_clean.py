@@ -1,4 +1,4 @@
-"""Prepares an image for cloning: finds and removes the files of this host that clones must not inherit.
+"""Prepares an image for cloning: removes the files of this host that clones must not inherit.
 
 First all files are listed, then they are removed one by one; after an interruption, the next run
 finds the rest. No symbolic link is followed. The current network configuration is left alone,
@@ -89,14 +89,17 @@ class Trace:
 
 @dataclass(frozen=True)
 class Findings:
-    """The files that a clone must not have; `kept` are SSH host keys that stay since nothing would replace them."""
+    """The files that a clone must not have; `kept` are SSH host keys that stay since nothing would
+    replace them.
+    """
 
     traces: tuple[Union[Trace, Leaving], ...]
     kept: tuple[Trace, ...] = ()
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
-    """Find the agent's files, and with `with_identity` those of the host in the file system at `root`.
+    """Find the agent's files, and with `with_identity` those of the host in the file system at
+    `root`.
 
     Raises ApplyError, ObserveError.
     """
@@ -112,7 +115,8 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
 
 
 def own_files(config: Config) -> list[Path]:
-    """Every file that the agent may have written, except its locks, which are empty and may be held.
+    """Every file that the agent may have written, except its locks, which are empty and may be
+    held.
 
     Files are recognised by their names and by records, since others may have files in the same
     directories. A record comes after the files that it lists, so that an interrupted removal can
@@ -235,7 +239,10 @@ def running_daemon(config: Config) -> int:
 
 
 def _stop(process: int) -> None:
-    """Send SIGTERM and wait. The daemon exits with status 0 then, and systemd does not restart it."""
+    """Send SIGTERM and wait.
+
+    The daemon exits with status 0 then, and systemd does not restart it.
+    """
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:

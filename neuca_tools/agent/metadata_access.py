@@ -1,4 +1,4 @@
-"""Which interfaces the sources may use, judged by the record, the last good document and the configuration."""
+"""Which interfaces the sources may use: judged by record, last good document and configuration."""
 
 # SPDX-License-Identifier: MIT
 

@@ -33,7 +33,10 @@ SILENT = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
-    """A NIC for which a profile wants a larger MTU, with a neighbour to send probes to. MTUs in bytes."""
+    """A NIC for which a profile wants a larger MTU, with a neighbour to send probes to.
+
+    MTUs in bytes.
+    """
 
     target: Target
     now: int
@@ -76,7 +79,9 @@ def explore(
 
 
 def peers(config: Config) -> tuple[Host, ...]:
-    """The IP addresses in `[selftest] peers` (`ADDRESS` or `NAME@ADDRESS`); none if probes are off."""
+    """The IP addresses in `[selftest] peers` (`ADDRESS` or `NAME@ADDRESS`); none if
+    probes are off.
+    """
     if not config.mtu_probe:
         return ()
     found = []

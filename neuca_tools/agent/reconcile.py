@@ -1,4 +1,7 @@
-"""One pass: keep the document, carry out the decision as a transaction, report. Read `run_pass` first."""
+"""One pass: keep the document, carry out the decision as a transaction, report.
+
+Read `run_pass` first.
+"""
 
 # SPDX-License-Identifier: MIT
 

@@ -1,4 +1,4 @@
-"""Release one NIC (`neuca release`), or restore every setting that was changed (`neuca tune revert`)."""
+"""Release one NIC (`neuca release`), or restore all changed settings (`neuca tune revert`)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -31,7 +31,10 @@ SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 
 @dataclass(frozen=True)
 class Release:
-    """The purpose of `neuca release`: remove what is ours on these NICs. Those `touched` change with them."""
+    """The purpose of `neuca release`: remove what is ours on these NICs.
+
+    Those `touched` change with them.
+    """
 
     macs: frozenset[str]
     touched: frozenset[str]

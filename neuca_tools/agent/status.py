@@ -1,4 +1,4 @@
-"""The current status: what the plan of a pass at start would still change, and how the last pass went."""
+"""The current status: what a pass at start would still change, and how the last pass went."""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,7 +36,9 @@ def status_now(config: Config, intake: Intake) -> Status:
 def status_of(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> Status:
-    """Judge what has been observed and decided; `report` is that of the last pass since the boot."""
+    """Judge what has been observed and decided; `report` is that of the last pass since
+    the boot.
+    """
     resolution, have = decision.resolution, decision.have
     left, held, reason = _left(config, decision)
     status = judge(
@@ -102,7 +104,9 @@ def _reason(intake: Intake) -> list[str]:
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
-    """The operations left to do, those that wait until the state can be saved, and why it cannot."""
+    """The operations left to do, those that wait until the state can be saved, and why it
+    cannot.
+    """
     operations = decision.plan()
     reason = unsaved(config.state)
     if not reason:

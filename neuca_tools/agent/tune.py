@@ -1,4 +1,4 @@
-"""`neuca tune`: sets sysctls, MTUs, queue lengths and device settings as a pass does, and nothing else."""
+"""`neuca tune`: sets sysctls, MTUs, queue lengths and device settings as a pass does."""
 
 # SPDX-License-Identifier: MIT
 
@@ -29,7 +29,9 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 @dataclass(frozen=True)
 class Tuning:
-    """The purpose of `neuca tune apply`: the settings of a pass; with `link`, only those of that link."""
+    """The purpose of `neuca tune apply`: the settings of a pass; with `link`, only those of that
+    link.
+    """
 
     link: Optional[LinkKey] = None
 

@@ -1,4 +1,4 @@
-"""Jobs of the daemon, done in a child process: ask the sources, make a pass if there is a reason to, report.
+"""Jobs of the daemon, done in a child process: ask the sources, make a pass if needed, report.
 
 Unlike a thread, a child can be killed at its deadline, a crash of it costs a single job, and its
 memory is freed when it exits. After a pass it waits for further jobs for a while: a boot or a new
@@ -83,7 +83,10 @@ class Outcome:
 
 
 class Worker:
-    """A child that does jobs, one at a time. Its socket is readable when it has sent something or exited."""
+    """A child that does jobs, one at a time.
+
+    Its socket is readable when it has sent something or exited.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -138,7 +141,9 @@ class Worker:
         return self.passed and not self._said
 
     def wait(self) -> None:
-        """Wait at most GRACE seconds for a pass to finish, and not at all for a job that only asks sources."""
+        """Wait at most GRACE seconds for a pass to finish, and not at all for a job that only asks
+        sources.
+        """
         deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
         while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
@@ -150,7 +155,10 @@ class Worker:
         return self._said.startswith(IN_PASS)
 
     def outcome(self) -> Optional[Outcome]:
-        """The report of the job that has ended, None if there is none. The child waits for a job then."""
+        """The report of the job that has ended, None if there is none.
+
+        The child waits for a job then.
+        """
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
         return _outcome(self._said)
@@ -199,7 +207,10 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
+    """Do the job in this process. `begin_pass` is called before anything is changed.
+
+    Raises NeucaError.
+    """
     _report_volumes(job.config)
     intake = _intake(job)
     has_news = _saves(job.config) or _is_news(job, intake)
@@ -257,7 +268,9 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 
 def _saves(config: Config) -> bool:
-    """Save what could not be saved before. Returns whether there was anything, and all of it is saved.
+    """Save what could not be saved before.
+
+    Returns whether there was anything, and all of it is saved.
 
     Raises NeucaError.
     """

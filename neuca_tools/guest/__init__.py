@@ -1,6 +1,6 @@
 """What a document asks of the guest apart from its network: host name, users, storage, scripts.
 
-run         one run of all features, in a process of its own (`neucad --guest`) that no pass depends on
+run         one run of all features, in a process of its own (`neucad --guest`)
 base        the types of a feature: its input, its findings, and the table of features
 outcome     the findings of the last run, for `neuca status`; and the mark that a run is due
 programs    runs another program, within limits

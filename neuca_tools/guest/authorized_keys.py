@@ -1,4 +1,4 @@
-"""Edits a user's public keys, in marked lines of the user's own file, in a child with the user's privileges.
+"""Edits a user's public keys, in marked lines of the user's file, with the user's privileges.
 
 So a symbolic link that the user has planted gives access to nothing that the user could not access
 anyway. None is followed in any case, and no pipe is waited for.
@@ -61,7 +61,10 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
 
 def _said(descriptor: int) -> bytes:
-    """The output of the child until its end, or what arrives in time. The user may have forged it."""
+    """The output of the child until its end, or what arrives in time.
+
+    The user may have forged it.
+    """
     said, deadline = b"", time.monotonic() + WITHIN
     while len(said) < LONGEST_WORD:
         left = max(0.0, deadline - time.monotonic())
@@ -95,7 +98,7 @@ def _say(descriptor: int, failed: str, ignored: str) -> None:
     os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
 
 
-# --- As the user ----------------------------------------------------------------------------------------------------
+# --- As the user ----------------------------------------------------------------------------------
 
 
 def edit(home: str, keys: Sequence[str]) -> str:
@@ -205,7 +208,9 @@ def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind
 
 
 def _ignored(home: int, directory: int, name: str) -> str:
-    """Why sshd ignores the file (StrictModes in sshd_config(5)): others may write to it; empty if not."""
+    """Why sshd ignores the file (StrictModes in sshd_config(5)): others may write to it; empty if
+    not.
+    """
     places = {
         name: os.fstat(home),
         f"{name}/{DIRECTORY}": os.fstat(directory),

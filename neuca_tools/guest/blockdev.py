@@ -51,7 +51,10 @@ class Mount(NamedTuple):
 
 
 def signatures(device: Path) -> dict[str, str]:
-    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing. Raises ApplyError."""
+    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing.
+
+    Raises ApplyError.
+    """
     what = f"look what {device} carries"
     _readable(device)
     said = programs.run(
@@ -113,7 +116,10 @@ def _names(directory: Path) -> list[str]:
 
 
 def number(name: str) -> str:
-    """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError if it is gone."""
+    """The device number (`8:16`) of the disk with this kernel name.
+
+    Raises ApplyError if it is gone.
+    """
     try:
         return (SYSFS / name / "dev").read_text().strip()
     except OSError as error:
@@ -121,7 +127,9 @@ def number(name: str) -> str:
 
 
 def mounts() -> list[Mount]:
-    """Every mount of this mount namespace; spaces in a path are written `\\040` there, and so on."""
+    """Every mount of this mount namespace; spaces in a path are written `\\040` there,
+    and so on.
+    """
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")

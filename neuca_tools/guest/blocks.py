@@ -1,4 +1,4 @@
-"""Edits marked lines at the top of a file that others write to as well; every other byte stays as it is.
+"""Edits marked lines at the top of a file; every other byte of the file stays as it is.
 
 The lines are at the top because a file may end without a newline: with lines appended, its
 original contents could not be restored.
@@ -27,7 +27,8 @@ LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
 def edited(content: bytes, lines: Sequence[str]) -> bytes:
     """The content with these lines between the marks; without lines, the marks are removed too.
 
-    Raises ApplyError unless there is one pair of marks or none: which lines are ours is unknown then.
+    Raises ApplyError unless there is one pair of marks or none: which lines are ours is unknown
+    then.
     """
     before, ours, after = _split(content)
     if not lines:
@@ -37,7 +38,9 @@ def edited(content: bytes, lines: Sequence[str]) -> bytes:
 
 
 def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """What comes before the marked lines, the marked lines with their marks, and what comes after."""
+    """What comes before the marked lines, the marked lines with their marks, and what
+    comes after.
+    """
     lines = content.splitlines(keepends=True)
     begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
     ends = [number for number, line in enumerate(lines) if line.strip() == END]

@@ -43,7 +43,9 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:
-    """Set the host name now and for the next boot. Returns whether it was changed. Raises ApplyError.
+    """Set the host name now and for the next boot.
+
+    Returns whether it was changed. Raises ApplyError.
 
     Without hostnamed, or if it fails, the name is set and the file written directly.
     """

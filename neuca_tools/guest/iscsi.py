@@ -1,4 +1,4 @@
-"""open-iscsi: the initiator name, discovery, login and logout. Sessions and disks are read from sysfs.
+"""open-iscsi: initiator name, discovery, login and logout; sessions are read from sysfs.
 
 A CHAP secret is written to the record of its target, which only root can read: the alternative is
 an argument of iscsiadm, which every user can see.
@@ -177,7 +177,9 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
 
 
 def records(target: Target) -> list[Path]:
-    """The records of a target: `TARGET/IP,PORT,TAG/INTERFACE`, or `TARGET/IP,PORT,TAG` in old versions."""
+    """The records of a target: `TARGET/IP,PORT,TAG/INTERFACE`, or `TARGET/IP,PORT,TAG` in old
+    versions.
+    """
     found: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
@@ -220,7 +222,7 @@ def forget(target: Target) -> None:
         programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)
 
 
-# --- What the kernel says -------------------------------------------------------------------------------------------
+# --- What the kernel says -------------------------------------------------------------------------
 
 
 def session(target: Target) -> Optional[Path]:
@@ -247,7 +249,10 @@ def disks(target: Target) -> dict[int, str]:
 
 
 def wait_for_disk(target: Target, lun: int) -> str:
-    """The kernel name of a disk, once the kernel has found it. Raises ApplyError after APPEARS seconds."""
+    """The kernel name of a disk, once the kernel has found it.
+
+    Raises ApplyError after APPEARS seconds.
+    """
     deadline = time.monotonic() + APPEARS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))

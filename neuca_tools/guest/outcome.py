@@ -1,4 +1,4 @@
-"""The findings of each feature, kept in the run directory for `neuca status`; and the mark that a run is due.
+"""The findings of each feature, for `neuca status`; and the mark that a run is due.
 
 The mark is a file: neuca-guest.path starts a run when it appears, and checks for it again when the
 run has ended, so that a document that arrives meanwhile is not missed.
@@ -108,7 +108,9 @@ def forget(directory: Path, feature: str) -> None:
 
 
 def load(directory: Path, feature: str) -> Optional[Outcome]:
-    """None if the feature has not run since the boot, is switched off, or its file is unreadable."""
+    """None if the feature has not run since the boot, is switched off, or its file is
+    unreadable.
+    """
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, file_name(feature))
         if data is not None:
@@ -117,7 +119,7 @@ def load(directory: Path, feature: str) -> Optional[Outcome]:
     return None
 
 
-# --- Whether a run is due -------------------------------------------------------------------------------------------
+# --- Whether a run is due -------------------------------------------------------------------------
 
 
 def ask(config: Config, intake: Intake) -> None:
@@ -177,7 +179,7 @@ def ran(directory: Path, sha256: str) -> None:
     write_files({directory / RAN: sha256.encode(), directory / BEGUN: None})
 
 
-# --- Status ---------------------------------------------------------------------------------------------------------
+# --- Status ---------------------------------------------------------------------------------------
 
 
 def with_guest(status: Status, directory: Path) -> Status:

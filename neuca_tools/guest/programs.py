@@ -1,4 +1,4 @@
-"""Runs other programs within limits: without a shell, in a fixed environment, for a limited time."""
+"""Runs other programs: without a shell, in a fixed environment, for a limited time."""
 
 # SPDX-License-Identifier: MIT
 

@@ -1,4 +1,4 @@
-"""Runs all features of the guest one after the other, in a process that no pass waits for: `neucad --guest`.
+"""Runs all features of the guest in turn, in a process that no pass waits for: `neucad --guest`.
 
 If one feature fails, the others still run. A document that arrives meanwhile is processed as soon
 as the run has ended.
@@ -105,7 +105,10 @@ def _wait(seconds: float) -> None:
 
 
 def _feature(name: str, run: Run, guest: Guest) -> bool:
-    """Run one feature. Returns whether to try again. Raises ApplyError if its findings cannot be saved."""
+    """Run one feature.
+
+    Returns whether to try again. Raises ApplyError if its findings cannot be saved.
+    """
     directory = guest.config.run_directory
     if not FEATURES[name].is_on(guest.config):
         outcome.forget(directory, name)

@@ -1,4 +1,4 @@
-"""Runs the document's scripts: each once for each instance, one after the other, the boot script first.
+"""Runs the document's scripts once for each instance, in turn, the boot script first.
 
 A mark in the state directory, written before a script starts, says that it has run: a script that
 was interrupted by a power cut is not run again. A script runs in a transient unit of systemd, or
@@ -107,7 +107,10 @@ def _end_text(end: Mapping[str, Any], output: Path) -> str:
 
 
 def _mark(path: Path) -> dict[str, Any]:
-    """The mark of a script; empty if there is none. An unreadable one still says that it was started."""
+    """The mark of a script; empty if there is none.
+
+    An unreadable one still says that it was started.
+    """
     try:
         return read(path.parent, path.name) or {}
     except RecordError:
@@ -115,7 +118,10 @@ def _mark(path: Path) -> dict[str, Any]:
 
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
-    """Run a script to its end. Raises ApplyError if it cannot be started, and has not run at all."""
+    """Run a script to its end.
+
+    Raises ApplyError if it cannot be started, and has not run at all.
+    """
     body = script.body if script.body.endswith("\n") else f"{script.body}\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)

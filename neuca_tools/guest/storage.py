@@ -1,4 +1,4 @@
-"""Attaches and mounts the iSCSI disks of the document, with a file system on a blank disk if asked for.
+"""Attaches and mounts the document's iSCSI disks, and formats blank ones if asked to.
 
 A record says which disks and which sessions are the agent's. A session that somebody else began is
 never ended.
@@ -31,7 +31,9 @@ INITIATOR = "iscsi_initiator_iqn"
 
 @dataclass(frozen=True)
 class Attached:
-    """One disk of the document. `ours`: the agent began the session. `mounted`: its mount point, if any."""
+    """One disk of the document. `ours`: the agent began the session. `mounted`: its mount point, if
+    any.
+    """
 
     target: str
     ip: str
@@ -49,7 +51,10 @@ Known = dict[str, Attached]
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Detach what the document no longer asks for, then attach what it asks for. Disks fail separately."""
+    """Detach what the document no longer asks for, then attach what it asks for.
+
+    Disks fail separately.
+    """
     record = _Record(guest.config.state_directory / RECORD)
     wanted = {storage.device: storage for storage in guest.document.storage if storage.attach}
     if not wanted and not record.known:
@@ -110,7 +115,10 @@ class _Record:
 
 
 def own_files(config: Config) -> list[Path]:
-    """The records of open-iscsi that hold a secret of the document. Raises ApplyError if unknown."""
+    """The records of open-iscsi that hold a secret of the document.
+
+    Raises ApplyError if unknown.
+    """
     known = _Record(config.state_directory / RECORD).known.values()
     return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
 

@@ -25,7 +25,10 @@ def text(login: str) -> str:
 
 
 def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
-    """Write the file after visudo has checked it. Returns whether it was changed. Raises ApplyError."""
+    """Write the file after visudo has checked it.
+
+    Returns whether it was changed. Raises ApplyError.
+    """
     file, content = path(login, directory), text(login).encode()
     there = _content(file)
     if there and not _is_ours(there):

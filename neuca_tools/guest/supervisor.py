@@ -1,4 +1,4 @@
-"""Runs one script in a process that may outlive the agent: saves its output, limits its time, records its end.
+"""Runs one script, also after the agent's exit: saves its output, limits its time, records its end.
 
 The kernel executes the file; /bin/sh runs a file without a `#!` line, as execvp(3) specifies.
 Processes that the script leaves in the background may go on: the process that copies the output
@@ -47,7 +47,9 @@ CUT_FOR_GOOD = b"\n[neucad: what follows is not kept]\n"  # without systemd ther
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`; 0 if the end is recorded."""
+    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`; 0 if the end is
+    recorded.
+    """
     body, output, mark, seconds = arguments
     try:
         # The mark is locked until the script has ended; the agent waits for the lock. Meanwhile
@@ -92,7 +94,9 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
 
 
 def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
-    """Run it to its end; returns its exit status (minus the number of a signal), and why it was killed."""
+    """Run it to its end; returns its exit status (minus the number of a signal), and why it was
+    killed.
+    """
     try:
         process = _start(body, pipe)
     except OSError as error:

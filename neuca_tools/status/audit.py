@@ -1,4 +1,4 @@
-"""The settings that tuning covers, as `neuca tune audit` lists them: current, wanted, source, and effect."""
+"""The settings that tuning covers, for `neuca tune audit`: current, wanted, source, and effect."""
 
 # SPDX-License-Identifier: MIT
 
@@ -170,11 +170,13 @@ def _text(number: Optional[int]) -> Optional[str]:
     return None if number is None else str(number)
 
 
-# --- for status -----------------------------------------------------------------------------------------------------
+# --- for status -----------------------------------------------------------------------------------
 
 
 def notes(resolution: Resolution, have: NetworkState) -> list[str]:
-    """One line for each reason why values of a profile are not set for the host; it is no problem."""
+    """One line for each reason why values of a profile are not set for the host; it is no
+    problem.
+    """
     grouped: dict[str, list[str]] = {}
     for row in _host(resolution, have):
         if row.effect not in (EFFECTIVE, NOT_YET):
@@ -215,7 +217,9 @@ def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
 
 
 def _sentence(value: Optional[str], choice: Choice) -> str:
-    """The throughput that one value of tcp_rmem (tcp(7)) allows; empty if the value has no maximum."""
+    """The throughput that one value of tcp_rmem (tcp(7)) allows; empty if the value has
+    no maximum.
+    """
     largest = (value or "").split()[-1:]
     if not largest or not largest[0].isdecimal():
         return ""

@@ -188,7 +188,9 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
 
 
 def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozenset[str]:
-    """The NICs that failed, and those that are rolled back with one: members of the same bond, say."""
+    """The NICs that failed, and those that are rolled back with one: members of the same
+    bond, say.
+    """
     before = None
     while failed != before:
         before = failed
@@ -198,7 +200,9 @@ def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozense
 
 
 def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
-    """A problem for each other link of a NIC that failed, since its changes were rolled back too."""
+    """A problem for each other link of a NIC that failed, since its changes were rolled
+    back too.
+    """
     first: dict[str, Problem] = {}
     for problem in failed:
         if problem.link:

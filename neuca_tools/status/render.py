@@ -32,11 +32,13 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
-# --- status and plan ------------------------------------------------------------------------------------------------
+# --- status and plan ------------------------------------------------------------------------------
 
 
 def status(data: Mapping[str, Any], color: bool) -> str:
-    """What `neuca status` prints: one line for each interface, and its problems and notes below it."""
+    """What `neuca status` prints: one line for each interface, and its problems and notes
+    below it.
+    """
     lines = [_headline(data, color)]
     platform = data["document"].get("platform")
     if platform:
@@ -157,7 +159,7 @@ def _tuning_row(value: Mapping[str, Any]) -> list[str]:
     return [*shown, value["source"], effect_text(value["effect"], value["reason"])]
 
 
-# --- show and explain -----------------------------------------------------------------------------------------------
+# --- show and explain -----------------------------------------------------------------------------
 
 
 def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:

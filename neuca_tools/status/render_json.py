@@ -288,7 +288,9 @@ def _device_settings(request: Optional[LinkRequest]) -> list[str]:
 
 
 def _origins(request: Optional[LinkRequest]) -> dict[str, Origin]:
-    """Where each setting of a request comes from; a device setting comes from where its group does."""
+    """Where each setting of a request comes from; a device setting comes from where its
+    group does.
+    """
     origins = {origin.setting: origin for origin in request.origins} if request else {}
     for name in _device_settings(request):
         group = group_of(name)

@@ -47,7 +47,9 @@ def write_report(directory: Path, report: Report) -> None:
 
 
 def read_report(directory: Path) -> Optional[Report]:
-    """The report of the last pass; None if there was none since the boot, or if it is unreadable."""
+    """The report of the last pass; None if there was none since the boot, or if it is
+    unreadable.
+    """
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, FILE)
         if data is None:
