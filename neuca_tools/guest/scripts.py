@@ -134,18 +134,8 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         f"{config.script_timeout:g}",
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
-        command = [
-            "systemd-run",
-            "--quiet",
-            "--collect",
-            f"--unit=neuca-script-{files.body.name}",
-            "--service-type=oneshot",
-            "--property=KillMode=process",
-            f"--description=NEuca: {files.body.name}",
-            "--",
-            *command,
-        ]
-        began = _in_unit(script, command, config.script_timeout + MARGIN)
+        unit = _unit_command(files.body.name, command)
+        began = _in_unit(script, unit, config.script_timeout + MARGIN)
     else:
         # The agent's standard output may be a log that others read, or that collect-logs packs.
         process = subprocess.Popen(
@@ -159,6 +149,21 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
     if not files.output.exists():  # creating it is the first thing that the supervisor does
         write_files({files.mark: None})
         raise ApplyError(f"{script.name}: cannot be started: {began}")
+
+
+def _unit_command(name: str, command: Sequence[str]) -> list[str]:
+    """The command that runs another one in a transient unit of systemd, and waits for its end."""
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit=neuca-script-{name}",
+        "--service-type=oneshot",
+        "--property=KillMode=process",
+        f"--description=NEuca: {name}",
+        "--",
+        *command,
+    ]
 
 
 def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
