@@ -54,6 +54,10 @@ class ApplyError(NeucaError):
         self.errno = errno
 
 
+class LockedError(ApplyError):
+    """A lock that another process holds, and did not release in time."""
+
+
 class GuardError(ApplyError):
     """An operation on a link that no pass may write to: a defect of ours, caught before it could do harm."""
 

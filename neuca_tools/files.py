@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
 LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
 NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
@@ -142,7 +142,7 @@ def _sync_file_system(directory: Path) -> None:
 
 @contextmanager
 def locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock; two passes never run at once. Waits `patience` seconds for another one, then raises ApplyError.
+    """Hold the lock; two passes never run at once. Waits `patience` seconds for another one, then raises LockedError.
 
     fcntl(2) has no time-out: an interval timer's signal ends the wait. The lock goes with the process, however it dies, and a
     child that outlives it does not have it.
@@ -166,7 +166,7 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
     except TimeoutError:
-        raise ApplyError(f'lock "{path}": another pass has held it for {patience:g} s') from None
+        raise LockedError(f'lock "{path}": another pass has held it for {patience:g} s') from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

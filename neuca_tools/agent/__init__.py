@@ -1,3 +1,3 @@
-"""The daemon, its worker and passes, and what a host does around them: boot names, release, first boot, image clean."""
+"""The daemon, its worker and passes; boot names, release, tuning, first boots, image cleaning."""
 
 # SPDX-License-Identifier: MIT

@@ -1,7 +1,8 @@
-"""The step before the network: every NIC gets its own name back, before NetworkManager, networkd or ifupdown sees any.
+"""Names NICs at boot, before NetworkManager, systemd-networkd or ifupdown sees them.
 
-Udev's rules alone cannot do it: udevd does not park names, so two NICs that have to swap both keep the wrong one (systemd
-#29073). This is the one place that writes to the management NIC, and all it may do there is to rename it.
+udev rules are not enough: udevd uses no temporary names, so that two NICs that have to swap their
+names both keep the wrong one (systemd #29073). This is the only code that writes to the management
+NIC, and all it does there is rename it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -37,51 +38,60 @@ from neuca_tools.state.active_document import Intake, fetch, last_good
 from neuca_tools.state.records import load_record
 
 log = logging.getLogger("neuca")
-SETTLE = 20.0  # seconds that udev gets to load drivers and name NICs before we look
-ANNOUNCE = 10.0  # seconds that udev gets to take in what moved
-TRIES = 40  # systemd 252 adds an alternative name some milliseconds after a rename, which can be in the way of the next
+SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
+ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed
+# systemd 252 adds an alternative name some milliseconds after a rename, which can be the very name
+# that another NIC is to get.
+TRIES = 40
 BETWEEN_TRIES = 0.02  # seconds
-LOCAL_BUDGET = 2.0  # seconds for the sources that need no network
+LOCAL_BUDGET = 2.0  # seconds for all sources that need no network
 
 
 def pin_names(config: Config) -> bool:
-    """Rename what has to be. True if every NIC then has its name. Raises ObserveError, RecordError."""
+    """Rename every NIC whose name is wrong. Returns whether every NIC then has its name.
+
+    Raises ObserveError, RecordError.
+    """
     requests, record = _known(config)
     if not record.nics and not requests:
-        return True  # the first boot of an image: no name is anybody's yet
+        return True  # the first boot of an image: no name is recorded or asked for
     here = config.managers == "auto" and udev.here(interfaces())
     if here:
         udev.settle(SETTLE)
-    try:
-        if first_boot.check(config):
-            requests, record = _known(config)
-    except ApplyError as error:  # names go by MAC: those of another machine's NICs are for nobody
-        log.error("%s", error.text)
-    asked = {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
-    if here and in_place(udev.hardware(), asked, record):
+    if _set_aside(config):
+        requests, record = _known(config)
+    if here and in_place(udev.hardware(), _names(requests), record):
         return True
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
-        roles = assign(
-            world,
-            {key.mac for key in requests},
-            Policy(config.ignored_macs, config.management_macs),
-            record,
-        )
+        policy = Policy(config.ignored_macs, config.management_macs)
+        roles = assign(world, {key.mac for key in requests}, policy, record)
         in_use = busy(world)
         wanted = boot_names(world, roles, requests, record, in_use)
         moved = give(wanted, world, netlink, watch)
         after = netlink.look(())
     if here:
         _announce({**moved, **_not_ready(after)})
-    names = {index: device.name for index, device in after.devices.items()}
-    busy_ones = _tell_busy(in_use, own_names(roles, requests, record), roles)
-    return (
-        _complain(
-            wanted, names, {index: identity(device) for index, device in world.devices.items()}
-        )
-        and not busy_ones
+    results = (
+        _report_busy(in_use, own_names(roles, requests, record), roles),
+        _report_wrong(wanted, world, after),
     )
+    return all(results)
+
+
+def _set_aside(config: Config) -> bool:
+    """Whether the state was another machine's, and is set aside now."""
+    try:
+        return first_boot.check(config)
+    except ApplyError as error:
+        # It may stay for now: names are recorded by MAC, and no NIC here has a recorded one.
+        log.error("%s", error.text)
+        return False
+
+
+def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:
+    """The name that is asked for each NIC, by MAC; None where a request has none."""
+    return {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
@@ -90,37 +100,40 @@ def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
 
 
 def ask_ahead(config: Config) -> Intake:
-    """What this host itself knows of its document, as from a config drive. If that tells of another machine than the one that
-    the state is about, all of that goes first. Raises NeucaError.
+    """Read the document from the sources that need no network, such as a config drive.
+
+    If it is another machine's than the one the state belongs to, the state is set aside first.
+    Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
     intake = _ask(local, config) if local else last_good(config.state)
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
-            first_boot.admit(config, intake)
+            first_boot.record_machine(config, intake)
     return intake
 
 
 def mark_ahead(config: Config, intake: Intake) -> None:
-    """Where this host itself knows its document: the files that keep managers off, before one takes a NIC on a first boot.
+    """Write the files that keep network managers off the NICs of a document, before they start.
 
-    Nothing but files is written; the first pass does the rest. Raises NeucaError.
+    This matters on a first boot, when a manager could take a NIC before the first pass. Nothing
+    but files is written. Raises NeucaError.
     """
     if intake.stale:
-        intake = last_good(config.state)  # it may have been another machine's, and is gone
+        intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)
     record = load_record(config.state)
     known = {mac for mac, nic in record.nics.items() if nic.role or nic.released}
     if named <= config.ignored_macs | known:
         return
     if config.managers == "auto" and udev.here(interfaces()):
-        # A NIC that comes late is one that the document leaves out, or the other way round.
+        # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.settle(SETTLE)
     _write_marks(config, intake, record, named)
 
 
 def _named(document: Document, config: Config) -> set[str]:
-    """The NICs that become dataplane ones by name; what the platform makes management is never recorded for its word."""
+    """The MACs of the NICs that a document or the configuration names as dataplane NICs."""
     named = {key.mac for key in merge(document.links, config.links)}
     if document.platform:
         management = {hint.mac for hint in document.platform.management}
@@ -129,7 +142,10 @@ def _named(document: Document, config: Config) -> set[str]:
 
 
 def _write_marks(config: Config, intake: Intake, record: Record, named: Collection[str]) -> None:
-    """The files alone. A document that takes every NIC takes one that this host is reached by: that is for a pass."""
+    """Write the files of the plan, unless the document names every NIC and none is management.
+
+    Such a document claims the NIC through which this host is reached; a pass decides about that.
+    """
     from neuca_tools.apply.execute import apply
     from neuca_tools.apply.host import host, log_result
     from neuca_tools.plan.operations import WriteFile
@@ -155,37 +171,52 @@ def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
 def in_place(
     present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record
 ) -> bool:
-    """Whether every NIC (name, MAC) has its name already, from sysfs alone: a boot then pays for no netlink library.
+    """Whether every NIC already has its name, judged from sysfs alone.
 
-    Two NICs with one MAC, or a stranger under somebody's name, are for the whole look to judge.
+    `present` has the name and the MAC of each NIC. A boot that gets True here need not import the
+    netlink library. Two NICs with one MAC, or a foreign NIC with a recorded name, give False.
     """
-    management = {mac for mac, nic in record.nics.items() if nic.role == "management"}
-    wanted = {mac: nic.name for mac, nic in record.nics.items() if not nic.released}
-    wanted.update((mac, name) for mac, name in asked.items() if name and mac not in management)
+    wanted = _wanted_by_mac(asked, record)
     taken, seen = set(wanted.values()), set[str]()
     for name, mac in present:
-        if mac in seen or wanted.get(mac, name) != name or (mac not in wanted and name in taken):
+        is_foreign = mac not in wanted and name in taken
+        if mac in seen or is_foreign or wanted.get(mac, name) != name:
             return False
         seen.add(mac)
     return True
 
 
+def _wanted_by_mac(asked: Mapping[str, Optional[str]], record: Record) -> dict[str, str]:
+    """The recorded name of each NIC, or the one asked for, which the management NIC never gets."""
+    wanted = {mac: nic.name for mac, nic in record.nics.items() if not nic.released}
+    for mac, name in asked.items():
+        is_management = mac in record.nics and record.nics[mac].role == "management"
+        if name and not is_management:
+            wanted[mac] = name
+    return wanted
+
+
 def busy(world: World) -> frozenset[int]:
-    """Devices that are up, with an address that somebody gave them, on a kernel (before 6.2) that renames none that is up."""
+    """The devices that cannot be renamed now, by index: up, with an address that is not link-local.
+
+    Empty if the kernel renames devices that are up (6.2 and later).
+    """
     if world.rename_while_up:
         return frozenset()
+    up = [index for index, device in world.devices.items() if device.up]
     return frozenset(
         index
-        for index, device in world.devices.items()
-        if device.up
-        and any(not address.is_link_local for address in world.addresses.get(index, ()))
+        for index in up
+        if any(not address.is_link_local for address in world.addresses.get(index, ()))
     )
 
 
 def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
-    """Give these names, by index. Returns the NICs that moved, and where to.
+    """Rename devices to the names in `wanted`, by index; returns those that were renamed, with
+    their new names.
 
-    One that cannot move costs only the NICs that want its name: whoever waits for it under a temporary one gets a real one.
+    If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
+    temporary name.
     """
     current = {index: world.devices[index].name for index in wanted}
     moved: dict[int, str] = {}
@@ -193,15 +224,17 @@ def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch
         if _try(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
-        names = {
-            name
-            for device in netlink.look(()).devices.values()
-            for name in (device.name, *device.altnames)
-        }
-        better = current[index] if current[index] not in names else free_name(current[index], names)
+        better = _free(current[index], netlink.look(()))
         if _try(Step(index, moved[index], better), world, wanted, netlink, watch):
             moved[index] = better
     return {index: name for index, name in moved.items() if name != current[index]}
+
+
+def _free(name: str, world: World) -> str:
+    """This name, or a similar one if a device has it, also as an alternative name."""
+    taken = {device.name for device in world.devices.values()}
+    taken.update(*(device.altnames for device in world.devices.values()))
+    return free_name(name, taken) if name in taken else name
 
 
 def _try(
@@ -225,11 +258,12 @@ def _try(
 
 
 def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch) -> None:
-    """Rename it; an alternative name of one of `ours` that is in the way goes."""
+    """Rename a device, after removing the same alternative name from the devices in `ours`.
+
+    Raises ApplyError.
+    """
     for left in reversed(range(TRIES)):
-        for device in netlink.look(()).devices.values():
-            if device.index in ours and name in device.altnames:
-                netlink.drop_altname(device.index, name)
+        _drop_altname(name, ours, netlink)
         try:
             netlink.rename(index, name)
         except ApplyError as error:
@@ -240,8 +274,14 @@ def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watc
             return
 
 
+def _drop_altname(name: str, ours: Collection[int], netlink: Netlink) -> None:
+    for device in netlink.look(()).devices.values():
+        if device.index in ours and name in device.altnames:
+            netlink.drop_altname(device.index, name)
+
+
 def _not_ready(world: World) -> dict[int, str]:
-    """Hardware that udev has not finished with: a rename of its own that failed leaves a NIC so for ever."""
+    """Hardware that udev has not finished with: after a rename of its own failed, it never does."""
     return {
         index: device.name
         for index, device in world.devices.items()
@@ -250,6 +290,7 @@ def _not_ready(world: World) -> dict[int, str]:
 
 
 def _announce(moved: Mapping[int, str]) -> None:
+    """Have udev process these devices, by index, and wait until it has."""
     if not moved:
         return
     try:
@@ -261,7 +302,11 @@ def _announce(moved: Mapping[int, str]) -> None:
         log.error('udev has not taken in "%s" within %g s', moved[index], ANNOUNCE)
 
 
-def _tell_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
+def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
+    """Log the NICs that cannot be renamed because they are in use.
+
+    Returns whether there is none.
+    """
     wrong = [
         (device.name, own[LinkKey(mac)])
         for mac, device in sorted(roles.nics.items())
@@ -273,13 +318,14 @@ def _tell_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles
             name,
             wish,
         )
-    return bool(wrong)
+    return not wrong
 
 
-def _complain(wanted: Mapping[int, str], names: Mapping[int, str], macs: Mapping[int, str]) -> bool:
+def _report_wrong(wanted: Mapping[int, str], before: World, after: World) -> bool:
+    """Log the NICs that do not have their name. Returns whether there is none."""
+    names = {index: device.name for index, device in after.devices.items()}
     wrong = [index for index, name in sorted(wanted.items()) if names.get(index) != name]
     for index in wrong:
-        log.error(
-            '%s is "%s", and should be "%s"', macs[index], names.get(index, ""), wanted[index]
-        )
+        mac, name = identity(before.devices[index]), names.get(index, "")
+        log.error('%s is "%s", and should be "%s"', mac, name, wanted[index])
     return not wrong

@@ -1,7 +1,8 @@
-"""The loop: one selector over signals, netlink, udev and the worker's pipe; whatever could block runs in a child that ends.
+"""The daemon: one selector over signals, netlink, udev and the worker's socket.
 
-A look at the metadata and a pass are one job of one child, which also keeps pyroute2 out of the idle daemon. Events
-only mark the world dirty; after a short debounce comes a job, and a whole look.
+Whatever could block runs in a child process. Asking the sources and making a pass is one job of a
+child, which also keeps pyroute2 out of the idle daemon. An event only plans a job, which starts
+after a short debounce and observes everything anew.
 """
 
 # SPDX-License-Identifier: MIT
@@ -26,19 +27,22 @@ from neuca_tools.config import Config, load
 from neuca_tools.errors import ConfigError, ObserveError
 
 log = logging.getLogger("neuca")
-DEBOUNCE = 0.1  # seconds of quiet after an event before a job: one NIC makes several
-REST = 0.5  # seconds from one event's job to the next one's: a link that flaps does not keep the host busy
-UDEV_PATIENCE = 3.0  # seconds that udev gets to name a new NIC; then the job runs without its word
-LONGEST_BACKOFF = 600.0  # seconds between tries for a NIC that keeps failing
-LONGEST_SILENCE = (
-    60.0  # seconds between looks while no source answers, unless poll-interval is longer
-)
+DEBOUNCE = 0.1  # seconds from an event to its job: one NIC causes several events
+REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
+UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
+LONGEST_BACKOFF = 600.0  # seconds between retries for a NIC that keeps failing
+# Seconds between polls while no source responds, unless poll-interval is longer.
+LONGEST_SILENCE = 60.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass
 class Plans:
-    """When what is due, on the monotonic clock; None: not at all. No job for an event before `rested`."""
+    """Times on the monotonic clock in seconds; None: not planned.
+
+    `poll`: ask the sources. `events`: make a pass for events; never before `rested`. `retry`: make
+    a pass after a failure. `watchdog`: notify systemd. `retire`: end the child that waits.
+    """
 
     poll: float = 0.0
     events: Optional[float] = None
@@ -48,11 +52,22 @@ class Plans:
     rested: float = 0.0
 
     def next(self) -> float:
-        return min(
-            due
-            for due in (self.poll, self.events, self.retry, self.watchdog, self.retire)
-            if due is not None
-        )
+        """The earliest of the planned times."""
+        return min(self._planned().values())
+
+    def due(self, now: float) -> set[str]:
+        """The names of the plans whose time has come."""
+        return {name for name, time in self._planned().items() if now >= time}
+
+    def _planned(self) -> dict[str, float]:
+        times = {
+            "poll": self.poll,
+            "events": self.events,
+            "retry": self.retry,
+            "watchdog": self.watchdog,
+            "retire": self.retire,
+        }
+        return {name: time for name, time in times.items() if time is not None}
 
 
 def _ignore(*_: object) -> None:
@@ -60,7 +75,7 @@ def _ignore(*_: object) -> None:
 
 
 class Daemon:
-    """`run` returns when a signal says so."""
+    """The daemon; `run` returns after SIGTERM or SIGINT."""
 
     def __init__(self, config: Config, path: Path, configure_log: Callable[[Config], None]) -> None:
         self.config, self.path, self._configure_log = config, path, configure_log
@@ -71,14 +86,14 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._job = Job(config)
         self._failures = self._silences = 0
-        self._held = False  # by the last pass: it waits for a sign of the management NIC
-        self._starting = True  # until a pass has set drift right
+        self._held = False  # whether the last pass waits for a sign of the management NIC
+        self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()
         self._udev: Optional[udev.Monitor] = None
 
     def run(self) -> None:
-        """First a pass over the last good document, at once, or with none over what the sources say; then the loop."""
+        """Make a pass for the last good document or, without one, ask the sources; then loop."""
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
@@ -102,7 +117,7 @@ class Daemon:
 
     def _turn(self) -> None:
         """Wait for the next descriptor or deadline, and do what is due."""
-        ends = self._worker.deadline if self._worker else None  # of the job under way
+        ends = self._worker.deadline if self._worker else None  # of the current job
         deadline = self._plans.next() if ends is None else ends
         if self._plans.watchdog is not None:
             deadline = min(deadline, self._plans.watchdog)
@@ -123,24 +138,21 @@ class Daemon:
         return self._worker is not None and self._worker.deadline is not None
 
     def _start_what_is_due(self, now: float) -> None:
-        events = self._plans.events is not None and now >= self._plans.events
-        retry = self._plans.retry is not None and now >= self._plans.retry
-        poll = now >= self._plans.poll
-        if self._plans.retire is not None and now >= self._plans.retire:
+        due = self._plans.due(now)
+        if "retire" in due:
             self._retire()
-        if events:
+        if "events" in due:
             self._plans.events = None
             self._plans.rested = now + REST
-        if retry:
+        if "retry" in due:
             self._plans.retry = None
-        if poll:
+        if "poll" in due:
             self._plans.poll = now + self._patience()
             self._plans.rested = now + REST
-        if events or retry or poll:
-            run = events or retry or self.config.drift == "enforce"
-            self._begin(
-                replace(self._job, fetch=poll, run=run or self._starting, start=self._starting)
-            )
+        if due & {"events", "retry", "poll"}:
+            wants_pass = bool(due & {"events", "retry"}) or self.config.drift == "enforce"
+            run = wants_pass or self._starting
+            self._begin(replace(self._job, fetch="poll" in due, run=run, start=self._starting))
 
     # --- the worker ---
 
@@ -149,18 +161,20 @@ class Daemon:
         try:
             try:
                 self._have_worker().begin(job)
-            except (
-                ConnectionError
-            ):  # somebody has killed it while it waited, just now: a new one has read nothing of it
+            except ConnectionError:
+                # The child has just been killed while it waited; it has read nothing of the job.
                 self._retire()
                 self._have_worker().begin(job)
-        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of something
+        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
             self._retire()
-            self._settle_retry(Outcome(failed=1))
+            self._plan_retry(Outcome(failed=1))
 
     def _have_worker(self) -> Worker:
-        """The child that waits for a job, if it has the configuration in force, else a new one. Raises OSError."""
+        """The child that waits for a job, or a new one if it has an old configuration.
+
+        Raises OSError.
+        """
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
@@ -171,13 +185,15 @@ class Daemon:
 
     def _worker_spoke(self) -> None:
         worker, busy = self._worker, self._busy()
-        if worker and worker.read():
-            if busy and not worker.unheard:
-                self._end()
-            else:  # somebody has killed it while it waited; what it was given meanwhile goes to a new one
-                self._retire()
-                if busy:
-                    self._begin(worker.job)
+        if worker is None or not worker.read():
+            return
+        if busy and not worker.unheard:
+            self._end()
+            return
+        # It was killed while it waited; a job that it was given meanwhile goes to a new child.
+        self._retire()
+        if busy:
+            self._begin(worker.job)
 
     def _retire(self) -> None:
         worker, self._worker, self._plans.retire = self._worker, None, None
@@ -186,7 +202,12 @@ class Daemon:
             worker.end()
 
     def _end(self) -> None:
-        """Take in what the child reported; one that died without a word is a failure. After a pass it may stay a little."""
+        """Process the report of the child's job.
+
+        A child without a report has failed, and is reaped.
+
+        After a pass, the child may wait for another job.
+        """
         worker = self._worker
         if worker is None:
             return
@@ -199,41 +220,47 @@ class Daemon:
             log.error("the pass ended without a report")
             outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
             self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
-        self._job = replace(
-            self._job, sha256=outcome.sha256 or self._job.sha256, session=outcome.session
-        )
-        if outcome.failed:
-            self._links.drain()  # what the pass did and undid itself: the next try is the retry's
-        self._links.attentive = outcome.attentive and not outcome.failed
-        if (
-            self._links.attentive and self._links.stirred
-        ):  # while the pass went on: it may have looked before
-            self._dirty(DEBOUNCE)
-        self._starting = self._starting and not outcome.passed
-        self._held = outcome.held if outcome.ran else self._held
-        self._settle_poll(outcome)
-        self._settle_retry(outcome)
+        self._remember(outcome)
+        self._plan_poll(outcome)
+        self._plan_retry(outcome)
         if worker.started or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
 
-    def _settle_retry(self, outcome: Outcome) -> None:
-        """A NIC that failed is tried again ever more slowly; anything else that starts a pass tries it too."""
+    def _remember(self, outcome: Outcome) -> None:
+        """Keep what the next job and the next events depend on."""
+        sha256 = outcome.sha256 or self._job.sha256
+        self._job = replace(self._job, sha256=sha256, session=outcome.session)
+        if outcome.failed:
+            # Discard the events of what the pass did and rolled back: the retry is planned anyway.
+            self._links.drain()
+        self._links.attentive = outcome.attentive and not outcome.failed
+        if self._links.attentive and self._links.stirred:
+            # A link changed during the pass, maybe after the pass had observed it.
+            self._dirty(DEBOUNCE)
+        if outcome.passed:
+            self._starting = False
+        if outcome.ran:
+            self._held = outcome.held
+
+    def _plan_retry(self, outcome: Outcome) -> None:
+        """Plan another pass after a failure, at growing intervals; any other pass is a
+        retry too.
+        """
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
-        again = (
-            self._backoff(self._failures)
-            if outcome.failed
-            else self.config.poll_interval
-            if outcome.held
-            else None
-        )
-        self._plans.retry = None if again is None else time.monotonic() + again
+        now = time.monotonic()
+        if outcome.failed:
+            self._plans.retry = now + self._backoff(self._failures)
+        elif outcome.held:
+            self._plans.retry = now + self.config.poll_interval
+        else:
+            self._plans.retry = None
 
-    def _settle_poll(self, outcome: Outcome) -> None:
-        """Count the looks in a row that nobody has answered; an answer ends the longer waits at once."""
+    def _plan_poll(self, outcome: Outcome) -> None:
+        """Count the polls in a row that got no response; a response ends the longer intervals."""
         if outcome.unanswered:
             self._silences += 1
         elif outcome.unanswered is not None:
@@ -241,7 +268,11 @@ class Daemon:
             self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
 
     def _patience(self) -> float:
-        """Until the next look: ever longer while nobody answers, and not the same for all guests of a cloud that comes back."""
+        """Seconds until the next poll: more while no source responds.
+
+        The time is random then, so that the guests of a cloud do not all poll at the same moment
+        after an outage.
+        """
         usual = self.config.poll_interval
         if not self._silences:
             return usual
@@ -262,7 +293,10 @@ class Daemon:
         self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
-        """udev says when a NIC has its name; where none serves this namespace, netlink alone has to do."""
+        """Watch udev, which reports when it has named a NIC.
+
+        Without udev, netlink has to suffice.
+        """
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
@@ -273,29 +307,28 @@ class Daemon:
         self._watch(self._udev.fileno(), self._udev_events)
 
     def _link_events(self) -> None:
-        waiting = not self._job.sha256 or self._held
+        has_document = bool(self._job.sha256)
         enforced = self.config.drift == "enforce" and not self._failures
-        stirred = self._links.drain(addresses=waiting or enforced)
-        if stirred:
-            self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
-        if (
-            stirred and not self._job.sha256
-        ):  # for its first document: the management NIC may have its address now
-            self._plans.poll = min(
-                self._plans.poll, max(time.monotonic() + DEBOUNCE, self._plans.rested)
-            )
+        if not self._links.drain(addresses=not has_document or self._held or enforced):
+            return
+        self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
+        if not has_document:
+            # The management NIC may have its address now: ask for the first document soon.
+            soon = max(time.monotonic() + DEBOUNCE, self._plans.rested)
+            self._plans.poll = min(self._plans.poll, soon)
 
     def _udev_events(self) -> None:
         if self._udev is None:
             return
         events = self._udev.drain()
         lost = self._udev.overflowed
-        if lost:  # the monitor is deaf from now on (pyudev #194)
+        if lost:  # the monitor receives nothing from now on (pyudev #194)
             self._selector.unregister(self._udev.fileno())
             self._udev.close()
             self._udev = None
             self._watch_udev()
-        if lost or self._plans.events is not None or any(event.action == "add" for event in events):
+        added = any(event.action == "add" for event in events)
+        if lost or added or self._plans.events is not None:
             self._dirty(DEBOUNCE)
 
     def _dirty(self, patience: float) -> None:
@@ -311,11 +344,14 @@ class Daemon:
             self._reload()
 
     def _reload(self) -> None:
-        """Read the configuration again, then look at everything. A configuration that cannot be read changes nothing."""
+        """Load the configuration again and plan a job.
+
+        An unreadable configuration changes nothing.
+        """
         try:
             self.config = load(self.path)
         except ConfigError as error:
-            log.error("%s; the configuration of before stays in force", error.text)
+            log.error("%s; the previous configuration stays active", error.text)
             return
         self._configure_log(self.config)
         for fault in self.config.faults:
@@ -325,16 +361,12 @@ class Daemon:
         log.info("configuration read again")
 
     def _feed_watchdog(self, now: float) -> None:
-        if (
-            self._alive is not None
-            and self._plans.watchdog is not None
-            and now >= self._plans.watchdog
-        ):
+        if self._alive is not None and "watchdog" in self._plans.due(now):
             systemd.notify("WATCHDOG=1")
             self._plans.watchdog = now + self._alive / 2
 
     def _close(self, *ends: socket.socket) -> None:
-        """A pass under way is left to finish what it does to a NIC, within systemd's own time for stopping."""
+        """Let a pass finish, for at most `worker.GRACE` seconds, and close everything."""
         if self._worker and self._busy():
             self._worker.wait()
             self._end()

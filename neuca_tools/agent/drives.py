@@ -1,7 +1,8 @@
-"""What a config drive or a NoCloud volume says, copied to the run directory: the daemon itself may mount nothing.
+"""Copies the documents of a config drive or a NoCloud volume to the run directory.
 
-Only the documents are copied, each within the limit of a source, and none from outside of the
-volume. Which volumes count is decided in `volumes`, from what is recorded here.
+The daemon itself may mount nothing. Only documents are copied, each within the size limit of a
+source, and none from outside the volume. `model.volumes` decides which volumes are used, from what
+is recorded here.
 """
 
 # SPDX-License-Identifier: MIT
@@ -38,10 +39,10 @@ _OF_A_DRIVE = (
     "ec2/latest/user-data",
 )
 _MOST = 100  # files: nova has had some fifteen versions so far
-_MOUNTED = "volume"  # an empty directory, but to the process that mounts there
+_MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 KINDS: Mapping[str, str] = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}  # by their sources
 _LOCK = "drives.lock"
-_PATIENCE = 15.0  # seconds for the copy of another volume; the unit has 30
+_PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 30
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Volume:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that was read, in hexadecimal digits."""
+        """The SHA-256 of the kind and all documents, in hexadecimal digits."""
         whole = hashlib.sha256(self.kind.encode())
         for name, data in sorted(self.documents.items()):
             whole.update(f"\0{name}\0{len(data)}\0".encode() + data)
@@ -61,21 +62,21 @@ class Volume:
 
     @property
     def instance(self) -> str:
-        """The instance id in the document that the source will read; empty where there is none."""
+        """The instance id in the document that the source will read; empty if there is none."""
         name, part = "meta-data", instance.NOCLOUD
         if self.kind == CONFIG_DRIVE:
-            versions = {
-                path.split("/")[1] for path in self.documents if path.startswith("openstack/")
-            }
+            paths = [path for path in self.documents if path.startswith("openstack/")]
+            versions = {path.split("/")[1] for path in paths}
             name, part = f"openstack/{newest(versions)}/{instance.OPENSTACK}", instance.OPENSTACK
-        with suppress(DocumentError):  # the source says what is wrong with it
+        with suppress(DocumentError):  # the source reports what is wrong with it
             return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
         return ""
 
 
 def read_volume(place: Path) -> Volume:
-    """The volume that is mounted at `place`. Raises SourceError for one that has no document, or
-    cannot be read.
+    """Read the volume mounted at `place`.
+
+    Raises SourceError if it has no document or is unreadable.
     """
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
@@ -86,7 +87,7 @@ def read_volume(place: Path) -> Volume:
 
 
 def store(volume: Volume, run_directory: Path) -> None:
-    """Put its documents in place of those of the last volume of its kind. Raises ApplyError."""
+    """Replace the documents of the last volume of this kind. Raises ApplyError."""
     place = run_directory / DRIVES / volume.kind
     before: dict[Path, Optional[bytes]] = {
         path: None for path in place.rglob("*") if path.is_file()
@@ -96,11 +97,11 @@ def store(volume: Volume, run_directory: Path) -> None:
 
 
 def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
-    """Copy the documents of the volume on a device if it counts.
+    """Copy the documents of the volume on a device, unless it must not be used.
 
-    Returns the kind of the volume and why it does not count, empty if it does. For a process of its
-    own: the device stays mounted in its namespace until it ends. Raises SourceError, RecordError
-    and ApplyError.
+    Returns the kind of the volume, and why it is not used: empty if it is. To be called in a
+    process of its own, since the device stays mounted in its mount namespace until it exits.
+    Raises SourceError, RecordError and ApplyError.
     """
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
@@ -125,8 +126,9 @@ def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
 
 
 def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
-    """The same for a directory where root has mounted the volume: root has judged its device and whose
-    it is. Raises as `take` does.
+    """Do the same for a directory where root has mounted the volume, whose device is not judged.
+
+    Raises as `take` does.
     """
     volume = read_volume(place)
     with locked(run_directory / _LOCK, _PATIENCE):
@@ -137,10 +139,12 @@ def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str,
 
 
 def recorded(state: Where, run_directory: Path) -> Known:
-    """What is recorded of this instance; only what was read since the boot if the disk was copied to
-    other hardware. Raises RecordError.
+    """What is recorded of this instance, to judge a volume by. Raises RecordError.
+
+    If the disk was copied to other hardware, only what was read since the boot.
     """
-    copies = [one for one in (_copy(run_directory, kind) for kind in KINDS.values()) if one]
+    read = [_copy(run_directory, kind) for kind in KINDS.values()]
+    copies = [copy for copy in read if copy]
     instances = {copy.instance for copy in copies} - {""}
     digests = {copy.digest for copy in copies}
     before = records.load_machine(state)
@@ -154,20 +158,22 @@ def recorded(state: Where, run_directory: Path) -> Known:
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:
-    """The digest of the volume that a document of this source came from; empty if from none."""
+    """The digest of the volume that the document of this source was read from; empty if
+    none was.
+    """
     copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
     return copy.digest if copy else ""
 
 
 def _copy(run_directory: Path, kind: str) -> Optional[Volume]:
-    """The volume of this kind that was read since the boot."""
-    with suppress(SourceError):  # there is none
+    """The volume of this kind that was read since the boot; None if there was none."""
+    with suppress(SourceError):
         return read_volume(run_directory / DRIVES / kind)
     return None
 
 
 def refused(run_directory: Path) -> list[str]:
-    """A line for each volume that is there and does not count."""
+    """A line for each volume of this host that is not used."""
     from neuca_tools.backends import udev
 
     try:
@@ -177,19 +183,20 @@ def refused(run_directory: Path) -> list[str]:
 
 
 def lines_of(numbers: Iterable[str], run_directory: Path) -> list[str]:
-    """The lines for those of these block devices (`major:minor`) whose volume does not count."""
+    """The lines for those of these block devices (`major:minor`) whose volume is not used."""
     log = records.load_volumes(run_directory)
     lines = []
     for number in numbers:
-        with suppress(SourceError):  # it has gone meanwhile
+        with suppress(SourceError):  # it has disappeared meanwhile
             device = read_number(number)
             why = device_refusal(device) or log.refused.get(device.name, "")
-            lines += [f'volume "{device.name}" is not used: {why}'] if why else []
+            if why:
+                lines.append(f'volume "{device.name}" is not used: {why}')
     return sorted(lines)
 
 
 def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
-    """Those of these lines that the last call did not have. Raises ApplyError."""
+    """The lines that the last call did not have. Raises ApplyError."""
     log = records.load_volumes(run_directory)
     if tuple(lines) != log.reported:
         with locked(run_directory / _LOCK, _PATIENCE):
@@ -199,19 +206,21 @@ def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
 
 
 def _keep_reason(name: str, why: str, run_directory: Path) -> None:
+    """Record why a volume is not used; an empty reason removes the record."""
     log = records.load_volumes(run_directory)
-    others = {one: reason for one, reason in log.refused.items() if one != name}
-    refused_now = {**others, name: why} if why else others
-    records.save_volumes(run_directory, replace(log, refused=refused_now))
+    reasons = {one: reason for one, reason in log.refused.items() if one != name}
+    if why:
+        reasons[name] = why
+    records.save_volumes(run_directory, replace(log, refused=reasons))
 
 
 def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """The path and the content of each file that matches. Raises SourceError."""
     paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
+    root = os.path.realpath(volume) + os.sep
     for path in paths[:_MOST]:
         name = str(path.relative_to(volume))
-        if not os.path.realpath(path).startswith(
-            os.path.realpath(volume) + os.sep
-        ):  # a symbolic link of the volume's maker
+        if not os.path.realpath(path).startswith(root):  # through a symbolic link on the volume
             raise SourceError(f'"{name}" leads out of the volume')
         try:
             yield name, read_regular(str(path))
@@ -222,7 +231,10 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
 
 
 def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[Path]:
-    """What is there of a pattern's parts. Raises SourceError: to Path.glob, what cannot be looked at is not there."""
+    """The paths below `place` that match the parts of a pattern.
+
+    Raises SourceError for what cannot be read; Path.glob would leave it out.
+    """
     if not pattern:
         yield place
         return

@@ -1,7 +1,6 @@
-"""A first boot on a disk that was another machine's: what that machine left is set aside, kept, and never applied.
+"""The first boot of a clone: state that another machine left on the disk is set aside, not applied.
 
-All of it is copied first, and what tells whose state it is goes last: whatever interrupts this, the next start does the rest.
-What the agent has done in this very boot stays its own to take back.
+The record keeps what the agent has changed since the boot, so that it can still be undone.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,6 +8,7 @@ What the agent has done in this very boot stays its own to take back.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +30,14 @@ PLACE = "set-aside"  # below the state directory
 
 
 def check(config: Config) -> bool:
-    """Before any document: set aside what is certain to be another machine's. True if that was done. Raises NeucaError."""
+    """Before any document is read: set the state aside if it is certainly another machine's.
+
+    Returns whether it was set aside. Raises NeucaError.
+    """
     if not _foreign(config):
         return False
     with locked(config.run_directory / "lock", config.command_timeout):
-        why = _foreign(config)  # unless a pass has done it meanwhile
+        why = _foreign(config)  # empty if a pass has set it aside meanwhile
         if why:
             demand_room(config.state)
             _set_aside(config, hostid.look(), why)
@@ -42,35 +45,36 @@ def check(config: Config) -> bool:
 
 
 def _foreign(config: Config) -> str:
-    with suppress(RecordError):  # the pass, which needs it, says so
+    """Why the state is another machine's; empty if that is not certain."""
+    with suppress(RecordError):  # reported by the pass, which needs the record
         recorded = records.load_record(config.state).nics.keys()
-        return (
-            machine.foreign(_before(config), hostid.look(), recorded, hostid.macs())
-            if recorded
-            else ""
-        )
+        if recorded:
+            return machine.foreign(_before(config), hostid.look(), recorded, hostid.macs())
     return ""
 
 
-def admit(config: Config, intake: Intake) -> None:
-    """Under the lock of a pass: remember whose state this is; set it aside if a source says that it is not. Raises ApplyError."""
+def record_machine(config: Config, intake: Intake) -> None:
+    """Record which machine the state belongs to; set it aside if a source says that it is another.
+
+    To be called with the lock of a pass held. Raises ApplyError.
+    """
     now = hostid.look()
     if intake.other:
         demand_room(config.state)
-        _set_aside(config, _met(now, now, intake, config), intake.other)
+        _set_aside(config, _updated(now, now, intake, config), intake.other)
     else:
-        records.save_machine(config.state, _met(_before(config), now, intake, config))
+        records.save_machine(config.state, _updated(_before(config), now, intake, config))
 
 
-def _met(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
+def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
     source = intake.stored.source if intake.stored and not intake.stale else ""
     volume = drives.digest_in_force(source, config.run_directory)
-    met = machine.met(before, now, intake.instance)
-    return replace(met, volume=volume or met.volume)
+    updated = machine.met(before, now, intake.instance)
+    return replace(updated, volume=volume or updated.volume)
 
 
 def notes(config: Config) -> list[str]:
-    """Lines for status: what was set aside, as long as it is there, and the volumes that do not count."""
+    """Notes for status: where the state of another machine is, and which volumes are not used."""
     place = config.state_directory / PLACE
     why = _before(config).set_aside
     lines = drives.refused(config.run_directory)
@@ -80,43 +84,26 @@ def notes(config: Config) -> list[str]:
 
 
 def _before(config: Config) -> Machine:
-    """Nothing is known where there is no such file, or none that can be read."""
+    """The recorded machine; one of which nothing is known if there is no readable record."""
     with suppress(RecordError):
         return records.load_machine(config.state)
     return Machine()
 
 
 def _set_aside(config: Config, now: Machine, why: str) -> None:
-    from neuca_tools.desired import marks
+    """Copy what another machine left to PLACE, then remove it.
+
+    Raises ApplyError, ObserveError, RecordError.
+
+    `why` says how we know. The copy is complete before anything is removed, and the record of the
+    machine is replaced last: if this is interrupted, the next start does it again.
+    """
     from neuca_tools.guest.outcome import RAN
     from neuca_tools.state.updates import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
-    rules = [
-        config.udev_directory / name
-        for name in names_in(config.udev_directory)
-        if marks.rule_mac(name, config.udev_substring)
-    ]
-    documents = [
-        state / records.DOCUMENT,
-        *(state / records.SCRIPTS / name for name in names_in(state / records.SCRIPTS)),
-    ]
-    mine = {
-        path: content
-        for path in (state / records.MACHINE, state / records.RECORD, *documents, *rules)
-        for content in [_content(path)]
-        if content is not None
-    }
-    there = names_in(place)
-    if _content(place / records.MACHINE) != mine.get(
-        state / records.MACHINE
-    ):  # else it was interrupted: what is there is whole
-        write_files({place / name: None for name in there})
-        there = []
-    write_files(
-        {place / path.name: content for path, content in mine.items() if path.name not in there},
-        0o600,
-    )
+    rules, documents = _rules(config), _documents(state)
+    _copy([state / records.MACHINE, state / records.RECORD, *documents, *rules], place)
     run = [config.run_directory / name for name in (records.DOCUMENT, records.LOOK, RAN)]
     write_files(dict.fromkeys([*rules, *documents, *run]))
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
@@ -127,6 +114,40 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
         why,
         place,
     )
+
+
+def _rules(config: Config) -> list[Path]:
+    """The udev rules that the agent wrote."""
+    from neuca_tools.desired import marks
+
+    directory, substring = config.udev_directory, config.udev_substring
+    return [directory / name for name in names_in(directory) if marks.rule_mac(name, substring)]
+
+
+def _documents(state: Path) -> list[Path]:
+    """The last good document, and the files of the scripts that have run."""
+    scripts = state / records.SCRIPTS
+    return [state / records.DOCUMENT, *(scripts / name for name in names_in(scripts))]
+
+
+def _copy(paths: Sequence[Path], place: Path) -> None:
+    """Copy files to a directory below the state directory, replacing what it has of another
+    machine.
+
+    If it already has the same record of a machine, an earlier copy was interrupted: every file
+    there is whole, and only the others are copied.
+    """
+    contents = {path: _content(path) for path in paths}
+    there = names_in(place)
+    if _content(place / records.MACHINE) != _content(place.parent / records.MACHINE):
+        write_files({place / name: None for name in there})
+        there = []
+    missing = {
+        place / path.name: content
+        for path, content in contents.items()
+        if content is not None and path.name not in there
+    }
+    write_files(missing, 0o600)
 
 
 def _content(path: Path) -> Optional[bytes]:

@@ -1,7 +1,8 @@
-"""Sealing an image: which files of this host its clones must not inherit, and how each of them goes.
+"""Prepares an image for cloning: removes the files of this host that clones must not inherit.
 
-First a list of what is there, then one file after the other: whatever interrupts it, the next time finds the rest. No link is
-followed. The network as it is now is left alone, for whoever seals an image is logged in over it.
+First all files are listed, then they are removed one by one; after an interruption, the next run
+finds the rest. No symbolic link is followed. The current network configuration is left alone,
+since whoever runs this is logged in through it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,20 +31,19 @@ from neuca_tools.guest.users import Leaving
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
-LOCKS = (
-    "lock",
-    "neucad.lock",
-    "guest.lock",
-)  # of a pass, of the daemon, of a run for the guest; in the run directory
+# In the run directory: of a pass, of the daemon, of a run for the guest.
+LOCKS = ("lock", "neucad.lock", "guest.lock")
+KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY)
-STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
-LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
+STOP_WITHIN = 20.0  # seconds, as in the unit; the daemon waits up to 10 of them for a pass
+LISTED = "generated-files"  # packaging/debian/prerm leaves it for a purge
 SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
 
-# Whose host this is. Each of them is made anew at the next boot, or when it is next needed, but for the SSH host keys.
-# BUILDING_IMAGES (systemd.io) has the list for systemd. NetworkManager's key goes into addresses (stable-privacy) and DHCP
-# client ids; a lease makes a DHCP client ask for the address that the host had. dhcpd.leases is a server's, and stays.
+# The identity of the host. All of these are generated again at the next boot or when next needed,
+# except for the SSH host keys. "Building Images Safely" (systemd.io) has the list for systemd.
+# NetworkManager derives addresses (stable-privacy) and DHCP client ids from its key; a DHCP client
+# with a lease asks for the address that the host had. dhcpd.leases is a server's, and stays.
 IDENTITY = (
     ("var/lib/dbus", "machine-id"),
     ("var/lib/systemd", "random-seed"),
@@ -60,7 +60,7 @@ IDENTITY = (
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
 HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
-# What makes new host keys at boot, where it is enabled; sshd does not start without any, and then nobody can log in.
+# Generates host keys at boot where it is enabled. Without any, sshd does not start.
 KEY_MAKERS = (
     ("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"),
     ("etc/rc2.d", "S??neuca-host-keys"),
@@ -69,14 +69,15 @@ KEY_MAKERS = (
 
 @dataclass(frozen=True)
 class Trace:
-    """One file to remove or, where there has to be one, to leave there empty."""
+    """A file to remove or, if an empty one has to stay, to truncate."""
 
     path: Path
     emptied: bool = False
 
     @property
     def text(self) -> str:
-        return f'{"empty" if self.emptied else "remove"} "{self.path}"'
+        verb = "empty" if self.emptied else "remove"
+        return f'{verb} "{self.path}"'
 
     def run(self) -> None:
         """Raises ApplyError."""
@@ -88,15 +89,21 @@ class Trace:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a clone must not have, and the SSH host keys that stay all the same, since nothing would make new ones."""
+    """The files that a clone must not have; `kept` are SSH host keys that stay since nothing would
+    replace them.
+    """
 
     traces: tuple[Union[Trace, Leaving], ...]
     kept: tuple[Trace, ...] = ()
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
-    """What is there; the host's own files are looked for in the file system at `root`. Raises ApplyError, ObserveError."""
-    # First whoever may log in, for it is a file of ours that says who.
+    """Find the agent's files, and with `with_identity` those of the host in the file system at
+    `root`.
+
+    Raises ApplyError, ObserveError.
+    """
+    # Users come first, since a file of the agent's lists them.
     ours: list[Union[Trace, Leaving]] = [*users.leaving(config)]
     ours += [Trace(path) for path in own_files(config) if os.path.lexists(path)]
     if not with_identity:
@@ -108,68 +115,92 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
 
 
 def own_files(config: Config) -> list[Path]:
-    """Every file that the agent may have written, but for its locks, which are empty and may be held.
+    """Every file that the agent may have written, except its locks, which are empty and may be
+    held.
 
-    Names and records decide: a directory may be shared, and is never taken whole. Raises ApplyError, ObserveError.
+    Files are recognised by their names and by records, since others may have files in the same
+    directories. A record comes after the files that it lists, so that an interrupted removal can
+    be repeated. Raises ApplyError, ObserveError.
     """
-    rules = [
-        config.udev_directory / name
-        for name in names_in(config.udev_directory)
-        if marks.rule_mac(name[: -len(NEW)] if name.endswith(NEW) else name, config.udev_substring)
-    ]
-    logs = _matching(config.log_directory, "script-*.log")
-    logs += [
-        config.log_path.parent / name
-        for name in names_in(config.log_path.parent)
-        if re.fullmatch(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?", name)
-    ]
-    lists = [
+    listed = [*storage.own_files(config), *users.own_files(config)]
+    files = [*listed, *_marks(config), *_state_files(config), *_run_files(config)]
+    outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
+    begun = [path.with_name(path.name + NEW) for path in files]
+    installed = config.state_directory / LISTED
+    return [*_rules(config), *_logs(config), *outputs, *files, *begun, installed]
+
+
+def _rules(config: Config) -> list[Path]:
+    """The udev rules, and what an interrupted write has left of one."""
+    directory, substring = config.udev_directory, config.udev_substring
+    names = {
+        name: name[: -len(NEW)] if name.endswith(NEW) else name for name in names_in(directory)
+    }
+    return [directory / name for name, rule in names.items() if marks.rule_mac(rule, substring)]
+
+
+def _logs(config: Config) -> list[Path]:
+    """The output of scripts, and the log with its older parts."""
+    directory = config.log_path.parent
+    log = re.compile(rf"{re.escape(config.log_path.name)}(\.\d+(\.gz)?)?")
+    own = [directory / name for name in names_in(directory) if log.fullmatch(name)]
+    return _matching(config.log_directory, "script-*.log") + own
+
+
+def _marks(config: Config) -> list[Path]:
+    """The configuration files that keep network managers off our NICs, or set sysctls."""
+    return [
         config.networkmanager_directory / marks.NETWORKMANAGER_FILE,
         config.sysctl_directory / marks.SYSCTL_FILE,
         config.networkd_directory / marks.NETWORKD_NICS_FILE,
         config.networkd_directory / marks.NETWORKD_VLANS_FILE,
     ]
-    lists += _matching(config.state_directory, SELFTEST)
-    kept = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE)
-    state = [config.state_directory / name for name in kept] + _matching(
-        config.state_directory, outcome.RECORDS
-    )
-    state += [
-        place / name
-        for place in (config.state_directory / name for name in (first_boot.PLACE, records.SCRIPTS))
-        for name in names_in(place)
-    ]
-    spare = [config.state.spare / name for name in kept]
-    run = [*spare, *(config.run_directory / name for name in (*IN_RUN, *outcome.files()))]
-    # What a record tells of goes before that record.
-    files = [*storage.own_files(config), *users.own_files(config), *lists, *state, *run]
-    outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
-    begun = [path.with_name(path.name + NEW) for path in files]
-    return [*rules, *logs, *outputs, *files, *begun, config.state_directory / LISTED]
+
+
+def _state_files(config: Config) -> list[Path]:
+    state = config.state_directory
+    files = _matching(state, SELFTEST)
+    files += [state / name for name in KEPT]
+    files += _matching(state, outcome.RECORDS)
+    for place in (state / first_boot.PLACE, state / records.SCRIPTS):
+        files += [place / name for name in names_in(place)]
+    return files
+
+
+def _run_files(config: Config) -> list[Path]:
+    names = (*IN_RUN, *outcome.files())
+    spare = [config.state.spare / name for name in KEPT]
+    return [*spare, *(config.run_directory / name for name in names)]
 
 
 def identity(root: Path) -> list[Trace]:
-    """What tells this host from others, in the file system at `root`, but for SSH host keys. Raises ObserveError."""
-    found = [
-        Trace(path)
+    """The files that identify the host, in the file system at `root`, except for SSH host keys.
+
+    Raises ObserveError.
+    """
+    paths = [
+        path
         for directory, pattern in IDENTITY
         for path in _matching(root / directory, pattern)
+        if not _is_machine_id_link(path)
     ]
-    # systemd and D-Bus take an id from here where /etc has none; a link to that one has none of its own.
-    found = [
-        trace for trace in found if trace.path.name != "machine-id" or not trace.path.is_symlink()
-    ]
+    initiator = root / iscsi.INITIATOR.relative_to("/")
+    if iscsi.is_ours(initiator):  # two hosts of one name would break each other's sessions
+        paths.append(initiator)
+    found = [Trace(path) for path in paths]
     machine_id = root / MACHINE_ID
     try:
         content = read_bytes(machine_id)
     except OSError as error:
         raise ObserveError(f'read "{machine_id}": {error.strerror}') from error
-    has_one = content is not None and content.strip() not in NO_IDENTITY
-    initiator = root / iscsi.INITIATOR.relative_to(
-        "/"
-    )  # two hosts of one name break each other's sessions
-    found += [Trace(initiator)] if iscsi.is_ours(initiator) else []
-    return [Trace(machine_id, emptied=True), *found] if has_one else found
+    if content is None or content.strip() in NO_IDENTITY:
+        return found
+    return [Trace(machine_id, emptied=True), *found]
+
+
+def _is_machine_id_link(path: Path) -> bool:
+    """Whether it is D-Bus's link to /etc/machine-id rather than a file with an id of its own."""
+    return path.name == "machine-id" and path.is_symlink()
 
 
 def host_keys(root: Path) -> list[Trace]:
@@ -189,9 +220,9 @@ def makes_host_keys(root: Path) -> bool:
 
 @contextmanager
 def undisturbed(config: Config) -> Iterator[int]:
-    """Nobody writes anything meanwhile: no pass, no run for the guest, and the daemon is stopped. Gives its process id, or 0.
+    """Hold all locks, with the daemon stopped: no pass and no run for the guest writes anything.
 
-    Raises ApplyError, NeucaError.
+    Yields the process id of the daemon that was stopped, or 0. Raises ApplyError, NeucaError.
     """
     passing, daemon, guest = (config.run_directory / name for name in LOCKS)
     with locked(passing, config.command_timeout), locked(guest, config.command_timeout):
@@ -208,7 +239,10 @@ def running_daemon(config: Config) -> int:
 
 
 def _stop(process: int) -> None:
-    """SIGTERM, until the process has ended. It ends well, so that systemd does not start it again."""
+    """Send SIGTERM and wait.
+
+    The daemon exits with status 0 then, and systemd does not restart it.
+    """
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:
@@ -224,7 +258,7 @@ def _stop(process: int) -> None:
 
 
 def _empty(path: Path) -> None:
-    """In place, so that it keeps its owner, its mode and its label."""
+    """Truncate a file in place, so that it keeps its owner, mode and label."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

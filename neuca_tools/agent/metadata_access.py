@@ -1,4 +1,4 @@
-"""Where the sources may look: the interfaces of this moment, judged by the record, the documents and the configuration."""
+"""Which interfaces the sources may use: judged by record, last good document and configuration."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,8 +14,8 @@ from neuca_tools.desired.merge import stack
 from neuca_tools.desired.outlets import is_void, outlets, pinned, strangers
 from neuca_tools.desired.roles import Policy
 from neuca_tools.errors import RecordError
-from neuca_tools.model import LinkRequest, Record, World
-from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere
+from neuca_tools.model import Record, World
+from neuca_tools.model.machine import Origin, Outlet, elsewhere
 from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.sources import SourceSpec, Surroundings, offers, uses_network
 from neuca_tools.state.active_document import last_good
@@ -35,45 +35,53 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         return around
     try:
         record = load_record(config.state)
-    except RecordError as error:  # whom a NIC belongs to is not known then: it is not guessed
+    except RecordError as error:
+        # Which NIC is for management is unknown then, and must not be guessed.
         return replace(around, blocked=UNREADABLE.format(error.text))
     world = outlook.look()
-    policy = Policy(config.ignored_macs, config.management_macs)
-    origin = _origin(config, specs, policy, config.links)
     own = {str(address.ip) for found in world.addresses.values() for address in found}
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
     around = replace(around, own=frozenset(own), nics=frozenset(nics))
+    origin = _origin(config, specs)
     if origin is None:
-        return replace(around, outlets=_candidates(config, world, record, policy))
+        return replace(around, outlets=_candidates(config, world, record))
     around = replace(around, origin=origin, outlets=pinned(origin, world, record))
     if around.outlets or not origin.mac:
         return around
-    if not strangers(origin, world):
-        return replace(around, blocked=ABSENT.format(url=origin.url, mac=origin.mac))
-    others = _candidates(config, world, record, policy, origin)
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
+    if not strangers(origin, world):
+        return replace(around, blocked=blocked)
+    others = _candidates(config, world, record, origin)
     return replace(around, origin=None, outlets=others, blocked=blocked)
 
 
-def _origin(
-    config: Config, specs: Sequence[SourceSpec], policy: Policy, links: Sequence[LinkRequest]
-) -> Optional[Origin]:
-    """The service that has answered for this instance, unless the administrator says otherwise."""
+def _policy(config: Config) -> Policy:
+    return Policy(config.ignored_macs, config.management_macs)
+
+
+def _origin(config: Config, specs: Sequence[SourceSpec]) -> Optional[Origin]:
+    """The service that has answered for this instance; None if the configuration overrules it."""
     try:
         before = load_machine(config.state)
     except RecordError:
-        before = Machine()
-    origin = None if elsewhere(before, hostid.look()) else before.origin
-    configured = {request.key.mac for request in links}
-    if origin is None or is_void(origin, policy, configured) or not offers(specs, origin.url):
+        return None
+    origin = before.origin
+    if origin is None or elsewhere(before, hostid.look()):
+        return None
+    configured = {request.key.mac for request in config.links}
+    if is_void(origin, _policy(config), configured) or not offers(specs, origin.url):
         return None
     return origin
 
 
 def _candidates(
-    config: Config, world: World, record: Record, policy: Policy, origin: Optional[Origin] = None
+    config: Config, world: World, record: Record, origin: Optional[Origin] = None
 ) -> tuple[Outlet, ...]:
-    """Where no service has answered, or its NIC is gone (`origin`): then only a NIC that is new since."""
+    """The interfaces through which metadata may be requested if no service has answered yet.
+
+    With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
+    """
+    policy = _policy(config)
     document = last_good(config.state).document
     roles = stack(document, config.links, policy, world, record).roles
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()

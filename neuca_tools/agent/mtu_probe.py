@@ -1,6 +1,7 @@
-"""The MTU of a virtual machine's NIC: tried with an acknowledged probe before any profile may raise it.
+"""Probes the path of a virtual machine's NIC before a profile may raise the NIC's MTU.
 
-A virtio NIC takes every MTU, and frames die outside. To send a large packet the NIC needs its MTU for the moment of the probe.
+A virtio NIC accepts any MTU, but the network behind it may drop large frames. Sending a large
+packet takes the larger MTU, so the NIC has it for the time of the probe.
 """
 
 # SPDX-License-Identifier: MIT
@@ -8,7 +9,7 @@ A virtio NIC takes every MTU, and frames die outside. To send a large packet the
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -19,24 +20,23 @@ from neuca_tools.config import Config
 from neuca_tools.config.options import listed
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import Host, LinkKey, NetworkState, Record
+from neuca_tools.model import Host, Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.operation import Target, Writer
 from neuca_tools.plan.operations import SetMtu
 from neuca_tools.state import updates
 from neuca_tools.state.records import save_record
 
-TUNNELS = (
-    0,
-    50,
-    100,
-)  # bytes that an overlay below may take: none, VXLAN over IPv4 (RFC 7348), two such layers
-
 log = logging.getLogger("neuca")
-SILENT = -1  # what is remembered of a neighbour that did not answer at all: it is asked again at the next start
+# Bytes of overhead of an overlay network: none, VXLAN over IPv4 (RFC 7348), two such layers.
+TUNNELS = (0, 50, 100)
+SILENT = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
-    """A NIC that a profile would give another MTU, with a neighbour to ask."""
+    """A NIC for which a profile wants a larger MTU, with a neighbour to send probes to.
+
+    MTUs in bytes.
+    """
 
     target: Target
     now: int
@@ -54,11 +54,13 @@ def explore(
     have: NetworkState,
     record: Record,
     writer: Writer,
+    *,
     start: bool,
 ) -> bool:
-    """Try the MTU that a profile wants of the NICs of a virtual machine; whether a larger one can be had now.
+    """Probe the paths of a virtual machine's NICs; returns whether a larger MTU is possible.
 
-    The record has what was found, and before that what is raised for the moment: it goes back also if this is killed.
+    The MTUs to be raised are recorded first, so that they are restored even if this is killed,
+    and the results afterwards. Raises ApplyError.
     """
     waiting = candidates(resolution, have, peers(config), record.probed, start)
     ready = [one for one in waiting if answers(one)]
@@ -77,9 +79,13 @@ def explore(
 
 
 def peers(config: Config) -> tuple[Host, ...]:
-    """The literal addresses of `[selftest] peers`, entries may be `NAME@ADDRESS`; none where nothing is to be probed."""
+    """The IP addresses in `[selftest] peers` (`ADDRESS` or `NAME@ADDRESS`); none if
+    probes are off.
+    """
+    if not config.mtu_probe:
+        return ()
     found = []
-    for entry in listed(config.selftest.get("peers", "")) if config.mtu_probe else ():
+    for entry in listed(config.selftest.get("peers", "")):
         with suppress(ValueError):
             found.append(ip_address(entry.rpartition("@")[2].strip()))
     return tuple(found)
@@ -92,55 +98,57 @@ def candidates(
     probed: Mapping[str, int],
     start: bool,
 ) -> list[Candidate]:
-    """Every NIC that is up, that waits for a probe, and that has a peer on one of its own networks.
+    """Every NIC that is up, waits for a probe, and has a peer on one of its own networks.
 
-    A peer that was silent is asked again at a start; one that acknowledged no larger packet is not, before the next boot.
+    `probed` has the outcome of the probes since the boot, by MAC. A neighbour that did not respond
+    is probed again at a start; one that acknowledged no larger packet is not.
     """
-    layer = resolution.tuning
+    if not peers or resolution.tuning.environment.kind == "bare metal":
+        return []
     tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
-    waiting = {
+    found = [
+        _candidate(have.links.get(key), mtu, peers)
+        for key, mtu in sorted(_waiting(resolution).items())
+        if key.mac not in tried
+    ]
+    return [candidate for candidate in found if candidate]
+
+
+def _candidate(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optional[Candidate]:
+    """None for a link that is absent or down, has this MTU already, or has no neighbour."""
+    if link is None or not link.mtu or link.state != "up" or mtu <= link.mtu:
+        return None
+    neighbour = next((peer for peer in peers if _is_neighbour(peer, link)), None)
+    if neighbour is None:
+        return None
+    return Candidate(Target(link.key, link.name or "", link.index), link.mtu, mtu, neighbour)
+
+
+def _waiting(resolution: Resolution) -> dict[LinkKey, int]:
+    """The MTU that a profile wants but does not set yet, for each NIC."""
+    return {
         value.link: int(value.asked)
-        for value in layer.values
-        if value.setting == "mtu"
-        and value.effect
-        and value.link is not None
-        and value.link.vlan_id is None
-        and value.link.mac not in tried
+        for value in resolution.tuning.values
+        if value.setting == "mtu" and value.effect and value.link and value.link.vlan_id is None
     }
-    found = []
-    for key in sorted(waiting) if peers and layer.environment.kind != "bare metal" else ():
-        link = have.links.get(key)
-        neighbour = _neighbour(key, have, peers)
-        if link and link.mtu and neighbour and link.state == "up" and waiting[key] > link.mtu:
-            found.append(
-                Candidate(
-                    Target(key, link.name or "", link.index), link.mtu, waiting[key], neighbour
-                )
-            )
-    return found
 
 
-def _neighbour(key: LinkKey, have: NetworkState, peers: Iterable[Host]) -> Optional[Host]:
-    link = have.links.get(key)
-    addresses = link.addresses if link else ()
-    return next(
-        (
-            peer
-            for peer in peers
-            for address in addresses
-            if peer.version == address.version and peer in address.network and peer != address.ip
-        ),
-        None,
-    )
+def _is_neighbour(peer: Host, link: Link) -> bool:
+    """Whether a peer is on one of the link's networks, and is not this host."""
+    networks = [one for one in link.addresses if one.version == peer.version]
+    return any(peer in one.network and peer != one.ip for one in networks)
 
 
 def answers(candidate: Candidate) -> bool:
-    """Whether the neighbour acknowledges a packet of the size that can be sent now."""
+    """Whether the neighbour acknowledges a packet of the current MTU."""
     return acknowledged(candidate.target.name, candidate.neighbour, candidate.now)
 
 
 def probe(candidate: Candidate, writer: Writer) -> int:
-    """The largest MTU that the neighbour acknowledged; 0 if none beyond that of now. The NIC has its MTU again after it."""
+    """The largest MTU that the neighbour acknowledged; 0 if none above the current one.
+
+    The NIC has its current MTU again when this returns.
+    """
     index, name = writer.index(candidate.target), candidate.target.name
     sizes = [
         size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now
@@ -149,17 +157,13 @@ def probe(candidate: Candidate, writer: Writer) -> int:
         writer.set_mtu(index, candidate.asked)
         return next((size for size in sizes if acknowledged(name, candidate.neighbour, size)), 0)
     except ApplyError:
-        return 0  # the device does not take it after all
+        return 0  # the device refuses it
     finally:
         writer.set_mtu(index, candidate.now)
 
 
 def text(mtu: int) -> str:
     """The outcome of a probe for people."""
-    return (
-        "no answer"
-        if mtu == SILENT
-        else f"an MTU of {mtu} is acknowledged"
-        if mtu
-        else "no larger MTU is acknowledged"
-    )
+    if mtu == SILENT:
+        return "no answer"
+    return f"an MTU of {mtu} is acknowledged" if mtu else "no larger MTU is acknowledged"

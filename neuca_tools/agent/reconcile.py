@@ -1,4 +1,7 @@
-"""One pass: admit the document, carry out the decision as a transaction, report. Read `run_pass` first."""
+"""One pass: keep the document, carry out the decision as a transaction, report.
+
+Read `run_pass` first.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,7 +39,7 @@ PROBED = "the path was probed"
 
 @dataclass(frozen=True)
 class Pass:
-    """The purpose of a pass: whatever a document asks of the NICs in `scope`; None: of all."""
+    """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
 
     scope: Optional[Collection[str]] = None
 
@@ -49,7 +52,7 @@ class Pass:
         return decision.plan(self.scope)
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
-        """What is ours, which request is in force for each NIC, and which managers have left."""
+        """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
         record = updates.intend(decision.record, result.done)
         record = updates.settle(record, resolution, have, world)
@@ -85,10 +88,10 @@ def _passes(handles: Host, start: bool) -> tuple[Report, Status]:
 
 
 def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Report, Decision]:
-    """`earlier`: the texts of what was done before the path was probed."""
+    """`earlier`: the texts of the operations that were done before the path was probed."""
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
-    first_boot.admit(config, handles.intake)
+    first_boot.record_machine(config, handles.intake)
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = replace(decision, record=updates.meet(decision.record, decision.resolution))
@@ -105,10 +108,10 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
 
 
 def _probe(handles: Host, after: Decision, start: bool) -> bool:
-    """Try the MTU that a profile wants; whether another pass can set a larger one."""
+    """Probe for the MTU that a profile wants; returns whether another pass can set a larger one."""
     writer = handles.writer(after)
     return mtu_probe.explore(
-        handles.config, after.resolution, after.have, after.record, writer, start
+        handles.config, after.resolution, after.have, after.record, writer, start=start
     )
 
 

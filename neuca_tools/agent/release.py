@@ -1,4 +1,4 @@
-"""Release one NIC (`neuca release`), or restore every setting that was changed (`neuca tune revert`)."""
+"""Release one NIC (`neuca release`), or restore all changed settings (`neuca tune revert`)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -31,7 +31,10 @@ SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 
 @dataclass(frozen=True)
 class Release:
-    """The purpose of `neuca release`: what is ours on these NICs goes; those `touched` change with them."""
+    """The purpose of `neuca release`: remove what is ours on these NICs.
+
+    Those `touched` change with them.
+    """
 
     macs: frozenset[str]
     touched: frozenset[str]
@@ -57,7 +60,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Files:
-    """The files as they should be, and nothing else."""
+    """A purpose that writes the files that differ, and changes nothing else."""
 
     def shape(self, decision: Decision) -> Decision:
         """What the document asks for, as it was decided."""
@@ -129,20 +132,17 @@ def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:
 
 
 def _without(document: Document, macs: Collection[str]) -> Document:
-    beside = document.platform
-    beside = beside and replace(
-        beside, links=tuple(link for link in beside.links if link.key.mac not in macs)
-    )
-    return replace(
-        document,
-        links=tuple(link for link in document.links if link.key.mac not in macs),
-        faults=(),
-        platform=beside,
-    )
+    """The document without these NICs, and without faults: what it no longer has is removed."""
+    links = tuple(link for link in document.links if link.key.mac not in macs)
+    platform = document.platform
+    if platform:
+        others = tuple(link for link in platform.links if link.key.mac not in macs)
+        platform = replace(platform, links=others)
+    return replace(document, links=links, faults=(), platform=platform)
 
 
 def take_back(config: Config, mac: str) -> None:
-    """The NIC is no longer ignored. Raises NeucaError for one that was not released."""
+    """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         record = records.load_record(config.state)
@@ -153,7 +153,10 @@ def take_back(config: Config, mac: str) -> None:
 
 
 def revert(config: Config, intake: Intake) -> Result:
-    """Restore every MTU, txqueuelen, device setting and sysctl; a new start sets them again. Raises NeucaError."""
+    """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
+
+    The next pass at start sets them again. Raises NeucaError.
+    """
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         with host(config, intake) as handles:
@@ -161,7 +164,7 @@ def revert(config: Config, intake: Intake) -> Result:
 
 
 def _run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Result:
-    """One transaction from this decision on; None: from a new one."""
+    """Run one transaction for this decision; None: for a new one."""
     decision = decision or purpose.shape(handles.survey())
     outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
     log_result(outcome.result)

@@ -1,4 +1,4 @@
-"""The status of now: how far the host is from what is asked, out of the plan that a start would carry out."""
+"""The current status: what a pass at start would still change, and how the last pass went."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,7 +28,7 @@ from neuca_tools.status.report import read_report
 
 
 def status_now(config: Config, intake: Intake) -> Status:
-    """The status, from one look. Raises ObserveError, RecordError."""
+    """Observe the host once and judge it. Raises ObserveError, RecordError."""
     with host(config, intake) as handles:
         return status_of(config, intake, handles.survey(), read_report(config.run_directory))
 
@@ -36,7 +36,9 @@ def status_now(config: Config, intake: Intake) -> Status:
 def status_of(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> Status:
-    """Out of the plan that a start would carry out now."""
+    """Judge what has been observed and decided; `report` is that of the last pass since
+    the boot.
+    """
     resolution, have = decision.resolution, decision.have
     left, held, reason = _left(config, decision)
     status = judge(
@@ -45,11 +47,11 @@ def status_of(
         resolution,
         have,
         left,
-        decision.changed(),
-        decision.managers,
-        _notes(config, intake, decision, report),
-        report,
-        own_names(resolution.roles, resolution.requests, decision.record),
+        unapplied=decision.changed(),
+        managers=decision.managers,
+        notes=_notes(config, intake, decision, report),
+        report=report,
+        own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
     return with_unsaved(replace(status, data=data), reason, held)
@@ -61,27 +63,25 @@ def _document(config: Config, intake: Intake) -> DocumentStatus:
     faults += [(one.severity, one.text) for one in config.faults]
     errors = [text for severity, text in faults if severity == "error"]
     return DocumentStatus(
-        stored.source,
-        stored.sha256.partition(".")[0],
-        stored.fetched,
-        intake.stale,
-        intake.none_for_us,
-        intake.reason,
-        intake.platform,
-        tuple(filter(None, [*errors, intake.refused])),
-        tuple(text for severity, text in faults if severity == "warning"),
-        intake.disputed,
+        source=stored.source,
+        sha256=stored.sha256.partition(".")[0],
+        fetched=stored.fetched,
+        stale=intake.stale,
+        none_for_us=intake.none_for_us,
+        reason=intake.reason,
+        platform=intake.platform,
+        invalid=tuple(filter(None, [*errors, intake.refused])),
+        warnings=tuple(text for severity, text in faults if severity == "warning"),
+        disputed=intake.disputed,
     )
 
 
 def _notes(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> list[str]:
-    """What is worth a line, and no shortfall."""
+    """What the user should know although it is not a problem, one line each."""
     resolution, have = decision.resolution, decision.have
-    notes = []
-    if intake.reason and intake.stored and not (intake.stale or intake.none_for_us):
-        notes.append(intake.reason)
+    notes = _reason(intake)
     notes += [f"{manager}: {reason}" for manager, reason in decision.silent_managers.items()]
     if report:
         notes += report.removed
@@ -96,8 +96,21 @@ def _notes(
     return notes
 
 
+def _reason(intake: Intake) -> list[str]:
+    """Why the sources gave no other document; a stale or absent document says so itself."""
+    if intake.stale or intake.none_for_us or not intake.stored:
+        return []
+    return [intake.reason] if intake.reason else []
+
+
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
-    """What is left to do now, what waits until the state can be saved, and why it cannot be."""
-    operations, reason = decision.plan(), unsaved(config.state)
-    held = waiting(operations) if reason else ()
-    return [operation for operation in operations if operation not in held], held, reason
+    """The operations left to do, those that wait until the state can be saved, and why it
+    cannot.
+    """
+    operations = decision.plan()
+    reason = unsaved(config.state)
+    if not reason:
+        return list(operations), (), ""
+    held = waiting(operations)
+    held_back = set(held)
+    return [operation for operation in operations if operation not in held_back], held, reason

@@ -1,4 +1,4 @@
-"""`neuca tune`: the part of a pass that sets sysctls, MTUs, queues and devices, for the profiles of now or for others."""
+"""`neuca tune`: sets sysctls, MTUs, queue lengths and device settings as a pass does."""
 
 # SPDX-License-Identifier: MIT
 
@@ -29,7 +29,9 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 @dataclass(frozen=True)
 class Tuning:
-    """The purpose of `neuca tune apply`: the settings of a pass, with `link` of that link alone."""
+    """The purpose of `neuca tune apply`: the settings of a pass; with `link`, only those of that
+    link.
+    """
 
     link: Optional[LinkKey] = None
 
@@ -43,7 +45,7 @@ class Tuning:
         return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
-        """What was changed; which request is in force stays as it was."""
+        """What was changed; the active request of each NIC stays the same."""
         record = updates.intend(decision.record, result.done)
         return updates.settle(record, decision.resolution, decision.have, decision.world)
 
@@ -55,9 +57,10 @@ def _link_of(operation: Operation) -> Optional[LinkKey]:
 def tune(
     config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
 ) -> Result:
-    """Set what is asked for and what the profiles want, and nothing else. A choice holds until the next boot.
+    """Apply the settings that documents ask for and profiles want, and nothing else.
 
-    It is saved before anything is written, so that every pass from then on agrees with it. Raises NeucaError.
+    A choice of profiles holds until the next boot. It is saved before anything is set, so that
+    every later pass agrees with it. Raises NeucaError.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
@@ -65,16 +68,15 @@ def tune(
         with host(config, intake) as handles:
             outcome = _transaction(handles, link)
             after, result = outcome.decision, outcome.result
-            if not result.failures and mtu_probe.explore(
-                config,
-                after.resolution,
-                after.have,
-                after.record,
-                handles.writer(after),
-                start=True,
-            ):
+            if not result.failures and _probe(handles, after):
                 result += _transaction(handles, link).result
         return result
+
+
+def _probe(handles: Host, after: Decision) -> bool:
+    """Whether another transaction can set a larger MTU."""
+    config, writer = handles.config, handles.writer(after)
+    return mtu_probe.explore(config, after.resolution, after.have, after.record, writer, start=True)
 
 
 def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
@@ -85,7 +87,7 @@ def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
 
 
 def untune(config: Config, intake: Intake) -> Result:
-    """Put back what was changed, and forget what `tune` was told. Raises NeucaError."""
+    """Restore the original values, and drop the choice of profiles. Raises NeucaError."""
     result = revert(config, intake)
     with locked(config.run_directory / "lock", config.command_timeout):
         records.save_choice(config.run_directory, None)

@@ -1,8 +1,8 @@
-"""Jobs of the daemon in a child process: ask the sources if it is time to, make a pass if there is reason to, report.
+"""Jobs of the daemon, done in a child process: ask the sources, make a pass if needed, report.
 
-A child rather than a thread: it can be killed at its deadline, a crash costs one job, and its memory goes with it. One that
-has made a pass stays for a little while, since what a boot or a new NIC stirs up comes in a row: most of what a job costs is
-the import of pyroute2.
+Unlike a thread, a child can be killed at its deadline, a crash of it costs a single job, and its
+memory is freed when it exits. After a pass it waits for further jobs for a while: a boot or a new
+NIC causes several in a row, and most of the time of a job is the import of pyroute2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -38,13 +38,16 @@ log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
 LIFETIME = 30.0  # seconds after which a child is not given another job
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
-END = b"}\n"
-IN_PASS = b"pass\n"  # what a child says before it changes anything
+END = b"}\n"  # of a report
+IN_PASS = b"pass\n"  # is sent by a child before it changes anything
 
 
 @dataclass(frozen=True)
 class Job:
-    """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) is the same. `start`: drift is set right."""
+    """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
+
+    `start`: the pass corrects all drift.
+    """
 
     config: Config
     fetch: bool = False
@@ -60,10 +63,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job reports. `attentive`: a NIC is absent or contested, so any change of a link may matter.
+    """The report of a job. `ran`: there was a pass; `passed`: it came to its end.
 
-    `held`: one waits for a sign of the management NIC, so addresses matter too, and there is a pass at each poll.
-    `unanswered`: whether all sources were silent or failed; None where they were not asked.
+    `failed`: the number of failures. `attentive`: a NIC is absent or contested, so any change of a
+    link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
+    and there is a pass at each poll. `unanswered`: whether no source responded; None if none was
+    asked. `text`: a line for systemctl status.
     """
 
     ran: bool = False
@@ -78,13 +83,17 @@ class Outcome:
 
 
 class Worker:
-    """A child that does jobs, one at a time; its socket becomes readable when it has something to say, or has ended."""
+    """A child that does jobs, one at a time.
+
+    Its socket is readable when it has sent something or exited.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.retires = time.monotonic() + LIFETIME
-        self.deadline: Optional[float] = None  # of the job that it does; None: it waits for one
-        self.started = self.passed = False  # its job is that of a start; it has made a pass
+        self.deadline: Optional[float] = None  # of its current job; None: it waits for one
+        self.started = False  # whether its job is that of a start
+        self.passed = False  # whether it has made a pass
         self.job = Job(config)
         self._said = b""
         self._socket, jobs = socket.socketpair()
@@ -98,11 +107,10 @@ class Worker:
         return self._socket.fileno()
 
     def begin(self, job: Job) -> None:
-        """Have it do this. Raises OSError where the child has just died."""
+        """Give the child a job. Raises OSError if the child has just died."""
         self._said, self.started, self.job = b"", job.start, job
-        self.deadline = (
-            time.monotonic() + 2 * job.config.timeout + job.config.command_timeout
-        )  # a change is read twice
+        fetching = 2 * job.config.timeout  # a changed document is read twice
+        self.deadline = time.monotonic() + fetching + job.config.command_timeout
         self._socket.sendall(
             _line(
                 {
@@ -116,7 +124,7 @@ class Worker:
         )
 
     def read(self) -> bool:
-        """Take in what there is to read. True once the job, or the child, has ended."""
+        """Read what the child has sent. Returns True once the job, or the child, has ended."""
         try:
             part = self._socket.recv(65536)
         except ConnectionResetError:  # it died before it read its job
@@ -126,11 +134,16 @@ class Worker:
 
     @property
     def unheard(self) -> bool:
-        """It has done a job before, and has not said a word of this one: one that ends so was killed while it waited for it."""
+        """Whether it has done a job before but has sent nothing about this one.
+
+        A child that ends like this was killed while it waited, and has not begun the job.
+        """
         return self.passed and not self._said
 
     def wait(self) -> None:
-        """Give a pass a moment to finish; `end` then ends the child in any case, and at once one that only asks sources."""
+        """Wait at most GRACE seconds for a pass to finish, and not at all for a job that only asks
+        sources.
+        """
         deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
         while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
@@ -142,13 +155,16 @@ class Worker:
         return self._said.startswith(IN_PASS)
 
     def outcome(self) -> Optional[Outcome]:
-        """What it reported of the job that has ended, None for nothing; then it waits for the next one."""
+        """The report of the job that has ended, None if there is none.
+
+        The child waits for a job then.
+        """
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
         return _outcome(self._said)
 
     def end(self) -> None:
-        """Reap the child, by force: what it has done is done, and what it only waits for is not worth waiting for."""
+        """Kill and reap the child."""
         self._socket.close()
         with suppress(ProcessLookupError):
             os.kill(self._child, signal.SIGKILL)
@@ -167,14 +183,13 @@ def _outcome(said: bytes) -> Optional[Outcome]:
 
 
 def _child(config: Config, jobs: socket.socket) -> NoReturn:
-    """Never returns into the daemon's code, whatever happens; a job that fails ends it."""
+    """The main loop of the child, which never returns. A job that raises ends the child."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(
-                number, signal.SIG_IGN
-            )  # systemd signals the whole group; the daemon says when to stop
+            # systemd signals the whole control group; the daemon decides when a child stops.
+            signal.signal(number, signal.SIG_IGN)
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             outcome = work(
@@ -192,53 +207,73 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job in this process. `begin_pass` is called before anything is changed. Raises NeucaError."""
-    config = job.config
-    _report_volumes(config)
+    """Do the job in this process. `begin_pass` is called before anything is changed.
+
+    Raises NeucaError.
+    """
+    _report_volumes(job.config)
     intake = _intake(job)
-    unanswered = intake.unanswered if job.fetch else None
-    sha256 = intake.stored.sha256 if intake.stored else ""
-    news = _saves(config) or _is_news(job, intake)
-    if not (job.run or news):
-        before = load_look(config.run_directory)
-        keep(intake, config.state, config.run_directory)
-        text = (
-            ""
-            if load_look(config.run_directory) == before
-            else _text(intake, status_now(config, intake))
-        )
-        return Outcome(sha256=job.sha256, session=intake.session, text=text, unanswered=unanswered)
-    begin_pass()
+    has_news = _saves(job.config) or _is_news(job, intake)
+    if job.run or has_news:
+        begin_pass()
+        return _pass(job, intake)
+    before = load_look(job.config.run_directory)
+    keep(intake, job.config.state, job.config.run_directory)
+    outcome = Outcome(
+        sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
+    )
+    if load_look(job.config.run_directory) == before:
+        return outcome
+    return replace(outcome, text=_text(intake, status_now(job.config, intake)))
+
+
+def _pass(job: Job, intake: Intake) -> Outcome:
+    """Make a pass, then let the features of the guest run, whether or not the pass failed."""
+    outcome = Outcome(
+        ran=True,
+        sha256=intake.stored.sha256 if intake.stored else "",
+        session=intake.session,
+        unanswered=_unanswered(job, intake),
+    )
     try:
-        report, status = run_pass(config, intake, job.start)
+        report, status = run_pass(job.config, intake, job.start)
     except NeucaError as error:
         log.error("%s", error.text)
-        return Outcome(True, 1, sha256, intake.session, text=error.text, unanswered=unanswered)
-    finally:  # nobody's login waits for a network that cannot be set
-        guest.ask(config, intake)
-    parts = (status.data, *status.data["interfaces"])
-    codes = {problem["code"] for one in parts for problem in one["problems"]}
-    attentive = bool(codes & {"absent", "contested"})
-    return Outcome(
-        True,
-        len(report.problems),
-        sha256,
-        intake.session,
-        attentive,
-        _text(intake, status),
+        return replace(outcome, failed=1, text=error.text)
+    finally:  # a login must not wait for a network that cannot be configured
+        guest.ask(job.config, intake)
+    return replace(
+        outcome,
+        failed=len(report.problems),
+        attentive=bool(_codes(status) & {"absent", "contested"}),
+        text=_text(intake, status),
         passed=True,
         held=status.held,
-        unanswered=unanswered,
     )
 
 
+def _codes(status: Status) -> set[str]:
+    """The codes of all problems, of the host and of its interfaces."""
+    parts = (status.data, *status.data["interfaces"])
+    return {problem["code"] for part in parts for problem in part["problems"]}
+
+
+def _unanswered(job: Job, intake: Intake) -> Optional[bool]:
+    return intake.unanswered if job.fetch else None
+
+
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the sources say something else than at the last pass."""
+    """Whether the document has changed since the last pass, or is for another machine."""
     return bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
 
 
 def _saves(config: Config) -> bool:
-    """Save what could not be saved before: whether there was anything, and now all of it is. Raises NeucaError."""
+    """Save what could not be saved before.
+
+    Returns whether there was anything, and all of it is saved.
+
+    Raises NeucaError.
+    """
     if not unsaved(config.state):
         return False
     with locked(config.run_directory / "lock", config.command_timeout):
@@ -255,7 +290,7 @@ def _report_volumes(config: Config) -> None:
 
 
 def _intake(job: Job) -> Intake:
-    """What the sources say now if it is time to ask them, else what they said before."""
+    """The response of the sources if the job is to ask them, else their last one."""
     if not job.fetch:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)

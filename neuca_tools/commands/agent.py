@@ -17,7 +17,7 @@ from neuca_tools import __version__
 from neuca_tools.commands.context import configuration, guarded, is_root
 from neuca_tools.commands.logs import to_journal
 from neuca_tools.config import DEFAULT_PATH, Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, NeucaError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, LockedError, NeucaError
 from neuca_tools.files import locked, write_files
 
 
@@ -118,12 +118,10 @@ def _alone(config: Config) -> Iterator[None]:
     try:
         with locked(config.run_directory / "neucad.lock", 0.1):
             yield
-    except ApplyError as error:
-        if "another pass" in error.text:
-            raise NeucaError(
-                f'neucad: another one runs already, with the run directory "{config.run_directory}"'
-            ) from error
-        raise
+    except LockedError as error:
+        raise NeucaError(
+            f'neucad: another one runs already, with the run directory "{config.run_directory}"'
+        ) from error
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from neuca_tools.guest import programs
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.state.records import SCRIPTS
-from neuca_tools.status import render
+from neuca_tools.status import render_json
 
 if TYPE_CHECKING:
     import argparse
@@ -109,7 +109,9 @@ def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
             well = ENDS_WELL.get(name, (0,))
             yield (
                 name,
-                _tried(name, partial(programs.run, f"collect {name}", command, LONGEST, well=well)),
+                _tried(
+                    name, partial(programs.run, f"collect {name}", command, LONGEST, accepted=well)
+                ),
             )
     log = config.log_directory / image_clean.AGENT_OUTPUT
     for path in [*config_files(file), *image_clean.own_files(config)]:
@@ -139,9 +141,9 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
         "status.json": lambda: _text(
             with_guest(status_now(config, intake), config.run_directory).data
         ),
-        "plan.json": lambda: _text(render.plan_json(survey().plan())),
-        "desired.json": lambda: _text(render.desired_json(survey().resolution)),
-        "observed.json": lambda: _text(render.observed_json(survey().world)),
+        "plan.json": lambda: _text(render_json.plan_json(survey().plan())),
+        "desired.json": lambda: _text(render_json.desired_json(survey().resolution)),
+        "observed.json": lambda: _text(render_json.observed_json(survey().world)),
     }
 
 

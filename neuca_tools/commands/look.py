@@ -19,7 +19,7 @@ from neuca_tools.errors import EXIT_PENDING, UsageError
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
 from neuca_tools.state.active_document import Intake, confirmed
-from neuca_tools.status import render
+from neuca_tools.status import render, render_json
 from neuca_tools.status.judge import find_link
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _plan(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
     operations = survey.plan()
     if arguments.json:
-        print(json.dumps(render.plan_json(operations), indent=1))
+        print(json.dumps(render_json.plan_json(operations), indent=1))
     else:
         print(render.plan(operations, survey.resolution.problems, survey.resolution.names))
     return report_faults(intake, config)
@@ -77,13 +77,13 @@ def _plan(arguments: argparse.Namespace, config: Config) -> int:
 def _show(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.stage == "document":
         intake = document(config, arguments.source)
-        data: dict[str, Any] = render.document_json(intake.document, intake.stored)
+        data: dict[str, Any] = render_json.document_json(intake.document, intake.stored)
     else:
         intake, survey = _survey(arguments, config)
         data = (
-            render.observed_json(survey.world)
+            render_json.observed_json(survey.world)
             if arguments.stage == "observed"
-            else render.desired_json(survey.resolution)
+            else render_json.desired_json(survey.resolution)
         )
     print(json.dumps(data, indent=1) if arguments.json else render.tree(data))
     return report_faults(intake, config)
@@ -100,6 +100,6 @@ def _explain(arguments: argparse.Namespace, config: Config) -> int:
         raise UsageError(
             f'explain "{arguments.link}": no interface has this name or MAC here, nor in the document'
         )
-    data = render.explanation(key, survey.resolution, survey.have, survey.record)
+    data = render_json.explanation(key, survey.resolution, survey.have, survey.record)
     print(json.dumps(data, indent=1) if arguments.json else render.explain(data))
     return report_faults(intake, config)

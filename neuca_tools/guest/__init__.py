@@ -1,16 +1,17 @@
-"""What of the guest is not network: its host name, its users, and whatever else a document asks of the host itself.
+"""What a document asks of the guest apart from its network: host name, users, storage, scripts.
 
-run         one run over all features, in a process of its own (`neucad --guest`): no pass waits for it, or breaks with it
-base        what a feature is given, and what it says of what it did
-outcome     what features have said, kept for `neuca status`; and the mark that a run is due
-programs    running another program, within limits
-blocks      marked lines in a file that others write to as well
-users       logins, their public keys and sudo files: accounts, authorized_keys, sudoers are its parts
+run         one run of all features, in a process of its own (`neucad --guest`)
+base        the types of a feature: its input, its findings, and the table of features
+outcome     the findings of the last run, for `neuca status`; and the mark that a run is due
+programs    runs another program, within limits
+blocks      edits marked lines in a file that others write to as well
+users       accounts, public keys and sudo files; its parts are accounts, authorized_keys, sudoers
 hostname    the host name, and its line in the hosts file
-storage     iSCSI disks; `iscsi` speaks to open-iscsi, `blockdev` looks at a disk, makes a file system, mounts it
-scripts     each script once for each instance; `supervisor` is the process that one runs under
+storage     iSCSI disks; `iscsi` calls open-iscsi, `blockdev` examines, formats and mounts a disk
+scripts     runs each script once for each instance; `supervisor` is the process that runs one
 
-A feature is one module and one row of `FEATURES` in `run`; each has its switch in `[guest]` of the configuration.
+A feature is one module, a row of `base.FEATURES`, and a row of `run.RUNS`; `[guest]` of the
+configuration has a switch for each.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""User accounts: one that is missing is made with useradd; one that is there is never changed."""
+"""User accounts: a missing one is created with useradd, an existing one is never changed."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,7 +15,7 @@ SHELLS = ("/bin/bash", "/bin/sh")
 
 
 def find(login: str) -> Optional[pwd.struct_passwd]:
-    """The account, wherever the host's name services have it; None where there is none."""
+    """The account, from any name service of the host (nsswitch.conf(5)); None if there is none."""
     try:
         return pwd.getpwnam(login)
     except KeyError:
@@ -23,9 +23,10 @@ def find(login: str) -> Optional[pwd.struct_passwd]:
 
 
 def make(login: str, seconds: float) -> pwd.struct_passwd:
-    """A new account with a home directory, and without a password: nobody can log in with one. Raises ApplyError.
+    """Create an account with a home directory and no valid password. Raises ApplyError.
 
-    The password is `*` and not useradd's `!`, which some servers take for a locked account and refuse keys for (sshd(8)).
+    The password is `*` rather than useradd's default `!`: some SSH servers take `!` for a locked
+    account, and refuse its keys too (sshd(8)).
     """
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
     what = f'make the user "{login}"'

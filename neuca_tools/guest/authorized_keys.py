@@ -1,7 +1,7 @@
-"""A user's public keys, in marked lines of the user's own file, edited by a child that has become the user.
+"""Edits a user's public keys, in marked lines of the user's file, with the user's privileges.
 
-What the user has planted there can so do nothing that the user could not: no link leads out of the user's own rights. None is
-followed all the same, nor is a pipe waited for.
+So a symbolic link that the user has planted gives access to nothing that the user could not access
+anyway. None is followed in any case, and no pipe is waited for.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,20 +24,17 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import NEW
 from neuca_tools.guest import blocks, programs
 
-DIRECTORY, FILE = (
-    ".ssh",
-    "authorized_keys",
-)  # AuthorizedKeysFile of sshd_config(5), as it is by default
-WITHIN = 30.0  # seconds: a home directory may be on a server that does not answer
+DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
+WITHIN = 30.0  # seconds: a home directory may be on a server that does not respond
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 SELINUX = Path("/sys/fs/selinux/enforce")
 LONGEST_WORD = 65536  # bytes
 
 
 def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
-    """Put these keys between the marks; without keys, take the marks away. Why sshd will ignore the file, empty if it will not.
+    """Write these keys between the marks; without keys, remove the marks too.
 
-    Raises ApplyError.
+    Returns why sshd will ignore the file, empty if it will not. Raises ApplyError.
     """
     read, write = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -64,12 +61,15 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
 
 def _said(descriptor: int) -> bytes:
-    """All that the child says until its end, or as much of it as comes in time. It may be anything: it is the user's."""
+    """The output of the child until its end, or what arrives in time.
+
+    The user may have forged it.
+    """
     said, deadline = b"", time.monotonic() + WITHIN
-    while (
-        len(said) < LONGEST_WORD
-        and select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]
-    ):
+    while len(said) < LONGEST_WORD:
+        left = max(0.0, deadline - time.monotonic())
+        if not select.select([descriptor], [], [], left)[0]:
+            break
         part = os.read(descriptor, 4096)
         if not part:
             break
@@ -78,7 +78,7 @@ def _said(descriptor: int) -> bytes:
 
 
 def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
-    """In the child. Never returns into the parent's code, whatever happens."""
+    """In the child, which never returns from here: become the user and edit the file."""
     try:
         os.chdir("/")
         os.umask(0o077)
@@ -98,11 +98,11 @@ def _say(descriptor: int, failed: str, ignored: str) -> None:
     os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
 
 
-# --- As the user ----------------------------------------------------------------------------------------------------
+# --- As the user ----------------------------------------------------------------------------------
 
 
 def edit(home: str, keys: Sequence[str]) -> str:
-    """What `edit_as` does, in this process. Raises ApplyError."""
+    """Do what `edit_as` does in this process. Raises ApplyError."""
     with _opened(home, lambda: os.open(home, READ_DIRECTORY)) as top:
         place = f"{home}/{DIRECTORY}"
         if not keys and not _is_there(DIRECTORY, top):
@@ -140,12 +140,11 @@ def _is_there(name: str, directory: int) -> bool:
 
 
 def _directory(home: int, place: str) -> int:
-    """A descriptor of ~/.ssh, which is made if need be."""
+    """A descriptor of ~/.ssh, which is created if it is missing."""
     if not _is_there(DIRECTORY, home):
         os.mkdir(DIRECTORY, 0o700, dir_fd=home)
-        if SELINUX.exists() and programs.find(
-            "restorecon"
-        ):  # sshd reads it with its own label alone
+        if SELINUX.exists() and programs.find("restorecon"):
+            # sshd may read the directory only if it has the right label.
             programs.run(f'label "{place}"', ["restorecon", "-R", place], WITHIN)
     _own(os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory")
     return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
@@ -162,16 +161,12 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
 
 
 def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
-    """The content, None where there is no file, and the mode."""
+    """The content of the file, None if there is none, and its mode."""
     try:
-        _own(
-            os.stat(FILE, dir_fd=directory, follow_symlinks=False),
-            place,
-            stat.S_ISREG,
-            "a regular file",
-        )
+        found = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None, 0o600
+    _own(found, place, stat.S_ISREG, "a regular file")
     descriptor = os.open(
         FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
     )
@@ -203,7 +198,7 @@ def _write(directory: int, content: bytes, mode: int) -> None:
 
 
 def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind: str) -> None:
-    """Raises ApplyError for what is of another kind, or of another user."""
+    """Raises ApplyError for a link, another kind of file, or a file of another user."""
     if stat.S_ISLNK(found.st_mode):
         raise ApplyError(f'"{place}": it is a link, and none is followed')
     if not is_kind(found.st_mode):
@@ -213,7 +208,9 @@ def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind
 
 
 def _ignored(home: int, directory: int, name: str) -> str:
-    """Why sshd passes over the file, in its own words (StrictModes in sshd_config(5)): somebody else may write to it."""
+    """Why sshd ignores the file (StrictModes in sshd_config(5)): others may write to it; empty if
+    not.
+    """
     places = {
         name: os.fstat(home),
         f"{name}/{DIRECTORY}": os.fstat(directory),

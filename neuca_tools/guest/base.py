@@ -1,4 +1,4 @@
-"""What a feature of the guest is given, and what it says of what it did."""
+"""The features of the guest: their table, their input, and their findings."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,19 +12,15 @@ from neuca_tools.config import Config
 from neuca_tools.model import Document
 
 State = Literal["ok", "pending", "refused", "failed"]
-STATES: tuple[State, ...] = (
-    "failed",
-    "refused",
-    "pending",
-    "ok",
-)  # the first that applies is that of a whole feature
+# The state of a feature is the first of these that one of its findings has.
+STATES: tuple[State, ...] = ("failed", "refused", "pending", "ok")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a feature did, or could not do. Everybody may read the text: it names no secret.
+    """One thing that a feature did, or failed to do. The text is public and contains no secret.
 
-    A later finding about the same `subject` takes the place of an earlier one. `again`: it is worth another try later.
+    A later finding about the same `subject` replaces an earlier one. `again`: try again later.
     """
 
     state: State
@@ -35,14 +31,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Guest:
-    """What a feature works on: the last good document. Nothing is taken away for one with faults (`document.complete`)."""
+    """The input of a feature: the configuration and the last good document.
+
+    Nothing is removed for a document with faults (`document.complete`).
+    """
 
     config: Config
     document: Document
 
 
 class Feature(NamedTuple):
-    """Whether it is switched on, and whether a document asks anything of it. What it does is in `run.RUNS`."""
+    """Whether a feature is switched on, and whether a document asks for it; `run.RUNS` has its
+    function.
+    """
 
     is_on: Callable[[Config], bool]
     asked: Callable[[Config, Document], bool]

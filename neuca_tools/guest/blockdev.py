@@ -1,6 +1,7 @@
-"""A disk: what it carries, who uses it, a new file system on one that is blank, and where it is mounted.
+"""Disks: their signatures and users, making a file system on a blank one, and mounting.
 
-Two programs that know signatures have to agree that there is none, since each knows some that the other does not.
+A disk is blank only if both blkid and wipefs find nothing: each knows signatures that the other
+does not.
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,43 +21,44 @@ from neuca_tools.files import make_directory
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
-LOOK = 60.0  # seconds that a look at a disk may take
-MAKE = 3600.0  # seconds that a file system may take to be made: a large disk, over a network
-EDGE = (
-    1 << 20
-)  # bytes at its beginning, and at its end, that have to be readable before anything is concluded
-NOTHING = 2  # blkid(8): no signature, or nothing that can be read
+LOOK = 60.0  # seconds to examine or mount a disk
+MAKE = 3600.0  # seconds to make a file system: the disk may be large, and is behind a network
+EDGE = 1 << 20  # bytes at the start and at the end of a disk that have to be readable
+NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
 
 
-# The contents of a disk come from somewhere else: at these places and below they would replace the host's own programs
-# and configuration, at the following ones hide the agent's and everybody's state.
+# Nothing is mounted at or below SYSTEM, where the contents of a disk would replace programs and
+# configuration of the host, nor at SHARED, where they would hide the state of the host.
 SYSTEM = (
     *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32"),
     *("proc", "root", "run", "sbin", "sys", "usr", "var/lib/neuca"),
 )
 SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"))
-# _netdev: it is unmounted before the network goes (systemd.mount(5)). Neither a set-user-ID program nor a device node on a
-# disk of somebody else's may make anybody root here.
+# _netdev: the disk is unmounted before the network is stopped (systemd.mount(5)). nosuid, nodev:
+# no set-user-ID program or device node on the disk gives anybody root here.
 OPTIONS = "_netdev,nosuid,nodev"
 
 
 class RefusedError(ApplyError):
-    """It is not for us to do, and not better for trying again."""
+    """An operation that is refused by policy; trying again does not help."""
 
 
 class Mount(NamedTuple):
-    """One line of mountinfo (proc(5)): the number of the device, as `8:16`, and where its file system is."""
+    """One line of mountinfo (proc(5)): the number of the device (`8:16`), and the mount point."""
 
     device: str
     place: str
 
 
 def signatures(device: Path) -> dict[str, str]:
-    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing. Raises ApplyError."""
+    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing.
+
+    Raises ApplyError.
+    """
     what = f"look what {device} carries"
     _readable(device)
     said = programs.run(
-        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, well=(0, NOTHING)
+        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
     )
     found = dict(
         line.split("=", 1)
@@ -70,7 +72,7 @@ def signatures(device: Path) -> dict[str, str]:
 
 
 def _readable(device: Path) -> None:
-    """blkid says of a disk that cannot be read what it says of a blank one. Raises ApplyError."""
+    """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     try:
         with device.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -82,13 +84,16 @@ def _readable(device: Path) -> None:
 
 
 def partitioned(name: str) -> str:
-    """Which partitions the kernel knows of the disk with this kernel name; empty for none."""
+    """The partitions of the disk with this kernel name, in words; empty if it has none."""
     parts = [part for part in _names(SYSFS / name) if (SYSFS / name / part / "partition").exists()]
     return f"it has partitions ({', '.join(parts)})" if parts else ""
 
 
 def in_use(name: str) -> str:
-    """Who uses the disk with this kernel name, or a part of it; empty for nobody. Raises ApplyError where that is not known."""
+    """What uses the disk with this kernel name, or a part of it, in words; empty if nothing does.
+
+    Raises ApplyError if that cannot be found out.
+    """
     holders = _names(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
@@ -111,7 +116,10 @@ def _names(directory: Path) -> list[str]:
 
 
 def number(name: str) -> str:
-    """Of the disk with this kernel name, as in mountinfo. Raises ApplyError where it has gone."""
+    """The device number (`8:16`) of the disk with this kernel name.
+
+    Raises ApplyError if it is gone.
+    """
     try:
         return (SYSFS / name / "dev").read_text().strip()
     except OSError as error:
@@ -119,7 +127,9 @@ def number(name: str) -> str:
 
 
 def mounts() -> list[Mount]:
-    """Every mount of this mount namespace; spaces in a path are written `\\040` there, and so on."""
+    """Every mount of this mount namespace; spaces in a path are written `\\040` there,
+    and so on.
+    """
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
@@ -131,9 +141,10 @@ def mounts() -> list[Mount]:
 
 
 def make(device: Path, kind: str, options: str) -> None:
-    """A file system on a disk that is blank and nobody's: to know that is the caller's part.
+    """Make a file system. The caller has checked that the disk is blank and unused.
 
-    Raises RefusedError for a type or an option that is not allowed (`documents.filesystems`), ApplyError for a failure.
+    Raises RefusedError for a type or an option that is not allowed
+    (`documents.neuca.filesystems`), ApplyError for a failure.
     """
     what = f"make a file system of type {kind} on {device}"
     try:
@@ -144,7 +155,10 @@ def make(device: Path, kind: str, options: str) -> None:
 
 
 def mount(found: Mapping[str, str], name: str, place: str) -> None:
-    """Mount it by its UUID, and see that it was this disk and no copy of it. Raises ApplyError."""
+    """Mount a disk by its UUID, after checking that no other disk has the same one.
+
+    `found` are its signatures, as `signatures` returns them. Raises ApplyError.
+    """
     what = f"mount {name} at {place}"
     uuid = found.get("UUID")
     if not uuid:
@@ -174,12 +188,12 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
 
 
 def unmount(place: str) -> None:
-    """Raises ApplyError, also where it is in use."""
+    """Raises ApplyError, also if the file system is in use."""
     programs.run(f"unmount {place}", ["umount", place], LOOK)
 
 
 def check_place(place: str) -> None:
-    """Raises RefusedError for a directory of the system, whatever links lead there."""
+    """Raises RefusedError for a directory of the system, also if a symbolic link leads there."""
     real = Path(os.path.realpath(place))
     system = [Path("/", name) for name in SYSTEM]
     if real in SHARED or any(one == real or one in real.parents for one in system):

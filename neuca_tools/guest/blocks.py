@@ -1,6 +1,7 @@
-"""Marked lines at the top of a file that others write to as well: all the rest of it is kept to the byte.
+"""Edits marked lines at the top of a file; every other byte of the file stays as it is.
 
-At the top, since a file that ends without a newline could not be given back as it was with anything behind it.
+The lines are at the top because a file may end without a newline: with lines appended, its
+original contents could not be restored.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,9 +25,10 @@ LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
 
 
 def edited(content: bytes, lines: Sequence[str]) -> bytes:
-    """The content with these lines between the marks; without any lines, without the marks too.
+    """The content with these lines between the marks; without lines, the marks are removed too.
 
-    Raises ApplyError where the marks are not one pair: nobody can say then what is ours.
+    Raises ApplyError unless there is one pair of marks or none: which lines are ours is unknown
+    then.
     """
     before, ours, after = _split(content)
     if not lines:
@@ -36,7 +38,9 @@ def edited(content: bytes, lines: Sequence[str]) -> bytes:
 
 
 def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """What is before the marked lines, they, and what comes after."""
+    """What comes before the marked lines, the marked lines with their marks, and what
+    comes after.
+    """
     lines = content.splitlines(keepends=True)
     begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
     ends = [number for number, line in enumerate(lines) if line.strip() == END]
@@ -51,9 +55,10 @@ def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def edit(path: Path, lines: Sequence[str]) -> bool:
-    """Edit a file of root's in a directory of root's. Whether it had to be written. A missing one is made if there are lines.
+    """Edit a file that belongs to root, as does its directory. Returns whether it was changed.
 
-    A link is followed, and stays one; owner, mode and extended attributes (SELinux labels, ACLs) stay. Raises ApplyError.
+    A missing file is created if there are lines. A symbolic link is followed, and stays one; owner,
+    mode and extended attributes (SELinux labels, ACLs) are kept. Raises ApplyError.
     """
     try:
         real = path.resolve(strict=False)
@@ -64,16 +69,14 @@ def edit(path: Path, lines: Sequence[str]) -> bool:
         _replace(real, wanted, content is not None)
     except ApplyError as error:
         raise ApplyError(f'edit "{path}": {error.text}', error.errno) from None
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # RuntimeError: links that go round in a circle (pathlib, before Python 3.13)
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a loop of symbolic links (pathlib before Python 3.13).
         raise ApplyError(f'edit "{path}": {getattr(error, "strerror", None) or error}') from error
     return True
 
 
 def _read(path: Path) -> Optional[bytes]:
-    """The content of a regular file with one name, None where there is none."""
+    """The content of a regular file without other hard links; None if there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -126,7 +129,7 @@ def _copy_attributes(path: Path, new: int) -> None:
     try:
         names = os.listxattr(path)
     except OSError as error:
-        if error.errno != errno.ENOTSUP:  # the file system has none
+        if error.errno != errno.ENOTSUP:  # the file system has no extended attributes
             raise
         return
     for name in names:

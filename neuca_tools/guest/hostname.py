@@ -1,4 +1,4 @@
-"""The host name that the document asks for, and the line of the hosts file that makes it an address of the loopback."""
+"""Sets the host name of the document, and its line in the hosts file."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,9 +20,10 @@ FILE = Path("/etc/hostname")  # hostname(5)
 
 
 def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
-    """A document without a host name leaves the one that there is.
+    """Set the host name, unless the document has none.
 
-    The platform's word for it, with a domain behind it or not, is mostly what cloud-init has set: then it is left alone too.
+    A name of the platform is usually set by cloud-init, with or without a domain: then it is left
+    alone.
     """
     name, config = guest.document.hostname, guest.config
     if name is None:
@@ -33,7 +34,8 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         return
     try:
         changed = set_hostname(name, file)
-        yield Finding("ok", f'the host name is "{name}"{"" if changed else ", as it was"}', "name")
+        suffix = "" if changed else ", as it was"
+        yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
         yield Finding("failed", error.text, "name", again=True)
     lines = hosts_lines(name, str(config.loopback_address)) if config.set_loopback_hostname else []
@@ -41,9 +43,11 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:
-    """Set it now and for the next boot. Whether it was another one. Raises ApplyError.
+    """Set the host name now and for the next boot.
 
-    Where there is no hostnamed, or it will not do it, what it would do is done here.
+    Returns whether it was changed. Raises ApplyError.
+
+    Without hostnamed, or if it fails, the name is set and the file written directly.
     """
     if is_set(name, file):
         return False
@@ -61,7 +65,7 @@ def set_hostname(name: str, file: Path = FILE) -> bool:
 
 
 def is_set(name: str, file: Path = FILE) -> bool:
-    """Whether the kernel has this name, and the file for the next boot. Raises ApplyError."""
+    """Whether the kernel and the file for the next boot have this name. Raises ApplyError."""
     try:
         kept = read_bytes(file) or b""
     except OSError as error:
@@ -70,7 +74,7 @@ def is_set(name: str, file: Path = FILE) -> bool:
 
 
 def hosts_lines(name: str, address: str) -> list[str]:
-    """One line of hosts(5): the whole name first, then what is before its first dot.
+    """One line of hosts(5): the full name, then its first label as an alias.
 
     >>> hosts_lines("node0.example.org", "127.255.255.1")
     ['127.255.255.1\\tnode0.example.org node0']

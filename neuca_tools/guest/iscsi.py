@@ -1,7 +1,7 @@
-"""open-iscsi: who we are, what a portal offers, logging in and out; what is logged in is read from the kernel itself.
+"""open-iscsi: initiator name, discovery, login and logout; sessions are read from sysfs.
 
-The secret goes into the record of its target, a file of root's, since iscsiadm takes it from nowhere but that and its arguments,
-which everybody sees.
+A CHAP secret is written to the record of its target, which only root can read: the alternative is
+an argument of iscsiadm, which every user can see.
 """
 
 # SPDX-License-Identifier: MIT
@@ -22,7 +22,7 @@ from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
-# RFC 7143, 4.2.7. "_" is not in it, but in use.
+# RFC 7143, 4.2.7, and "_", which is used in practice.
 IQN = re.compile(
     r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[A-Za-z0-9.:_-]{1,200}"
     r"|eui\.[0-9A-Fa-f]{16}|naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})"
@@ -33,8 +33,10 @@ SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
 SYSFS = Path("/sys/class")
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-ASKING = 150.0  # seconds: iscsid itself gives up a login after 120 (node.conn[0].timeo.login_timeout, initial_login_retry_max)
-APPEARS = 20.0  # seconds from a login to its disk
+# Seconds for iscsiadm: iscsid gives up a login after 120 (node.conn[0].timeo.login_timeout times
+# initial_login_retry_max).
+ASKING = 150.0
+APPEARS = 20.0  # seconds from a login until the disk exists
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
 END = "# END RECORD"
 OURS = (
@@ -73,14 +75,10 @@ def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
 
 
 def introduce(iqn: str) -> None:
-    """Be called so from now on. A session under way keeps the name that it has. Raises ApplyError."""
+    """Set the initiator name. Sessions that exist keep the old one. Raises ApplyError."""
     content = f"InitiatorName={iqn}\n".encode()
-    before = [
-        line.strip()
-        for line in (read_bytes(INITIATOR) or b"").splitlines()
-        if not line.lstrip().startswith(b"#")
-    ]
-    if [line for line in before if line] == [content.strip()]:
+    lines = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines()]
+    if [line for line in lines if line and not line.startswith(b"#")] == [content.strip()]:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
     if BOOTED.is_dir():
@@ -90,7 +88,7 @@ def introduce(iqn: str) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether this file with a name of an initiator is one that `introduce` has written. Raises ApplyError."""
+    """Whether `introduce` wrote this file with an initiator name. Raises ApplyError."""
     try:
         return (read_bytes(path) or b"").startswith(MARK)
     except OSError as error:
@@ -98,10 +96,10 @@ def is_ours(path: Path) -> bool:
 
 
 def discover(ip: str, port: int) -> dict[Target, str]:
-    """The targets that this portal offers behind itself, each with the tag of its portal group.
+    """The targets that a portal offers at its own address, each with the tag of its portal group.
 
-    open-iscsi keeps no record of them: some hosts log in at boot to whatever has one. Raises ApplyError, also for a portal that
-    does not answer.
+    open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
+    Raises ApplyError, also for a portal that does not respond.
     """
     words = [
         "iscsiadm",
@@ -119,7 +117,7 @@ def discover(ip: str, port: int) -> dict[Target, str]:
 
 
 def targets(said: str, ip: str, port: int) -> dict[Target, str]:
-    """Out of what iscsiadm prints.
+    """Parse the output of iscsiadm.
 
     >>> targets("192.0.2.1:3260,1 iqn.2026-11.org.example:a\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
@@ -133,7 +131,7 @@ def targets(said: str, ip: str, port: int) -> dict[Target, str]:
 
 
 def remember(target: Target, tag: str) -> None:
-    """Have a record of it, which a login needs. Raises ApplyError."""
+    """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
         words = [
             "iscsiadm",
@@ -150,9 +148,9 @@ def remember(target: Target, tag: str) -> None:
 
 
 def trust(target: Target, own: Credentials, its: Credentials) -> None:
-    """Put the credentials into the target's record, if there is one. Raises ApplyError.
+    """Write the credentials to the records of a target. Raises ApplyError.
 
-    With `own` this host logs in; `its` are those that the target has to show (mutual CHAP).
+    This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
     """
     for path in records(target):
         text = (read_bytes(path) or b"").decode("utf-8", "replace")
@@ -160,9 +158,9 @@ def trust(target: Target, own: Credentials, its: Credentials) -> None:
 
 
 def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -> str:
-    """The text of a record with these credentials and no others. At boot it is for us to log in, and for nobody else.
+    """The text of a record with these credentials, and without automatic login at boot.
 
-    Raises ApplyError for one that would begin another line of the record.
+    Raises ApplyError for credentials that would begin another line of the record.
     """
     if not "".join((*own, *its)).isprintable():
         raise ApplyError("write the record of an iSCSI target: a credential has control characters")
@@ -174,42 +172,40 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
         ours["node.session.auth.username_in"], ours["node.session.auth.password_in"] = its
     lines = [line for line in text.splitlines() if line.partition("=")[0].strip() not in OURS]
     end = lines.index(END) if END in lines else len(lines)
-    return (
-        "\n".join(
-            [*lines[:end], *(f"{key} = {value}" for key, value in ours.items()), *lines[end:]]
-        )
-        + "\n"
-    )
+    lines[end:end] = [f"{key} = {value}" for key, value in ours.items()]
+    return "\n".join(lines) + "\n"
 
 
 def records(target: Target) -> list[Path]:
-    """What open-iscsi knows of it: `TARGET/IP,PORT,TAG/INTERFACE`; with old versions the second of these is a file itself."""
-    found = []
+    """The records of a target: `TARGET/IP,PORT,TAG/INTERFACE`, or `TARGET/IP,PORT,TAG` in old
+    versions.
+    """
+    found: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
-            found += (
-                [path for path in sorted(place.iterdir()) if path.is_file()]
-                if place.is_dir()
-                else [place]
-            )
+            if place.is_dir():
+                found += [path for path in sorted(place.iterdir()) if path.is_file()]
+            else:
+                found.append(place)
     return found
 
 
 def log_in(target: Target) -> None:
     """Raises ApplyError."""
     programs.run(f"log in to {target.name} at {target.portal}", [*target.words, "--login"], ASKING)
-    # At boot it had nothing to log in to, and was not started; at a shutdown it logs out, once nothing is mounted any more.
+    # The service logs out at shutdown, after unmounting. It was not started at boot if there was
+    # no record then.
     if BOOTED.is_dir():
         programs.run(
             "start open-iscsi",
             ["systemctl", "start", "--no-block", *SERVICES],
             ASKING,
-            well=range(256),
+            accepted=range(256),
         )
 
 
 def look_again(target: Target) -> None:
-    """For disks that the target has got since the login. Raises ApplyError."""
+    """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
     programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
 
 
@@ -221,16 +217,16 @@ def log_out(target: Target) -> None:
 
 
 def forget(target: Target) -> None:
-    """Its record goes, and the secret with it. Raises ApplyError."""
+    """Delete the record of a target, with its secret. Raises ApplyError."""
     if records(target):
         programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)
 
 
-# --- What the kernel says -------------------------------------------------------------------------------------------
+# --- What the kernel says -------------------------------------------------------------------------
 
 
 def session(target: Target) -> Optional[Path]:
-    """Its session in sysfs, None where there is none."""
+    """The session of a target in sysfs; None if there is none."""
     for place in sorted((SYSFS / "iscsi_session").glob("session*")):
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
@@ -244,16 +240,19 @@ def session(target: Target) -> Optional[Path]:
 
 
 def disks(target: Target) -> dict[int, str]:
-    """The kernel names of the disks behind its session, by LUN."""
+    """The kernel names of the disks of a target's session, by LUN."""
     place = session(target)
-    found: dict[int, str] = {}
-    for disk in place.glob("device/target*/*:*:*:*/block/*") if place else ():
-        found[int(disk.parts[-3].rpartition(":")[2])] = disk.name
-    return found
+    if place is None:
+        return {}
+    found = place.glob("device/target*/*:*:*:*/block/*")
+    return {int(disk.parts[-3].rpartition(":")[2]): disk.name for disk in found}
 
 
 def wait_for_disk(target: Target, lun: int) -> str:
-    """The kernel name of this disk, once the kernel has found it. Raises ApplyError where it does not."""
+    """The kernel name of a disk, once the kernel has found it.
+
+    Raises ApplyError after APPEARS seconds.
+    """
     deadline = time.monotonic() + APPEARS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
@@ -262,7 +261,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk has come")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
-    programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, well=(0, 1))
+    programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))
     return disks(target)[lun]
 
 

@@ -1,7 +1,7 @@
-"""What each feature last said, in a file of the run directory for `neuca status`; and the mark that another run is due.
+"""The findings of each feature, for `neuca status`; and the mark that a run is due.
 
-The mark is a file too: neuca-guest.path starts a run when it appears, and looks for it again when the run has ended, so that a
-document which comes meanwhile is never missed.
+The mark is a file: neuca-guest.path starts a run when it appears, and checks for it again when the
+run has ended, so that a document that arrives meanwhile is not missed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -36,21 +36,23 @@ from neuca_tools.state.store import save as write
 from neuca_tools.status.judge import Status
 
 log = logging.getLogger("neuca")
-# The mark; that a run is under way, or was when it died; and the digest of the document that the last one was for.
+# The mark that a run is due; the mark that one has begun and not ended; and the SHA-256 of the
+# document of the last run.
 DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MOST = 1000  # findings that one feature keeps
+# Exit codes by state, the worst first.
 _RANK = {
     "failed": EXIT_FAILED,
     "pending": EXIT_PENDING,
     "degraded": EXIT_DEGRADED,
     "ok": EXIT_OK,
-}  # the worst first
+}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one feature has found. `finished` (RFC 3339, UTC) is empty while it is at work."""
+    """The findings of one feature. `finished` (RFC 3339, UTC) is empty while the feature runs."""
 
     feature: str
     findings: tuple[Finding, ...] = ()
@@ -58,9 +60,9 @@ class Outcome:
 
     @property
     def state(self) -> State:
-        states = {finding.state for finding in self.findings} | (
-            set() if self.finished else {"pending"}
-        )
+        states = {finding.state for finding in self.findings}
+        if not self.finished:
+            states.add("pending")
         return next((state for state in STATES if state in states), "ok")
 
     @property
@@ -68,7 +70,7 @@ class Outcome:
         return any(finding.again for finding in self.findings)
 
     def having(self, finding: Finding) -> Outcome:
-        """With one finding more, the last about its subject."""
+        """With this finding added, in place of any other about the same subject."""
         others = tuple(
             one for one in self.findings if not finding.subject or one.subject != finding.subject
         )
@@ -101,12 +103,14 @@ def save(directory: Path, outcome: Outcome) -> None:
 
 
 def forget(directory: Path, feature: str) -> None:
-    """It is switched off. Raises ApplyError."""
+    """Remove the findings of a feature that is switched off. Raises ApplyError."""
     write_files({directory / file_name(feature): None})
 
 
 def load(directory: Path, feature: str) -> Optional[Outcome]:
-    """None where it has not run since the boot, is switched off, or left nothing that can be read."""
+    """None if the feature has not run since the boot, is switched off, or its file is
+    unreadable.
+    """
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, file_name(feature))
         if data is not None:
@@ -115,31 +119,34 @@ def load(directory: Path, feature: str) -> Optional[Outcome]:
     return None
 
 
-# --- Whether a run is due -------------------------------------------------------------------------------------------
+# --- Whether a run is due -------------------------------------------------------------------------
 
 
 def ask(config: Config, intake: Intake) -> None:
-    """After a pass: have the features run if the document is another one than they last ran for since the boot.
+    """Request a run for the guest if the document is not the one of the last run since the boot.
 
-    One that asks nothing of the guest, and none did before, costs nothing. A mark that cannot be made costs only itself.
+    To be called after each pass. Nothing is requested for a document that asks nothing of the
+    guest, if none did before. If the request cannot be written, that is logged.
     """
-    document, directory = intake.document, config.run_directory
-    if (
-        document is None
-        or intake.stored is None
-        or not (_asks(config, document) or _has_records(config.state_directory))
-    ):
+    document, stored, directory = intake.document, intake.stored, config.run_directory
+    if document is None or stored is None:
         return
-    with suppress(OSError):
-        if (
-            read_bytes(directory / DUE) is not None
-            or read_bytes(directory / RAN) == intake.stored.sha256.encode()
-        ):
-            return  # it is asked for, or done
+    if not _asks(config, document) and not _has_records(config.state_directory):
+        return
+    if _is_requested(directory, stored.sha256):
+        return
     try:
         write_files({directory / DUE: b""})
     except ApplyError as error:
         log.warning("%s, ignoring", error.text)
+
+
+def _is_requested(directory: Path, sha256: str) -> bool:
+    """Whether a run for this document is requested already, or has ended."""
+    with suppress(OSError):
+        has_mark = read_bytes(directory / DUE) is not None
+        return has_mark or read_bytes(directory / RAN) == sha256.encode()
+    return False
 
 
 def _asks(config: Config, document: Document) -> bool:
@@ -149,7 +156,7 @@ def _asks(config: Config, document: Document) -> bool:
 
 
 def _has_records(directory: Path) -> bool:
-    """Whether a feature has something to take away again: it then keeps a record of it."""
+    """Whether a feature has something to remove once it is no longer asked for."""
     return any(directory.glob(RECORDS))
 
 
@@ -163,7 +170,7 @@ def begin(directory: Path) -> None:
 
 
 def has_run(directory: Path) -> bool:
-    """Since the boot."""
+    """Whether a run has ended since the boot."""
     return (directory / RAN).exists()
 
 
@@ -172,34 +179,39 @@ def ran(directory: Path, sha256: str) -> None:
     write_files({directory / RAN: sha256.encode(), directory / BEGUN: None})
 
 
-# --- Status ---------------------------------------------------------------------------------------------------------
+# --- Status ---------------------------------------------------------------------------------------
 
 
 def with_guest(status: Status, directory: Path) -> Status:
-    """The status of the network, and of the guest beside it: the worse of the two is that of the host."""
+    """The status with that of the guest added; the worse of both is the state of the host."""
     found = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
-    problems = [
-        {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
-        for outcome in found
-        for finding in outcome.findings
-        if finding.state in ("failed", "refused")
-    ]
-    states = [status.data["state"], *_words(found, directory)]
+    problems = [*status.data["problems"]]
+    for outcome in found:
+        problems += _problems(outcome)
+    states = {status.data["state"], *_words(found, directory)}
     state = next(word for word in _RANK if word in states)
     data = {
         **status.data,
         "state": state,
-        "problems": [*status.data["problems"], *problems],
+        "problems": problems,
         "guest": [outcome.to_json() for outcome in found],
     }
-    return Status(data, status.exit_code if status.exit_code == EXIT_INVALID else _RANK[state])
+    if status.exit_code == EXIT_INVALID:
+        return Status(data, EXIT_INVALID)
+    return Status(data, _RANK[state])
 
 
-def _words(found: Iterable[Outcome], directory: Path) -> list[str]:
-    """The states of the guest in the words of the network's. A run that is due, or under way, is pending."""
-    words = {"refused": "degraded"}
-    waiting = is_due(directory) or (directory / BEGUN).exists()
+def _problems(outcome: Outcome) -> list[dict[str, str]]:
     return [
-        *(words.get(outcome.state, outcome.state) for outcome in found),
-        *(["pending"] if waiting else []),
+        {"code": finding.state, "text": f"{outcome.feature}: {finding.text}"}
+        for finding in outcome.findings
+        if finding.state in ("failed", "refused")
     ]
+
+
+def _words(found: Iterable[Outcome], directory: Path) -> set[str]:
+    """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
+    words = {"degraded" if one.state == "refused" else str(one.state) for one in found}
+    if is_due(directory) or (directory / BEGUN).exists():
+        words.add("pending")
+    return words

@@ -1,4 +1,4 @@
-"""Another program, run within limits: no shell, a plain environment, no word of ours that it could take for an option."""
+"""Runs other programs: without a shell, in a fixed environment, for a limited time."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,13 +12,13 @@ from typing import Optional
 
 from neuca_tools.errors import ApplyError
 
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the directory that somebody started us in
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
-MOST_SAID = 400  # characters of what a program says that an error repeats
+MOST_SAID = 400  # characters of a program's output in an error message
 
 
 def find(name: str) -> Optional[str]:
-    """The path of a program of the system, None where it is not installed."""
+    """The path of a program of the system; None if it is not installed."""
     return shutil.which(name, path=PATH)
 
 
@@ -26,40 +26,50 @@ def run(
     what: str,
     command: Sequence[str],
     seconds: float,
-    given: bytes = b"",
-    well: Collection[int] = (0,),
+    stdin: bytes = b"",
+    *,
+    accepted: Collection[int] = (0,),
 ) -> str:
-    """Run it to its end and give what it printed. `what` says in an error what was tried. `given` is its standard input.
+    """Run a program to its end and return its standard output.
 
-    Raises ApplyError: it is not installed, takes longer than `seconds` and is killed, or ends with a status that is not `well`.
+    `what` says in errors what was tried. Raises ApplyError if the program is not installed, cannot
+    be run, takes longer than `seconds` (it is killed then), or if its exit status is not one of
+    those that are `accepted`.
     """
     program = find(command[0])
     if program is None:
         raise ApplyError(f"{what}: {command[0]} is not installed")
     try:
-        done = subprocess.run(
-            [program, *command[1:]],
-            input=given,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-            env=ENVIRONMENT,
-            cwd="/",
-        )
+        done = _execute([program, *command[1:]], seconds, stdin)
     except subprocess.TimeoutExpired:
         raise ApplyError(
             f"{what}: {command[0]} took longer than {seconds:g} s, and was killed"
         ) from None
     except OSError as error:
-        raise ApplyError(
-            f"{what}: run {program}: {os.strerror(error.errno or 0)}", error.errno or 0
-        ) from error
-    lines = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
-    said = " ".join(" ".join(dict.fromkeys(lines)).split())[
-        :MOST_SAID
-    ]  # who tries several times says the same again
-    if done.returncode not in well:
-        raise ApplyError(
-            f"{what}: {command[0]} ended with status {done.returncode}{f': {said}' if said else ''}"
-        )
+        cause = os.strerror(error.errno or 0)
+        raise ApplyError(f"{what}: run {program}: {cause}", error.errno or 0) from error
+    if done.returncode not in accepted:
+        text = _message(done.stderr or done.stdout)
+        cause = f": {text}" if text else ""
+        raise ApplyError(f"{what}: {command[0]} ended with status {done.returncode}{cause}")
     return done.stdout.decode("utf-8", "replace")
+
+
+def _execute(
+    command: Sequence[str], seconds: float, stdin: bytes
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+        env=ENVIRONMENT,
+        cwd="/",
+    )
+
+
+def _message(output: bytes) -> str:
+    """The output on one line, shortened; a program that tries several times may repeat a line."""
+    lines = dict.fromkeys(output.decode("utf-8", "replace").splitlines())
+    return " ".join(" ".join(lines).split())[:MOST_SAID]

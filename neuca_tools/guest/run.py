@@ -1,6 +1,7 @@
-"""One run over all features of the guest, one after the other, in a process that no pass waits for: `neucad --guest`.
+"""Runs all features of the guest in turn, in a process that no pass waits for: `neucad --guest`.
 
-What one of them cannot do costs the others nothing. A document that comes meanwhile is worked on as soon as the run has ended.
+If one feature fails, the others still run. A document that arrives meanwhile is processed as soon
+as the run has ended.
 """
 
 # SPDX-License-Identifier: MIT
@@ -31,8 +32,8 @@ _LEVELS = {
     "ok": logging.INFO,
 }
 
-# Each does all that the document asks and is not so yet, and yields what became of it as it goes. A NeucaError that it raises
-# is a finding too, and worth another try.
+# Each does what the document asks for and is not done yet, and yields findings as it goes. A
+# NeucaError that it raises becomes a finding as well, to be tried again.
 Run = Callable[[Guest], Iterator[Finding]]
 RUNS: Mapping[str, Run] = {
     "hostname": hostname.run,
@@ -45,10 +46,10 @@ RUNS: Mapping[str, Run] = {
 def run_guest(
     config: Config, runs: Mapping[str, Run] = RUNS, read: Optional[Callable[[], Config]] = None
 ) -> bool:
-    """Run every feature that is switched on for the document in force, until it is the same afterwards.
+    """Run every feature that is switched on, until no new document has arrived meanwhile.
 
-    `read` gives the configuration of then, for each time. False: something is worth another try. Raises NeucaError where
-    nothing can be done at all.
+    `read` loads the configuration anew before each round. Returns False if something should be
+    tried again. Raises NeucaError if nothing can be done at all.
     """
     with locked(config.run_directory / LOCK, config.command_timeout):
         while True:
@@ -66,9 +67,10 @@ def run_guest(
 
 
 def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
-    """For a host without systemd, which has neuca-guest.path and Restart= for it: run whenever a run is due, or worth a try.
+    """Run whenever a run is due, and again every RETRY seconds after a failure.
 
-    The first run of a boot is due after its first pass.
+    For hosts without systemd, where neuca-guest.path and Restart= do this. The first run of a boot
+    is due after the first pass.
     """
     well = not outcome.has_run(config.run_directory)
     while True:
@@ -84,16 +86,16 @@ def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
 
 
 def _anew(config: Config, read: Callable[[], Config]) -> Config:
-    """The configuration of now; one that cannot be read changes nothing."""
+    """The configuration loaded anew; the previous one if it cannot be read."""
     try:
         return read()
     except ConfigError as error:
-        log.error("%s; the configuration of before stays in force", error.text)
+        log.error("%s; the previous configuration stays active", error.text)
         return config
 
 
 def _wait(seconds: float) -> None:
-    """So long, or until a signal says that the process has to end: it then does as soon as signals are let in again."""
+    """Wait this long. Raises SystemExit on SIGTERM or SIGINT."""
     ends = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     number = signal.sigtimedwait(ends, seconds)
@@ -103,7 +105,10 @@ def _wait(seconds: float) -> None:
 
 
 def _feature(name: str, run: Run, guest: Guest) -> bool:
-    """Run one feature. Whether it is worth another try. Raises ApplyError where what it said cannot be kept."""
+    """Run one feature.
+
+    Returns whether to try again. Raises ApplyError if its findings cannot be saved.
+    """
     directory = guest.config.run_directory
     if not FEATURES[name].is_on(guest.config):
         outcome.forget(directory, name)
@@ -112,13 +117,13 @@ def _feature(name: str, run: Run, guest: Guest) -> bool:
 
 
 def run_feature(config: Config, name: str, document: Document) -> Outcome:
-    """Run this one at once, whether it is switched on or not. Raises ApplyError."""
+    """Run one feature now, whether it is switched on or not. Raises ApplyError."""
     with locked(config.run_directory / LOCK, config.command_timeout):
         return _run(name, RUNS[name], Guest(config, document))
 
 
 def _run(name: str, run: Run, guest: Guest) -> Outcome:
-    """Run a feature, and keep what it finds as it goes. Raises ApplyError where that cannot be kept."""
+    """Run a feature, saving its findings as it goes. Raises ApplyError if they cannot be saved."""
     directory = guest.config.run_directory
     before = outcome.load(directory, name) or Outcome(name)
     now = Outcome(name)
@@ -133,11 +138,11 @@ def _run(name: str, run: Run, guest: Guest) -> Outcome:
 
 
 def _guarded(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
-    """What it finds, and what it raises."""
+    """The findings of a feature, with an exception as the last of them."""
     try:
         yield from run(guest)
     except NeucaError as error:
         yield Finding("failed", error.text, again=True)
-    except Exception:  # the outermost loop: one feature failed, the others have their turn
+    except Exception:  # the outermost loop: one feature failed, the others still run
         log.exception("%s: failed on a defect of its own", name)
         yield Finding("failed", "it failed on a defect of its own: see the log")

@@ -1,8 +1,9 @@
-"""The document's scripts: each name with its body runs once for each instance, one after the other, the boot script first.
+"""Runs the document's scripts once for each instance, in turn, the boot script first.
 
-What has run is told by a mark for each of them in the state directory, made before the script starts: one that a power cut ended
-is not run again. It runs in a transient unit of systemd, or in a session of its own where there is none, and goes on if the agent
-ends; the next run of the agent then waits for it.
+A mark in the state directory, written before a script starts, says that it has run: a script that
+was interrupted by a power cut is not run again. A script runs in a transient unit of systemd, or
+without systemd in a session of its own. It goes on if the agent exits; the next run of the agent
+waits for it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,29 +14,29 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import ApplyError, RecordError
+from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs
-from neuca_tools.guest.base import Finding, Guest
+from neuca_tools.guest.base import Finding, Guest, State
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read, save
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-MARGIN = 60.0  # seconds beyond its time-out after which a script is not waited for
+MARGIN = 60.0  # seconds that a script is waited for beyond its time-out
 UNKNOWN = "a time that is not known"
 LONGEST_NAME = 40  # characters of a script's name in that of its files
 
 
 class Place(NamedTuple):
-    """The files of one script: the body that is run, its mark, its output."""
+    """The files of one script: the body that is run, the mark, and the output."""
 
     body: Path
     mark: Path
@@ -43,7 +44,7 @@ class Place(NamedTuple):
 
 
 def place(config: Config, script: Script) -> Place:
-    """Another body is another script, with files of its own."""
+    """The files of a script; a script with the same name but another body has others."""
     digest = hashlib.sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
     directory = config.state_directory / SCRIPTS
@@ -53,7 +54,7 @@ def place(config: Config, script: Script) -> Place:
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Run those that have not run on this instance, in order. One that fails does not keep the next one from running."""
+    """Run the scripts that have not run on this instance, in order, whether or not one fails."""
     config = guest.config
     scripts = [
         (script, place(config, script))
@@ -66,9 +67,7 @@ def run(guest: Guest) -> Iterator[Finding]:
     for script, files in scripts:
         mark = _mark(files.mark)
         if "end" not in mark:
-            started = str(mark.get("started", "")) or datetime.now(timezone.utc).strftime(
-                "%Y-%m-%dT%H:%M:%SZ"
-            )
+            started = str(mark.get("started", "")) or _now()
             yield Finding("pending", f"{script.name}: runs since {started}", script.name)
             try:
                 if not mark:
@@ -78,33 +77,40 @@ def run(guest: Guest) -> Iterator[Finding]:
                 yield Finding("failed", error.text, script.name, again=True)
 
 
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _finding(script: Script, files: Place) -> Optional[Finding]:
-    """How it ended; None if it has not run yet, or still does."""
+    """How a script ended; None if it has not run yet, or still does."""
     end = _mark(files.mark).get("end")
     if not isinstance(end, dict):
         return None
-    status, after = (
-        end.get("status"),
-        f'after {end.get("seconds")} s; its output is in "{files.output}"',
-    )
+    cut_short = end.get("stopped") or end.get("timed_out")
+    state: State = "ok" if end.get("status") == 0 and not cut_short else "failed"
+    return Finding(state, f"{script.name}: {_end_text(end, files.output)}", script.name)
+
+
+def _end_text(end: Mapping[str, Any], output: Path) -> str:
+    """The end of a script, which its supervisor has recorded, in words."""
+    after = f'after {end.get("seconds")} s; its output is in "{output}"'
+    status = end.get("status")
     if "error" in end:
-        text = str(end["error"])
-    elif end.get("stopped"):
-        text = f"interrupted {after}"
-    elif end.get("timed_out"):
-        text = f"took too long, and was ended {after}"
-    else:
-        text = (
-            f"ended by signal {-status} {after}"
-            if isinstance(status, int) and status < 0
-            else f"exit status {status} {after}"
-        )
-    well = status == 0 and not (end.get("stopped") or end.get("timed_out"))
-    return Finding("ok" if well else "failed", f"{script.name}: {text}", script.name)
+        return str(end["error"])
+    if end.get("stopped"):
+        return f"interrupted {after}"
+    if end.get("timed_out"):
+        return f"took too long, and was ended {after}"
+    if isinstance(status, int) and status < 0:
+        return f"ended by signal {-status} {after}"
+    return f"exit status {status} {after}"
 
 
 def _mark(path: Path) -> dict[str, Any]:
-    """Empty where there is none. One that cannot be read tells that the script has been started, and no more."""
+    """The mark of a script; empty if there is none.
+
+    An unreadable one still says that it was started.
+    """
     try:
         return read(path.parent, path.name) or {}
     except RecordError:
@@ -112,7 +118,10 @@ def _mark(path: Path) -> dict[str, Any]:
 
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
-    """Run it to its end. Raises ApplyError where it cannot be started: it has not run then."""
+    """Run a script to its end.
+
+    Raises ApplyError if it cannot be started, and has not run at all.
+    """
     body = script.body if script.body.endswith("\n") else f"{script.body}\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
@@ -125,20 +134,10 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         f"{config.script_timeout:g}",
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
-        command = [
-            "systemd-run",
-            "--quiet",
-            "--collect",
-            f"--unit=neuca-script-{files.body.name}",
-            "--service-type=oneshot",
-            "--property=KillMode=process",
-            f"--description=NEuca: {files.body.name}",
-            "--",
-            *command,
-        ]
-        began = _in_unit(script, command, config.script_timeout + MARGIN)
+        unit = _unit_command(files.body.name, command)
+        began = _in_unit(script, unit, config.script_timeout + MARGIN)
     else:
-        # Standard output may be a log that others read, or that collect-logs packs.
+        # The agent's standard output may be a log that others read, or that collect-logs packs.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -147,13 +146,28 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
             start_new_session=True,
         )
         began = f"its supervisor ended with status {process.wait()}"
-    if not files.output.exists():  # its supervisor makes it first of all
+    if not files.output.exists():  # creating it is the first thing that the supervisor does
         write_files({files.mark: None})
         raise ApplyError(f"{script.name}: cannot be started: {began}")
 
 
+def _unit_command(name: str, command: Sequence[str]) -> list[str]:
+    """The command that runs another one in a transient unit of systemd, and waits for its end."""
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit=neuca-script-{name}",
+        "--service-type=oneshot",
+        "--property=KillMode=process",
+        f"--description=NEuca: {name}",
+        "--",
+        *command,
+    ]
+
+
 def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
-    """Why it may not have been started."""
+    """Run the command, and return why it may not have been started."""
     try:
         return programs.run(script.name, command, seconds)
     except ApplyError as error:
@@ -161,11 +175,14 @@ def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
 
 
 def _awaited(config: Config, script: Script, files: Place) -> Finding:
-    """How it has ended, once it has: its supervisor holds the mark as long."""
+    """Wait for the end of a script, whose supervisor holds a lock on the mark until then.
+
+    Raises ApplyError if the mark cannot be locked for another reason.
+    """
     try:
         with locked(files.mark, config.script_timeout + MARGIN):
             pass
-    except ApplyError:
+    except LockedError:
         return Finding("pending", f"{script.name}: still runs", script.name, again=True)
     text = f"{script.name}: interrupted, and how is not known; it does not run again"
     return _finding(script, files) or Finding("failed", text, script.name)

@@ -1,6 +1,7 @@
-"""The document's iSCSI disks: logged in to, made a file system on where that is asked and the disk is blank, and mounted.
+"""Attaches and mounts the document's iSCSI disks, and formats blank ones if asked to.
 
-The record says which disks are ours to take away again, and which session is: one that somebody else began is never ended.
+A record says which disks and which sessions are the agent's. A session that somebody else began is
+never ended.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,7 +31,9 @@ INITIATOR = "iscsi_initiator_iqn"
 
 @dataclass(frozen=True)
 class Attached:
-    """One disk of the document. `ours`: the session is one that we began. `mounted`: where we have mounted it, or mean to."""
+    """One disk of the document. `ours`: the agent began the session. `mounted`: its mount point, if
+    any.
+    """
 
     target: str
     ip: str
@@ -48,7 +51,10 @@ Known = dict[str, Attached]
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Take away what is no longer asked for, then bring each disk to where it should be. One that fails costs no other."""
+    """Detach what the document no longer asks for, then attach what it asks for.
+
+    Disks fail separately.
+    """
     record = _Record(guest.config.state_directory / RECORD)
     wanted = {storage.device: storage for storage in guest.document.storage if storage.attach}
     if not wanted and not record.known:
@@ -56,25 +62,27 @@ def run(guest: Guest) -> Iterator[Finding]:
     if not programs.find("iscsiadm"):
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
-    for device in (
-        [device for device in record.known if device not in wanted]
-        if guest.document.complete
-        else ()
-    ):
-        yield from _guarded(device, _take_away(device, record))
+    if guest.document.complete:
+        for device in [device for device in record.known if device not in wanted]:
+            yield from _guarded(device, _detach(device, record))
+    if wanted:
+        yield from _attach_all(guest, wanted, record)
+
+
+def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
     initiator = get(guest.document, "global", INITIATOR) or ""
-    if wanted and not iscsi.IQN.fullmatch(initiator):
+    if not iscsi.IQN.fullmatch(initiator):
         why = "is no iSCSI name" if initiator else "is absent"
         yield Finding("refused", f'no storage is attached: "{INITIATOR}" of [global] {why}')
         return
-    if wanted:
-        iscsi.introduce(initiator)
+    iscsi.introduce(initiator)
     for device, storage in wanted.items():
         yield Finding("pending", f"{device}: is being attached", device)
         yield from _guarded(device, _attach(storage, record))
 
 
 def _guarded(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings about one disk, with an exception as the last of them."""
     try:
         yield from findings
     except RefusedError as error:
@@ -84,7 +92,7 @@ def _guarded(device: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 class _Record:
-    """What is attached, written before it is done."""
+    """What is attached; written before each change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +104,7 @@ class _Record:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 
     def keep(self, device: str, attached: Optional[Attached]) -> None:
-        """None: it is gone. Raises ApplyError."""
+        """Record this about a disk; None: it is detached. Raises ApplyError."""
         others = {name: one for name, one in self.known.items() if name != device}
         self.known = {**others, device: attached} if attached else others
         disks = {name: asdict(one) for name, one in self.known.items()}
@@ -107,78 +115,84 @@ class _Record:
 
 
 def own_files(config: Config) -> list[Path]:
-    """The records of open-iscsi that have a secret of the document. Raises ApplyError where that is not known."""
+    """The records of open-iscsi that hold a secret of the document.
+
+    Raises ApplyError if unknown.
+    """
     known = _Record(config.state_directory / RECORD).known.values()
     return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
 
 
 def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
+    """Log in to the target of a disk, and mount the disk. Raises ApplyError."""
     device, before = storage.device, record.known.get(storage.device)
-    if before and (before.ip, before.port, before.lun) != (
-        str(storage.ip),
-        storage.port,
-        storage.lun,
-    ):
-        yield from _take_away(device, record)
+    asked = (str(storage.ip), storage.port, storage.lun)
+    if before and (before.ip, before.port, before.lun) != asked:
+        yield from _detach(device, record)
         before = None
     if before and before.mounted not in ("", storage.mount_point):
         _unmount(before)
-    target, tag = (
-        (before.where, "")
-        if before and iscsi.session(before.where)
-        else _discovered(storage, before)
-    )
+    target, tag = _target(storage, before)
     if before and before.where != target:
-        yield from _take_away(device, record)
+        yield from _detach(device, record)
         before = None
+    _log_in(storage, record, target, tag, was_ours=bool(before and before.ours))
+    name = iscsi.wait_for_disk(target, storage.lun)
+    yield Finding("ok", f"{device}: {_provide(storage, name)}", device)
+
+
+def _target(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
+    """The target with its tag; the tag is empty for a target that has a session already."""
+    if before and iscsi.session(before.where):
+        return before.where, ""
+    return _discovered(storage, before)
+
+
+def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_ours: bool) -> None:
+    """Log in unless there is a session. A session that somebody else began stays theirs."""
     begun = iscsi.session(target) is not None
-    ours = not begun or bool(before and before.ours)
-    record.keep(
-        device,
-        Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point),
-    )
+    ours = not begun or was_ours
+    attached = Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point)
+    record.keep(storage.device, attached)
     if not begun:
         iscsi.remember(target, tag)
-    if ours or any(one.ours and one.where == target for one in record.known.values()):
+    if any(one.ours and one.where == target for one in record.known.values()):
         iscsi.trust(target, (storage.chap_user, storage.chap_secret), storage.mutual_chap)
     if not begun:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks(target):
         iscsi.look_again(target)
-    name = iscsi.wait_for_disk(target, storage.lun)
-    yield Finding("ok", f"{device}: {_provide(storage, name)}", device)
 
 
 def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
-    """The target that was attached before, or the only one, and the tag of its portal group. Raises ApplyError."""
+    """The target that was attached before, or the only one, and the tag of its portal group.
+
+    Raises ApplyError.
+    """
     found = iscsi.discover(str(storage.ip), storage.port)
     if before and before.where in found:
         return before.where, found[before.where]
-    if len(found) != 1:
-        names = ", ".join(target.name for target in found)
-        raise ApplyError(
-            f"{iscsi.portal(storage.ip, storage.port)} offers {len(found)} targets"
-            f"{f' ({names}), and the document does not say which one is meant' if found else ' to this host'}"
-        )
-    return next(iter(found.items()))
+    if len(found) == 1:
+        return next(iter(found.items()))
+    names, why = ", ".join(target.name for target in found), " to this host"
+    if found:
+        why = f" ({names}), and the document does not say which one is meant"
+    portal = iscsi.portal(storage.ip, storage.port)
+    raise ApplyError(f"{portal} offers {len(found)} targets{why}")
 
 
 def _provide(storage: Storage, name: str) -> str:
-    """What has become of the disk: mounted where it should be, with a file system if it was blank. Raises ApplyError."""
-    node = Path("/dev") / name
-    place = storage.mount_point
+    """Mount a disk, with a new file system if it is blank and the document asks for one.
+
+    Returns what has become of the disk, in words. Raises ApplyError.
+    """
+    node, place = Path("/dev") / name, storage.mount_point
     if place:
         blockdev.check_place(place)
     at = [mount.place for mount in blockdev.mounts() if mount.device == blockdev.number(name)]
     if at and (not place or os.path.realpath(place) in at):
         return f"{node} is mounted at {at[0]}"
-    found = blockdev.signatures(node)
-    if not found and storage.format and storage.fs_type:
-        user = blockdev.partitioned(name) or blockdev.in_use(name)
-        if user:
-            raise RefusedError(f"no file system is made on {node}: {user}")
-        blockdev.make(node, storage.fs_type, storage.fs_options)
-        found = blockdev.signatures(node)
+    found = _formatted(storage, name, node)
     if not place:
         return f"it is {node}"
     _judge(storage, node, found, at)
@@ -186,16 +200,27 @@ def _provide(storage: Storage, name: str) -> str:
     return f"{node} is mounted at {place}"
 
 
+def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
+    """The signatures on a disk, after making a file system if it is blank and one is asked for."""
+    found = blockdev.signatures(node)
+    if found or not storage.format or not storage.fs_type:
+        return found
+    user = blockdev.partitioned(name) or blockdev.in_use(name)
+    if user:
+        raise RefusedError(f"no file system is made on {node}: {user}")
+    blockdev.make(node, storage.fs_type, storage.fs_options)
+    return blockdev.signatures(node)
+
+
 def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
-    """Raises RefusedError where it is not for us to mount."""
+    """Raises RefusedError if the disk must not be mounted where the document asks for it.
+
+    `found` are its signatures, `at` the places where it is mounted.
+    """
     place, kind = storage.mount_point, found.get("TYPE", "")
     if not found:
-        why = (
-            "and it is not to be formatted"
-            if not storage.format
-            else "and no type for one is given"
-        )
-        raise RefusedError(f"{node} carries no file system, {why}")
+        why = "no type for one is given" if storage.format else "it is not to be formatted"
+        raise RefusedError(f"{node} carries no file system, and {why}")
     if at:
         raise RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
     if storage.fs_type and kind != storage.fs_type:
@@ -203,35 +228,45 @@ def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]
         raise RefusedError(
             f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone'
         )
-    if os.path.realpath(place) == "/" or any(
-        mount.place == os.path.realpath(place) for mount in blockdev.mounts()
-    ):
+    real = os.path.realpath(place)
+    if real == "/" or any(mount.place == real for mount in blockdev.mounts()):
         raise RefusedError(f"{place} has something mounted on it already")
 
 
-def _take_away(device: str, record: _Record) -> Iterator[Finding]:
-    """Unmounted, logged out of and forgotten, unless somebody else uses it."""
+def _detach(device: str, record: _Record) -> Iterator[Finding]:
+    """Unmount a disk; log out of its target unless another disk of the document is behind it.
+
+    Raises ApplyError.
+    """
     attached = record.known[device]
-    target = attached.where
-    others = [one for name, one in record.known.items() if name != device and one.where == target]
+    beside = {
+        name: one
+        for name, one in record.known.items()
+        if name != device and one.where == attached.where
+    }
     _unmount(attached)
-    for name in [] if others else iscsi.disks(target).values():
-        user = blockdev.in_use(name)
-        if attached.ours and user:
-            raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
-    if attached.ours and not others:
-        if iscsi.session(target) is not None:
-            iscsi.log_out(target)
-        iscsi.forget(target)
-    for name, one in record.known.items() if attached.ours else ():  # whose session it is then
-        if one in others:
+    if attached.ours and not beside:
+        _log_out(attached.where)
+    if attached.ours:
+        for name, one in beside.items():  # the session is recorded with these disks from now on
             record.keep(name, replace(one, ours=True))
     record.keep(device, None)
     yield Finding("ok", f"{device}: is no longer attached", device)
 
 
+def _log_out(target: Target) -> None:
+    """Raises ApplyError, also if one of the target's disks is in use."""
+    for name in iscsi.disks(target).values():
+        user = blockdev.in_use(name)
+        if user:
+            raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
+    if iscsi.session(target) is not None:
+        iscsi.log_out(target)
+    iscsi.forget(target)
+
+
 def _unmount(attached: Attached) -> None:
-    """Where we have mounted it, and it alone. Raises ApplyError."""
+    """Unmount a disk from where the agent mounted it, if it is this disk. Raises ApplyError."""
     name = iscsi.disks(attached.where).get(attached.lun)
     place = os.path.realpath(attached.mounted) if attached.mounted else ""
     if name and place and blockdev.Mount(blockdev.number(name), place) in blockdev.mounts():

@@ -1,4 +1,4 @@
-"""The right to use sudo, as one file for each user in a directory of files: sudoers itself is never written to."""
+"""The right to use sudo: one file for each user in sudoers.d. The file sudoers is never changed."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,9 +10,8 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest import programs
 
-DIRECTORY = Path(
-    "/etc/sudoers.d"
-)  # sudo passes over a file with a dot in its name: so one half written is no rule
+# sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
+DIRECTORY = Path("/etc/sudoers.d")
 MARK = "# Written by neuca-guest-tools: this user may use sudo as long as the user-data says so.\n"
 
 
@@ -21,12 +20,15 @@ def path(login: str, directory: Path = DIRECTORY) -> Path:
 
 
 def text(login: str) -> str:
-    """Without a password, since the user has none."""
+    """The rule for a user, which asks for no password since the user has none."""
     return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 
 
 def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
-    """Write the file once visudo has found it good. Whether it was not there. Raises ApplyError."""
+    """Write the file after visudo has checked it.
+
+    Returns whether it was changed. Raises ApplyError.
+    """
     file, content = path(login, directory), text(login).encode()
     there = _content(file)
     if there and not _is_ours(there):
@@ -43,7 +45,7 @@ def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
 
 
 def revoke(login: str, directory: Path = DIRECTORY) -> bool:
-    """Remove the file. Whether it was there; one that somebody else wrote is none of ours. Raises ApplyError."""
+    """Remove the file if the agent wrote it. Returns whether it was removed. Raises ApplyError."""
     file = path(login, directory)
     if not _is_ours(_content(file)):
         return False
@@ -52,7 +54,7 @@ def revoke(login: str, directory: Path = DIRECTORY) -> bool:
 
 
 def _content(file: Path) -> bytes:
-    """Empty where there is no file."""
+    """The content of the file; empty if there is none."""
     try:
         return b"a link" if file.is_symlink() else read_bytes(file) or b""
     except OSError as error:

@@ -1,7 +1,8 @@
-"""One script under supervision, in a process that outlives the agent: its output kept, its time limited, its end noted.
+"""Runs one script, also after the agent's exit: saves its output, limits its time, records its end.
 
-The kernel runs the file, as it runs any program; one without a `#!` line is handed to /bin/sh, as execvp(3) does. What it leaves
-in the background may go on: who copies the output stays as long as somebody may write some.
+The kernel executes the file; /bin/sh runs a file without a `#!` line, as execvp(3) specifies.
+Processes that the script leaves in the background may go on: the process that copies the output
+exits when the last of them does.
 """
 
 # SPDX-License-Identifier: MIT
@@ -27,7 +28,8 @@ from neuca_tools.files import locked, make_directory, write_files
 from neuca_tools.state.store import content_of, read
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-INSIDE = "NEUCA_SCRIPT"  # in its environment: `neuca status` does not wait there for the very script that asks
+# Set in the environment of scripts: `neuca status` in a script must not wait for that script.
+INSIDE = "NEUCA_SCRIPT"
 ENVIRONMENT = {
     INSIDE: "1",
     "PATH": PATH,
@@ -38,21 +40,25 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
-REST = 2.0  # seconds that the last of the output may take, once the script has ended
-MOST_KEPT = 8 << 20  # bytes of output that the file keeps; the journal has limits of its own
+REST = 2.0  # seconds to wait for the rest of the output after the script has ended
+MOST_KEPT = 8 << 20  # bytes of output in the file; the journal has limits of its own
 CUT = b"\n[neucad: what follows is in the journal alone]\n"
 CUT_FOR_GOOD = b"\n[neucad: what follows is not kept]\n"  # without systemd there is no journal
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`. 0 once the end of the script is noted."""
+    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`; 0 if the end is
+    recorded.
+    """
     body, output, mark, seconds = arguments
     try:
-        known = _known(Path(mark))  # not while it is locked: to close it would let it go (fcntl(2))
-        with locked(Path(mark), 1.0):  # until it ends: whoever wants to know waits for this
+        # The mark is locked until the script has ended; the agent waits for the lock. Meanwhile
+        # nothing may open the mark here, since closing it would release the lock (fcntl(2)).
+        known = _known(Path(mark))
+        with locked(Path(mark), 1.0):
             end = supervise(Path(body), Path(output), float(seconds))
             content = content_of(Path(mark).name, {**known, "end": end})
-            write_files({Path(mark): content}, 0o600)  # save() would open it, and close it
+            write_files({Path(mark): content}, 0o600)
     except (NeucaError, OSError) as error:
         print(f"neucad: {error}", file=sys.stderr)
         return 1
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _known(mark: Path) -> dict[str, Any]:
-    """What is in it already. Raises OSError, RecordError."""
+    """The content of a mark. Raises OSError, RecordError."""
     data = read(mark.parent, mark.name)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, "there is no such mark", str(mark))
@@ -68,10 +74,8 @@ def _known(mark: Path) -> dict[str, Any]:
 
 
 def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
-    """Run the script, and say how it ended. Raises OSError."""
-    stop, send = (
-        socket.socketpair()
-    )  # readable once somebody wants this process to end: the host goes down
+    """Run a script; returns how it ended, as the mark has it. Raises OSError."""
+    stop, send = socket.socketpair()  # readable after SIGTERM: the host shuts down
     send.setblocking(False)
     signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -90,7 +94,9 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
 
 
 def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
-    """How it ended: its exit status (a signal's number below 0), and whether it was made to end."""
+    """Run it to its end; returns its exit status (minus the number of a signal), and why it was
+    killed.
+    """
     try:
         process = _start(body, pipe)
     except OSError as error:
@@ -129,7 +135,10 @@ def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
 
 
 def _copier(output: Path) -> tuple[int, int]:
-    """A child that copies a pipe to the file and to standard output, to its end: a descriptor of it, and the pipe to write to."""
+    """Start a child that copies a pipe to a file and to standard output.
+
+    Returns a pidfd of the child, and the end of the pipe to write to.
+    """
     file = os.open(
         output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )

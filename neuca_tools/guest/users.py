@@ -1,14 +1,16 @@
-"""The users that the document asks for: an account, public keys, the right to use sudo.
+"""Sets up the users of the document: an account, public keys, the right to use sudo.
 
-Of a user that was there before, only the marked lines of keys and the sudo file are ours; of one that is no longer asked for,
-the same goes, and nothing else.
+An account is created if it is missing, and never changed or removed. When the document no longer
+has the user, the agent's lines in the file of keys and its sudo file are removed, and nothing else.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,33 +25,34 @@ from neuca_tools.model import Document
 from neuca_tools.model.rows import User
 from neuca_tools.state.store import read, remove, save
 
-RECORD = "guest-users.json"  # in the state directory: the logins that have something of ours
+RECORD = "guest-users.json"  # in the state directory: the users with keys or a sudo file of ours
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Who is asked for first, then who is not any more."""
-    config, asked = (
-        guest.config,
-        {user.login: user for user in wanted(guest.config, guest.document)},
-    )
+    """Set up the users of the document, then withdraw those that it no longer has."""
+    config = guest.config
+    asked = {user.login: user for user in wanted(config, guest.document)}
     held = recorded(config)
     _remember(config, {*held, *asked})
     for user in asked.values():
         yield from _user(user, config.command_timeout)
     if guest.document.complete:
-        left = set()
-        for login in sorted(held - asked.keys()):
-            try:
-                withdraw(login)
-                yield Finding(
-                    "ok",
-                    f'"{login}" is no longer asked for: its keys and its sudo file are taken back',
-                    login,
-                )
-            except ApplyError as error:
-                left.add(login)
-                yield Finding("failed", error.text, login, again=True)
-        _remember(config, left | asked.keys())
+        yield from _withdraw_others(config, held, asked.keys())
+
+
+def _withdraw_others(config: Config, held: set[str], asked: AbstractSet[str]) -> Iterator[Finding]:
+    """Withdraw the users in `held` but not in `asked`; one for whom this fails stays recorded."""
+    left = set()
+    for login in sorted(held - asked):
+        try:
+            withdraw(login)
+        except ApplyError as error:
+            left.add(login)
+            yield Finding("failed", error.text, login, again=True)
+        else:
+            text = f'"{login}" is no longer asked for: its keys and its sudo file are taken back'
+            yield Finding("ok", text, login)
+    _remember(config, left | asked)
 
 
 def wanted(config: Config, document: Document) -> list[User]:
@@ -63,10 +66,13 @@ def wanted(config: Config, document: Document) -> list[User]:
 
 
 def platform_keys(document: Document) -> Iterator[str]:
-    """One line may be all that a cloud gives, or several in one text."""
-    for item in document.platform.items if document.platform else ():
+    """The public keys of the platform. Some platforms give one to a value, others several lines."""
+    if document.platform is None:
+        return
+    for item in document.platform.items:
         if item.section == PUBLIC_KEYS:
-            yield from filter(None, (" ".join(line.split()) for line in item.value.splitlines()))
+            lines = (" ".join(line.split()) for line in item.value.splitlines())
+            yield from filter(None, lines)
 
 
 def _user(user: User, seconds: float) -> Iterator[Finding]:
@@ -74,42 +80,47 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
     if not LOGIN.fullmatch(login):
         yield Finding("refused", f'"{login}" cannot be the name of a user', login)
         return
-    keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
     odd = sum(not is_public_key(key) for key in user.keys)
     if odd:
-        yield Finding(
-            "refused",
-            f'"{login}": {_count(odd, "text")} in the place of a public key',
-            f"{login} keys",
-        )
+        text = f'"{login}": {_count(odd, "text")} in the place of a public key'
+        yield Finding("refused", text, f"{login} keys")
     try:
         found = accounts.find(login)
         account = found or accounts.make(login, seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
-    made = "" if found else "made, "
+    yield _keys(user, account, "" if found else "made, ")
+    yield from _sudo(user, seconds)
+
+
+def _keys(user: User, account: pwd.struct_passwd, made: str) -> Finding:
+    """Write the user's keys. `made` begins the text for an account that is new."""
+    login = user.login
+    keys = tuple(dict.fromkeys(key for key in user.keys if is_public_key(key)))
     try:
         ignored = authorized_keys.edit_as(account, keys)
-        yield Finding(
-            "failed" if ignored else "ok",
-            f'"{login}": {made}{ignored or _count(len(keys), "key")}',
-            login,
-        )
     except ApplyError as error:
-        yield Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
+        return Finding("failed", f'"{login}": {made}keys: {error.text}', login, again=True)
+    if ignored:
+        return Finding("failed", f'"{login}": {made}{ignored}', login)
+    return Finding("ok", f'"{login}": {made}{_count(len(keys), "key")}', login)
+
+
+def _sudo(user: User, seconds: float) -> Iterator[Finding]:
+    login, subject = user.login, f"{user.login} sudo"
     try:
         if user.sudo:
             sudoers.grant(login, seconds)
-            yield Finding("ok", f'"{login}" may use sudo', f"{login} sudo")
+            yield Finding("ok", f'"{login}" may use sudo', subject)
         else:
             sudoers.revoke(login)
     except ApplyError as error:
-        yield Finding("failed", error.text, f"{login} sudo", again=True)
+        yield Finding("failed", error.text, subject, again=True)
 
 
 def withdraw(login: str) -> None:
-    """Take back what is ours of this user. An account that is gone has nothing. Raises ApplyError."""
+    """Remove the agent's keys and sudo file of a user. Raises ApplyError."""
     if not LOGIN.fullmatch(login):
         return
     sudoers.revoke(login)
@@ -122,8 +133,10 @@ def withdraw(login: str) -> None:
 
 
 def recorded(config: Config) -> set[str]:
-    """The logins that have something of ours. Raises ApplyError where that is not known, which is not "nobody"."""
-    path = config.state_directory / RECORD
+    """The users that have keys or a sudo file of the agent's.
+
+    Raises ApplyError if that is unknown.
+    """
     try:
         data = read(config.state_directory, RECORD)
         return set() if data is None else {_login(one) for one in data["logins"]}
@@ -141,7 +154,7 @@ def _login(value: object) -> str:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A user whose keys the clones of an image must not let in."""
+    """A user whose keys must not give access to the clones of an image."""
 
     login: str
 
@@ -155,17 +168,20 @@ class Leaving:
 
 
 def leaving(config: Config) -> list[Leaving]:
-    """Every user that has something of ours. Raises ApplyError where that is not known."""
+    """Every user that has keys or a sudo file of the agent's.
+
+    Raises ApplyError if that is unknown.
+    """
     return [Leaving(login) for login in sorted(recorded(config))]
 
 
 def own_files(config: Config) -> list[Path]:
-    """What `grant` has written. Raises ApplyError where that is not known."""
+    """The sudo files that the agent wrote. Raises ApplyError if that is unknown."""
     return [sudoers.path(login) for login in sorted(recorded(config))]
 
 
 def _remember(config: Config, logins: Iterable[str]) -> None:
-    """On disk before anything is done. Raises ApplyError."""
+    """Record the users that are about to have keys or a sudo file. Raises ApplyError."""
     logins = sorted(login for login in logins if LOGIN.fullmatch(login))
     if set(logins) == recorded(config):
         return
@@ -176,4 +192,4 @@ def _remember(config: Config, logins: Iterable[str]) -> None:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    return f"1 {word}" if number == 1 else f"{number} {word}s"

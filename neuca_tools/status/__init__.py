@@ -1,3 +1,3 @@
-"""How far the host is from what is asked, out of the plan that a start would carry out; and its texts."""
+"""How far the host is from its desired state, judged from a plan; as text and as JSON."""
 
 # SPDX-License-Identifier: MIT

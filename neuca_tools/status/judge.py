@@ -1,4 +1,7 @@
-"""How far the host is from what is asked: built from the same plan that apply carries out, so that both always agree."""
+"""How far the host is from its desired state, judged from the plan that a pass would carry out.
+
+Both use the same plan, so that status lists exactly what a pass would still have to do.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,16 +19,22 @@ from neuca_tools.model import Link, LinkKey, NetworkState, Problem
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 
-MOST_FILES = 3  # named one by one
+MOST_FILES = 3  # that are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
-INFORMATION = frozenset({"ignored"})  # what the administrator wanted is no shortfall
+NO_MANAGERS: Mapping[str, Mapping[str, str]] = {}
+MANAGERS = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
+# Problem codes that leave the state "ok": the administrator asked for it.
+INFORMATION = frozenset({"ignored"})
 
 
 @dataclass(frozen=True)
 class Report:
-    """How the last pass went. `finished` in RFC 3339, UTC; `seconds` it took; `changed`: the texts of the operations done.
+    """The outcome of a pass.
 
-    `removed`: what managers had put on NICs before those were ours, and is gone; from all passes since the boot.
+    `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
+    of the operations that were carried out; `undone`: changes were rolled back. `removed` lists
+    what managers had configured on NICs before those became ours and what has been removed since;
+    it covers all passes since the boot.
     """
 
     finished: str
@@ -38,9 +47,9 @@ class Report:
 
 @dataclass(frozen=True)
 class DocumentStatus:
-    """The document in force, in words for status; `source` is empty where there is none.
+    """The active document as status shows it; `source` is empty if there is none.
 
-    `disputed`: another metadata service has answered too, and differently.
+    `disputed`: another metadata service has answered too, with a different document.
     """
 
     source: str = ""
@@ -57,7 +66,10 @@ class DocumentStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`data` is what `neuca status --json` prints; `notes` in it are worth a line, and no shortfall. `held`: see `Roles`."""
+    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`.
+
+    `notes` in the data are worth a line, but they are not problems.
+    """
 
     data: Mapping[str, Any]
     exit_code: int
@@ -70,80 +82,74 @@ def judge(
     resolution: Resolution,
     have: NetworkState,
     left: Sequence[Operation],
-    unapplied: Collection[str],
-    managers: Mapping[str, Mapping[str, str]],
-    notes: Iterable[str],
-    report: Optional[Report],
+    *,
+    unapplied: Collection[str] = (),
+    managers: Mapping[str, Mapping[str, str]] = NO_MANAGERS,
+    notes: Iterable[str] = (),
+    report: Optional[Report] = None,
     own_names: Mapping[LinkKey, str] = NO_NAMES,
 ) -> Status:
-    """`left` is the plan for all NICs; `unapplied` those whose request has not been applied yet: for the others it is drift.
+    """Compare the host with its desired state; `left` is the plan for all NICs.
 
-    `own_names` is what each NIC should be called, whether that can be done now or not.
+    What is left to do on the NICs (MACs) in `unapplied` is pending, elsewhere it is drift.
+    `managers` has what each running network manager reports for each interface.
     """
-    problems = [*resolution.problems, *_of_document(document)]
     failed = _failures(report, left)
-    problems += failed
-    lost = _lost({problem.link.mac for problem in failed if problem.link}, left)
-    pending = {
-        operation
-        for operation in left
-        if _is_pending(operation, unapplied) and operation.domain not in lost
-    }
-    problems += [
-        _shortfall(operation, operation in pending)
-        for operation in left
-        if operation.domain not in lost and not isinstance(operation, WriteFile)
-    ]
-    problems += _taken_back(failed, left)
-    problems += _files(
-        [operation for operation in left if isinstance(operation, WriteFile)], report is not None
-    )
-    problems += _contested(resolution, have)
-    problems = list(dict.fromkeys(problems))
-    own: dict[LinkKey, list[Problem]] = {}
-    for problem in problems:
-        if problem.link is not None:
-            own.setdefault(problem.link, []).append(problem)
-    waiting = bool(pending or resolution.roles.held) or (
-        not document.source and not document.none_for_us
-    )
+    alive = _alive(left, failed)
+    pending = {operation for operation in alive if _is_pending(operation, unapplied)}
+    found = [*resolution.problems, *_document_problems(document), *failed]
+    found += _unfinished(alive, pending)
+    found += _rolled_back(failed, left)
+    found += _files(left, report is not None)
+    found += _contested(resolution, have)
+    problems = list(dict.fromkeys(found))
     codes = {problem.code for problem in problems} - INFORMATION
-    state = (
-        "failed"
-        if "failed" in codes
-        else "pending"
-        if waiting
-        else "degraded"
-        if codes or (document.stale and document.source)
-        else "ok"
-    )
+    state = _state(codes, document, bool(pending or resolution.roles.held))
     data = {
         "version": 1,
         "neuca": version,
         "state": state,
         "document": _document(document),
-        "interfaces": [
-            _interface(link, resolution, have, own.get(link.key, []), managers, own_names)
-            for link in resolution.shown
-        ],
+        "interfaces": _interfaces(resolution, have, problems, managers, own_names),
         "problems": [_problem(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
-        "last_pass": report
-        and {
-            "finished": report.finished,
-            "seconds": report.seconds,
-            "changed": len(report.changed),
-            "failed": len(report.problems),
-        },
+        "last_pass": _last_pass(report),
     }
     return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
 
 
+def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
+    """The state of the host in one word; the first that applies."""
+    if "failed" in codes:
+        return "failed"
+    no_answer = not document.source and not document.none_for_us
+    if waiting or no_answer:
+        return "pending"
+    if codes or (document.stale and document.source):
+        return "degraded"
+    return "ok"
+
+
+def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
+    if report is None:
+        return None
+    return {
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "changed": len(report.changed),
+        "failed": len(report.problems),
+    }
+
+
 def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Status:
-    """`reason`: why the state cannot be saved, empty if it can; `held`: what waits for that."""
+    """The same status, with what it means that the state cannot be saved.
+
+    `reason` says why, and is empty if it can be saved. `held` are the operations that wait until
+    it can: none is carried out before the journal is on disk.
+    """
     problems = status.data["problems"]
     files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
-    why = next(iter([reason] if reason else files), None)
+    why = reason or next(iter(files), None)
     waits = [_problem(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
     data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
     if why is None or data["state"] != "ok":
@@ -152,13 +158,15 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
 
 
 def unsaved_line(data: Mapping[str, Any]) -> list[str]:
-    """What `neuca status` says near its top while the state cannot be saved."""
+    """The line of `neuca status` that says why the state cannot be saved; none if it can be."""
     return [f"degraded: not saved: {data['unsaved']}"] if data.get("unsaved") else []
 
 
-def _of_document(document: DocumentStatus) -> list[Problem]:
-    found = [Problem("invalid", text) for text in document.invalid]
-    return [*found, *([Problem("contested", document.disputed)] if document.disputed else [])]
+def _document_problems(document: DocumentStatus) -> list[Problem]:
+    problems = [Problem("invalid", text) for text in document.invalid]
+    if document.disputed:
+        problems.append(Problem("contested", document.disputed))
+    return problems
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:
@@ -169,77 +177,85 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
     )
 
 
+def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
+    """The operations of the NICs that did not fail."""
+    lost = _sharing_fate(frozenset(one.link.mac for one in failed if one.link), left)
+    return [operation for operation in left if operation.domain not in lost]
+
+
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
-    return bool(operation.handles & set(unapplied))
+    return not operation.handles.isdisjoint(unapplied)
 
 
-def _lost(failed: set[str], left: Sequence[Operation]) -> set[str]:
-    """The NICs that failed, and those that were to be put together with one."""
-    while True:
-        more = {
-            mac for operation in left if operation.fate & failed for mac in operation.fate
-        } - failed
-        if not more:
-            return failed
-        failed = failed | more
+def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozenset[str]:
+    """The NICs that failed, and those that are rolled back with one: members of the same
+    bond, say.
+    """
+    before = None
+    while failed != before:
+        before = failed
+        fates = (operation.fate for operation in left if operation.fate & failed)
+        failed = failed.union(*fates)
+    return failed
 
 
-def _taken_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
-    """The other links of a NIC that failed: they were undone with it."""
-    first = {
-        mac: problem
-        for problem in reversed(failed)
-        if problem.link
-        for mac in _lost({problem.link.mac}, left)
-    }
+def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
+    """A problem for each other link of a NIC that failed, since its changes were rolled
+    back too.
+    """
+    first: dict[str, Problem] = {}
+    for problem in failed:
+        if problem.link:
+            for mac in _sharing_fate(frozenset({problem.link.mac}), left):
+                first.setdefault(mac, problem)
     named = {problem.link for problem in failed}
-    links = {
-        operation.link.key for operation in left if operation.link and operation.domain in first
-    } - named
+    links = {one.link.key for one in left if one.link and one.domain in first}
     return [
         Problem("failed", f"undone, since this failed: {first[key.mac].text}", key)
-        for key in sorted(links)
+        for key in sorted(links - named)
     ]
 
 
-def _files(left: Sequence[WriteFile], passed: bool) -> list[Problem]:
-    if len(left) > MOST_FILES:
-        word = "as they should be" if passed else "written yet"
-        return [Problem("drift", f'{len(left)} files are not {word}, "{left[0].path}" among them')]
-    word = "as it should be" if passed else "written yet"
-    return [Problem("drift", f'"{operation.path}" is not {word}') for operation in left]
+def _files(left: Sequence[Operation], passed: bool) -> list[Problem]:
+    """One problem for each file that differs, or a single one where they are many."""
+    paths = [operation.path for operation in left if isinstance(operation, WriteFile)]
+    word = "as {} should be" if passed else "written yet"
+    if len(paths) > MOST_FILES:
+        word = word.format("they")
+        return [Problem("drift", f'{len(paths)} files are not {word}, "{paths[0]}" among them')]
+    return [Problem("drift", f'"{path}" is not {word.format("it")}') for path in paths]
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
-    """Failures of the last pass that still matter: something is left to do where they were."""
+    """The failures of the last pass that still matter: those where something is left to do."""
+    if report is None:
+        return []
     unfinished = {operation.domain for operation in left}
-    return [
-        problem
-        for problem in (report.problems if report else ())
-        if (problem.link.mac if problem.link else None) in unfinished
-    ]
+    return [one for one in report.problems if (one.link and one.link.mac) in unfinished]
 
 
-def _shortfall(operation: Operation, pending: bool) -> Problem:
-    link = operation.link.key if operation.link else None
-    return Problem("drift", _words(operation, pending), link)
-
-
-def _words(operation: Operation, pending: bool) -> str:
-    return (
-        f"not done yet: {operation.text}"
-        if pending
-        else f"changed since; a start would {operation.text}"
-    )
+def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> list[Problem]:
+    """What is left to do, apart from files."""
+    problems = []
+    for operation in left:
+        if isinstance(operation, WriteFile):
+            continue
+        link = operation.link.key if operation.link else None
+        text = f"changed since; a start would {operation.text}"
+        if operation in pending:
+            text = f"not done yet: {operation.text}"
+        problems.append(Problem("drift", text, link))
+    return problems
 
 
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
-    titles = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
+    """A problem for each of our links that a network manager manages as well."""
     return [
-        Problem("contested", f"{titles.get(manager, manager)} manages it", key)
+        Problem("contested", f"{MANAGERS.get(manager, manager)} manages it", key)
         for key, link in have.links.items()
-        for manager, word in link.managers.items()
-        if word == "managed" and key in resolution.want.links
+        if key in resolution.want.links
+        for manager, state in link.managers.items()
+        if state == "managed"
     ]
 
 
@@ -259,29 +275,48 @@ def _problem(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
-def _interface(
-    link: Link,
+def _interfaces(
     resolution: Resolution,
     have: NetworkState,
     problems: Sequence[Problem],
     managers: Mapping[str, Mapping[str, str]],
     own_names: Mapping[LinkKey, str],
+) -> list[dict[str, Any]]:
+    by_link: dict[Optional[LinkKey], list[Problem]] = {}
+    for problem in problems:
+        by_link.setdefault(problem.link, []).append(problem)
+    interfaces = []
+    for link in resolution.shown:
+        name = _name(link, resolution, have)
+        interface = _interface(
+            link,
+            resolution,
+            by_link.get(link.key, []),
+            name=name,
+            wanted_name=_wanted_name(link, resolution, own_names),
+            managers={one: _manager_state(managers.get(one), name) for one in MANAGERS},
+        )
+        interfaces.append(interface)
+    return interfaces
+
+
+def _interface(
+    link: Link,
+    resolution: Resolution,
+    problems: Sequence[Problem],
+    *,
+    name: Optional[str],
+    wanted_name: Optional[str],
+    managers: Mapping[str, str],
 ) -> dict[str, Any]:
-    found, is_nic = have.links.get(link.key), not link.key.rank
-    present = resolution.roles.name(link.key.mac) if is_nic else ""
-    name = (found.name if found else None) or present or link.name
-    words = {
-        manager: managers[manager].get(name or "", "unknown") if manager in managers else "absent"
-        for manager in ("networkmanager", "networkd")
-    }
     return {
-        "mac": link.key.mac if is_nic else None,
+        "mac": link.key.mac if is_nic(link) else None,
         "name": name,
-        "wanted_name": _should_be(link, resolution, own_names),
+        "wanted_name": wanted_name,
         "kind": link.kind,
         "role": link.role,
         "ok": all(problem.code in INFORMATION for problem in problems),
-        "managers": words,
+        "managers": managers,
         "problems": [_problem(problem) for problem in problems],
         "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
         "parent": parent(link),
@@ -291,43 +326,68 @@ def _interface(
     }
 
 
+def is_nic(link: Link) -> bool:
+    """Whether it is a NIC rather than a VLAN or a virtual link."""
+    return not link.key.rank
+
+
+def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> str:
+    """What a network manager reports of an interface; `absent` if the manager does not run."""
+    if states is None:
+        return "absent"
+    return states.get(name or "", "unknown")
+
+
 def parent(link: Link) -> Optional[str]:
-    """What a VLAN, VXLAN or macvlan is on: a MAC, or `bond NAME`; None for the others."""
+    """The lower device of a VLAN, VXLAN or macvlan: a MAC, or `bond NAME`; None for the others."""
     if link.key.vlan_id is not None:
         return link.key.mac
-    return str(link.virtual.parent) if link.virtual and link.virtual.parent else None
+    if link.virtual is None or link.virtual.parent is None:
+        return None
+    return str(link.virtual.parent)
 
 
 def members(link: Link) -> list[str]:
-    """What is put into a bond or a bridge."""
-    return list(map(str, link.virtual.members)) if link.virtual else []
+    """The members of a bond or the ports of a bridge, as text."""
+    return [str(member) for member in link.virtual.members] if link.virtual else []
 
 
-def _should_be(
+def _name(link: Link, resolution: Resolution, have: NetworkState) -> Optional[str]:
+    """The name that it has, or that it is to get if it does not exist."""
+    found = have.links.get(link.key)
+    if found and found.name:
+        return found.name
+    present = resolution.roles.name(link.key.mac) if is_nic(link) else ""
+    return present or link.name
+
+
+def _wanted_name(
     link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
 ) -> Optional[str]:
-    """The name that is meant for it, whether it can be given or not."""
+    """The name that it should have, whether or not it can be renamed now."""
+    if is_nic(link):
+        return own_names.get(link.key)
     request = resolution.requests.get(link.key)
-    asked = (request.name if request else None) or link.name
-    return asked if link.key.rank else own_names.get(link.key)
+    return (request and request.name) or link.name
 
 
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
-    """The link that a person means by a name, by a MAC in any notation, or by `MAC.ID`."""
+    """The link with this name, this MAC in any notation, or this `MAC.VLAN_ID`; None for no link.
+
+    `names` has the current name of each link. A name goes before a MAC.
+    """
     by_name = {name: key for key, name in names.items()}
-    nic, _, vlan = text.rpartition(".")
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
-    whole = next((key for key in known if str(key) == text), None)
-    keys = (
-        by_name.get(text),
-        whole,
-        _key(text, None),
-        _key(nic, int(vlan)) if vlan.isdecimal() else None,
-    )
-    return next((key for key in keys if key in known), None)
+    by_text = {str(key): key for key in known}
+    nic, _, vlan = text.rpartition(".")
+    candidates = [by_name.get(text), by_text.get(text), _key(text, None)]
+    if vlan.isdecimal():
+        candidates.append(_key(nic, int(vlan)))
+    return next((key for key in candidates if key in known), None)
 
 
 def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
+    """None if the text is not a MAC."""
     try:
         return LinkKey(mac_of(mac), vlan_id)
     except UnusableError:

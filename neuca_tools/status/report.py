@@ -1,4 +1,4 @@
-"""The last pass in a file of the run directory, so that `neuca status` can say how it went and why a NIC failed."""
+"""The report of the last pass, a file in the run directory: `neuca status` shows it."""
 
 # SPDX-License-Identifier: MIT
 
@@ -27,13 +27,13 @@ def now(
     undone: bool,
     removed: tuple[str, ...] = (),
 ) -> Report:
-    """The report of a pass that has just ended."""
+    """The report of a pass that has just ended and took `seconds`."""
     finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 
 
 def write_report(directory: Path, report: Report) -> None:
-    """Raises ApplyError."""
+    """Replace the report of the pass before. Raises ApplyError."""
     problems = [
         {
             "code": problem.code,
@@ -47,7 +47,9 @@ def write_report(directory: Path, report: Report) -> None:
 
 
 def read_report(directory: Path) -> Optional[Report]:
-    """None where there was no pass since the boot, or nothing that can be read."""
+    """The report of the last pass; None if there was none since the boot, or if it is
+    unreadable.
+    """
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, FILE)
         if data is None:

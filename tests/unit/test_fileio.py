@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, LockedError
 from neuca_tools.files import FEW, NEW, lock_holder, locked, read_bytes, write_files
 
 ROOT = Path(__file__).parents[2]
@@ -220,7 +220,7 @@ def holder(tmp_path):
 
 def test_a_lock_that_another_process_holds_is_waited_for_and_then_named(tmp_path, holder):
     began = time.monotonic()
-    with pytest.raises(ApplyError) as caught, locked(tmp_path / "run" / "lock", 0.2):
+    with pytest.raises(LockedError) as caught, locked(tmp_path / "run" / "lock", 0.2):
         pytest.fail("both hold it")
     assert caught.value.text == f'lock "{tmp_path}/run/lock": another pass has held it for 0.2 s'
     assert 0.15 < time.monotonic() - began < 60

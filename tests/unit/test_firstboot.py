@@ -80,7 +80,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
         path.name: path.read_bytes() for path in config.state_directory.rglob("*") if path.is_file()
     }
     assert first_boot.notes(config) == []
-    first_boot.admit(config, NEW)
+    first_boot.record_machine(config, NEW)
     place = config.state_directory / "set-aside"
     assert aside(config) == ALL
     assert {name: (place / name).read_bytes() for name in before} == before
@@ -101,7 +101,7 @@ def test_a_new_instance_sets_the_state_of_the_other_one_aside_and_says_so(config
 
 
 def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
-    first_boot.admit(config, NEW)
+    first_boot.record_machine(config, NEW)
     assert load_record(config.state_directory) == Record(
         hostid.boot_id(), {}, OWNED, {key(1): Original(mtu=1500)}, {"net/core/rmem_max": "7"}
     )
@@ -111,12 +111,12 @@ def test_of_another_boot_nothing_stays(config):
     save_record(
         config.state_directory, replace(load_record(config.state_directory), boot_id="another")
     )
-    first_boot.admit(config, NEW)
+    first_boot.record_machine(config, NEW)
     assert load_record(config.state_directory) == Record()
 
 
 def test_the_note_goes_with_what_it_tells_of(config):
-    first_boot.admit(config, NEW)
+    first_boot.record_machine(config, NEW)
     for path in (config.state_directory / "set-aside").iterdir():
         path.unlink()
     (config.state_directory / "set-aside").rmdir()
@@ -125,10 +125,10 @@ def test_the_note_goes_with_what_it_tells_of(config):
 
 def test_the_same_instance_sets_nothing_aside_and_writes_once(config):
     for _ in range(2):
-        first_boot.admit(config, Intake(instance="ec2:i-1"))
+        first_boot.record_machine(config, Intake(instance="ec2:i-1"))
     kept = (config.state_directory / "machine.json").stat().st_ino
     for instance in ("ec2:i-1", ""):  # a service that leaves out the id
-        first_boot.admit(config, Intake(instance=instance))
+        first_boot.record_machine(config, Intake(instance=instance))
     assert (config.state_directory / "machine.json").stat().st_ino == kept
     assert (aside(config), load_machine(config.state_directory).instances) == ([], {"ec2": "i-1"})
 
@@ -154,7 +154,7 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
             path.unlink()
         if removed == 4:
             save_record(state, Record(hostid.boot_id(), {}, OWNED))
-    first_boot.admit(config, NEW)
+    first_boot.record_machine(config, NEW)
     assert {name: (place / name).read_bytes() for name in aside(config)} == before
     assert load_machine(state).instances == {"ec2": "i-2"}
     assert (
@@ -165,8 +165,8 @@ def test_wherever_it_was_interrupted_the_next_time_does_the_rest(config, copied,
 
 
 def test_a_second_move_replaces_what_was_set_aside_before(config):
-    first_boot.admit(config, NEW)
-    first_boot.admit(config, Intake(instance="ec2:i-3", other="another"))
+    first_boot.record_machine(config, NEW)
+    first_boot.record_machine(config, Intake(instance="ec2:i-3", other="another"))
     assert aside(config) == ["machine.json", "record.json"]
     assert json.loads((config.state_directory / "set-aside" / "machine.json").read_text())[
         "instances"
@@ -203,7 +203,7 @@ def test_a_damaged_record_is_for_the_pass_to_complain_of(config):
 def test_a_damaged_file_of_ids_says_nothing(config):
     (config.state_directory / "machine.json").write_text("{")
     assert not first_boot.check(config)
-    first_boot.admit(config, Intake(instance="ec2:i-2"))
+    first_boot.record_machine(config, Intake(instance="ec2:i-2"))
     assert load_machine(config.state_directory).instances == {"ec2": "i-2"}
     assert Machine() != load_machine(config.state_directory)
 
@@ -219,9 +219,9 @@ def test_the_volume_that_the_document_came_from_is_remembered(config):
     digest = read_volume(place).digest
     stored = StoredDocument("configdrive", "00", "", "[global]\n")
     for intake in (Intake(stored=replace(stored, source="ec2")), Intake(stored=stored, stale=True)):
-        first_boot.admit(config, intake)
+        first_boot.record_machine(config, intake)
         assert load_machine(config.state_directory).volume == ""
-    first_boot.admit(config, Intake(stored=stored))
+    first_boot.record_machine(config, Intake(stored=stored))
     assert load_machine(config.state_directory).volume == digest
-    first_boot.admit(config, Intake())
+    first_boot.record_machine(config, Intake())
     assert load_machine(config.state_directory).volume == digest

@@ -137,6 +137,13 @@ def test_what_a_script_finds(host):
     assert host.files(scripts, "look").body.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_mark_that_cannot_be_locked_is_no_script_that_still_runs(host):
+    scripts = {"a": says("a")}
+    mark = host.files(scripts, "a").mark
+    mark.mkdir(parents=True)
+    assert host.run(scripts) == {"a": ("failed", f'lock "{mark}": Is a directory')}
+
+
 def test_one_that_cannot_be_run_says_why(host):
     found = host.run({"a": "#!/no/such/interpreter\n"})
     assert found["a"] == ("failed", "a: it cannot be run: No such file or directory")

@@ -70,7 +70,7 @@ def test_what_only_one_of_two_programs_takes_for_a_signature_is_one(disk, offset
         stream.write(magic)
     said = [
         blockdev.programs.run("look", ["wipefs", "-n", str(disk)], 60.0),
-        blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, well=(0, 2)),
+        blockdev.programs.run("look", ["blkid", "-p", str(disk)], 60.0, accepted=(0, 2)),
     ]
     assert bool(blockdev.signatures(disk)) is any(said)
 

@@ -50,6 +50,7 @@ PURE_MODULES = {
         "status.audit",
         "status.judge",
         "status.render",
+        "status.render_json",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure

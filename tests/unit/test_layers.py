@@ -312,7 +312,7 @@ def test_before_anything_shows_which_nic_is_for_management_no_document_has_one_t
     assert found.want.links == {}
     assert Problem("contested", HELD, key(1)) in found.problems
     assert found.roles.reasons[mac(1)] == HELD
-    status = judge("", DocumentStatus("file:/x"), found, NetworkState(), (), (), {}, (), None)
+    status = judge("", DocumentStatus("file:/x"), found, NetworkState(), ())
     assert (status.data["state"], status.held) == ("pending", True)
 
 

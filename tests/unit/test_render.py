@@ -14,7 +14,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Device, Document, Original, Problem, Record
 from neuca_tools.model.rows import Storage
 from neuca_tools.model.stored import StoredDocument
-from neuca_tools.status import render
+from neuca_tools.status import audit, render, render_json
 
 NIC_MAC = "fe:16:3e:00:6d:af"
 DESIRED = """
@@ -55,7 +55,7 @@ def resolved(text, *devices, **more):
 
 
 def test_the_example_of_show_desired():
-    data = render.desired_json(resolved(TEXT, PORT))
+    data = render_json.desired_json(resolved(TEXT, PORT))
     assert data.pop("problems") == []
     later = ("device", "members", "master", "options")
     assert [[link.pop(key) for key in later] for link in data["links"]] == [
@@ -65,7 +65,7 @@ def test_the_example_of_show_desired():
 
 
 def test_a_vlan_whose_nic_is_absent_has_no_name_of_its_own():
-    nic_shown, vlan_shown = render.desired_json(resolved(TEXT))["links"]
+    nic_shown, vlan_shown = render_json.desired_json(resolved(TEXT))["links"]
     assert (vlan_shown["name"], vlan_shown["mtu"], vlan_shown["addresses"]) == (
         None,
         9000,
@@ -76,7 +76,7 @@ def test_a_vlan_whose_nic_is_absent_has_no_name_of_its_own():
         "up",
         ["172.16.0.1/24"],
     )
-    named = render.desired_json(resolved(TEXT.replace(".1445]\n", ".1445]\nname = blue\n")))[
+    named = render_json.desired_json(resolved(TEXT.replace(".1445]\n", ".1445]\nname = blue\n")))[
         "links"
     ][1]
     assert named["name"] == "blue"
@@ -84,7 +84,7 @@ def test_a_vlan_whose_nic_is_absent_has_no_name_of_its_own():
 
 def test_every_link_has_every_key_whatever_its_role():
     text = f"[interface {mac(2)}]\n[vlan {mac(1)}.7]\n[interface {mac(9)}]\n"
-    data = render.desired_json(
+    data = render_json.desired_json(
         resolved(text, nic(1), nic(2), nic(3), routes=[route("0.0.0.0/0", 1)])
     )
     keys = {frozenset(link) for link in data["links"]}
@@ -100,7 +100,7 @@ def test_every_link_has_every_key_whatever_its_role():
 
 
 def test_the_three_states_of_a_route():
-    data = render.desired_json(
+    data = render_json.desired_json(
         resolved(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n{ROUTES}", nic(2))
     )
     assert data["routes"] == [
@@ -111,7 +111,7 @@ def test_the_three_states_of_a_route():
 
 
 def test_a_refusal_is_told_with_its_link():
-    data = render.desired_json(
+    data = render_json.desired_json(
         resolved(f"[interface {mac(2)}]\nmtu = 60000\n[vlan {mac(2)}.7]\n", nic(2, max_mtu=9000))
     )
     assert data["problems"] == [
@@ -120,7 +120,9 @@ def test_a_refusal_is_told_with_its_link():
 
 
 def test_what_cannot_be_set_for_a_link_is_null_or_empty():
-    link = render.desired_json(resolved(f"[interfaces]\n{mac(2)} = user\n", nic(2)))["links"][0]
+    link = render_json.desired_json(resolved(f"[interfaces]\n{mac(2)} = user\n", nic(2)))["links"][
+        0
+    ]
     assert link == {
         "members": [],
         "master": None,
@@ -146,10 +148,10 @@ def test_every_stage_can_be_written_as_json():
     survey = agent.survey()
     stored = StoredDocument("ec2", "00", "2026-11-20T19:00:00Z", TEXT)
     for data in (
-        render.desired_json(survey.resolution),
-        render.observed_json(survey.world),
-        render.document_json(agent.document, stored),
-        render.explanation(key(2), survey.resolution, survey.have, survey.record),
+        render_json.desired_json(survey.resolution),
+        render_json.observed_json(survey.world),
+        render_json.document_json(agent.document, stored),
+        render_json.explanation(key(2), survey.resolution, survey.have, survey.record),
     ):
         assert json.loads(json.dumps(data)) == data
         assert render.tree(data)
@@ -165,7 +167,7 @@ def test_what_is_observed():
         routes=[route("0.0.0.0/0", 1, "10.0.0.9", 100, 16), route("10.0.0.0/24", 99)],
         metadata=1,
     )
-    data = render.observed_json(seen)
+    data = render_json.observed_json(seen)
     assert data["links"][0] == {
         "name": "eth1",
         "index": 1,
@@ -198,14 +200,16 @@ def test_what_is_observed():
 def test_no_chap_secret_is_shown():
     its = ("disks", "quiet")
     storage = Storage("sda", ip_address("10.0.0.5"), 3260, 1, "joe", "hush", mutual_chap=its)
-    data = render.document_json(Document(storage=(storage,)), StoredDocument("ec2", "00", "x", ""))
+    data = render_json.document_json(
+        Document(storage=(storage,)), StoredDocument("ec2", "00", "x", "")
+    )
     assert data["storage"][0]["chap_secret"] == "(not shown)"
     assert data["storage"][0]["mutual_chap"] == "(not shown)"
     assert not {"hush", "quiet", "disks"} & set(json.dumps(data).split('"'))
 
 
 def test_no_document_is_told_as_such():
-    assert render.document_json(None, None) == {"version": 1, "source": None}
+    assert render_json.document_json(None, None) == {"version": 1, "source": None}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_no_document_is_told_as_such():
     ],
 )
 def test_a_sysctl_is_written_as_sysctl_d_reads_it(path, written):
-    assert render.dotted(path) == written
+    assert audit.dotted(path) == written
 
 
 def test_a_plan_for_people():
@@ -354,7 +358,7 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     agent = Agent(machine(nic(2)), text)
     agent.run()
     survey = agent.survey()
-    data = render.explanation(key(2), survey.resolution, survey.have, survey.record)
+    data = render_json.explanation(key(2), survey.resolution, survey.have, survey.record)
     rows = {row["setting"]: row for row in data["settings"]}
     assert (data["link"], data["role"], data["reason"]) == (
         mac(2),
@@ -383,7 +387,7 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
 def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
     lines = render.explain(
-        render.explanation(
+        render_json.explanation(
             key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)})
         )
     ).split("\n")

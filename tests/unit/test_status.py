@@ -47,11 +47,11 @@ def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
         survey.resolution,
         survey.have,
         survey.plan(),
-        survey.changed(),
-        managers or {},
-        notes,
-        report,
-        own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
+        unapplied=survey.changed(),
+        managers=managers or {},
+        notes=notes,
+        report=report,
+        own_names=own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
     )
 
 
@@ -260,7 +260,7 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
             for one, link in survey.have.links.items()
         },
     )
-    found = judge("2.0.0", GOOD, survey.resolution, have, (), (), words, (), PASS)
+    found = judge("2.0.0", GOOD, survey.resolution, have, (), managers=words, report=PASS)
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
     assert own(found) == [("contested", f"{title} manages it")]
     assert own(found, 1) == []
@@ -326,10 +326,8 @@ def verdict(invalid, failed, pending, degraded, stale):
         resolution,
         NetworkState(),
         left,
-        {mac(2)} if pending else (),
-        {},
-        (),
-        report,
+        unapplied={mac(2)} if pending else (),
+        report=report,
     )
     return found.data["state"], found.exit_code
 
@@ -364,7 +362,7 @@ def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degr
     ],
 )
 def test_the_document_alone(document, state, code):
-    found = judge("2.0.0", document, LINKLESS, NetworkState(), (), (), {}, ("note",), None)
+    found = judge("2.0.0", document, LINKLESS, NetworkState(), (), notes=("note",))
     assert (found.data["state"], found.exit_code) == (state, code)
     assert found.data["notes"] == [*document.warnings, "note"]
 
@@ -372,7 +370,7 @@ def test_the_document_alone(document, state, code):
 def test_a_problem_is_told_once():
     report = Report("x", 0, (), (Problem("failed", "boom"), Problem("failed", "boom")))
     left = [WriteFile("/x", b"")]
-    found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, (), {}, (), report)
+    found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, report=report)
     assert [problem["text"] for problem in found.data["problems"]] == [
         "boom",
         '"/x" is not as it should be',
@@ -415,7 +413,13 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
         survey.resolution, notes=(note, Note("rings.rx", "unsupported", "x", key(3)))
     )
     found = judge(
-        "2.0.0", GOOD, resolution, survey.have, survey.plan(), survey.changed(), {}, (), PASS
+        "2.0.0",
+        GOOD,
+        resolution,
+        survey.have,
+        survey.plan(),
+        unapplied=survey.changed(),
+        report=PASS,
     )
     told = {one["mac"]: one["notes"] for one in found.data["interfaces"]}
     assert told[mac(2)] == [
