@@ -345,6 +345,24 @@ def test_every_file_that_is_named_is_there(text):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_every_relative_path_on_the_page_for_developers_is_there():
+    """Those of modules are relative to neuca_tools, those of tests to tests."""
+    named = set(re.findall(r"`([\w-]+(?:/[\w-]+)*(?:\.py)?)`", HACKING))
+    paths = {path for path in named if "/" in path or path.endswith(".py")}
+    homes = (ROOT, ROOT / "neuca_tools", ROOT / "tests")
+    missing = {path for path in paths if not any((home / path).exists() for home in homes)}
+    assert (len(paths) > 40, missing) == (True, set())
+
+
+def test_every_package_is_on_the_page_for_developers():
+    table = re.search(r"^## Packages\n(.*?)^## ", HACKING, re.MULTILINE | re.DOTALL)[1]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    modules = ROOT / "neuca_tools"
+    packages = {path.parent.name for path in modules.glob("*/__init__.py")}
+    assert names == packages | {path.stem for path in modules.glob("[a-z]*.py")}
+
+
 def test_every_manual_page_that_is_referred_to_is_there():
     text = "".join([*MAN.values(), README, HACKING])
     named = re.findall(r"^\.Xr (neuca\S*) (\d)", text, re.MULTILINE) + re.findall(
