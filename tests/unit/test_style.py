@@ -27,7 +27,6 @@ LONG_MODULES = {
     "neuca_tools/status/render.py": 480,
 }
 LONG_FUNCTIONS = {
-    "neuca_tools/commands/selftest_options.py": {"measuring": 51, "run_parser": 62},
     "neuca_tools/desired/resolve.py": {"resolve": 51},
     "neuca_tools/agent/first_boot.py": {"_set_aside": 41},
     "neuca_tools/guest/programs.py": {"run": 41},
