@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -190,7 +191,7 @@ def _genl(command: int) -> bytes:
 
 
 def _integer(value: bytes) -> int:
-    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+    return int.from_bytes(value, sys.byteorder)
 
 
 def _word(value: bytes, field: _Field) -> str:

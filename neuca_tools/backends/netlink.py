@@ -120,7 +120,7 @@ class Netlink:
             flags = message.get_attr("IFA_FLAGS") or message["flags"]
             if not flags & IFA_F_PERMANENT:
                 leased.add((index, address))
-            if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
+            if _is_autoconf(address, flags):
                 autoconf.add((index, address))
             if peer and peer != text:
                 peers.add((index, ip_interface(f"{peer}/{length}").network))
@@ -193,7 +193,8 @@ class Netlink:
         self._run("link", "set", index=index, txqlen=packets)
 
     def set_up(self, index: int, up: bool) -> None:
-        self._run("link", "set", index=index, state="up" if up else "down")
+        state = "up" if up else "down"
+        self._run("link", "set", index=index, state=state)
 
     def rename(self, index: int, name: str) -> None:
         """Rename a device. Names and alternative names share one space, so its own is dropped first."""
@@ -212,7 +213,8 @@ class Netlink:
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         # The parent of a VXLAN is one of its own attributes.
         if parent:
-            more["vxlan_link" if kind == "vxlan" else "link"] = parent
+            name_of_parent = "vxlan_link" if kind == "vxlan" else "link"
+            more[name_of_parent] = parent
         self._run("link", "add", ifname=name, kind=kind, **kinds.words(kind, options), **more)
 
     def set_master(self, index: int, master: int) -> None:
@@ -283,6 +285,11 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     leading = [route for route in routes if route.index == index and _covers(route.to, host)]
     best = max(leading, key=lambda route: route.to.prefixlen, default=None)
     return best is not None and best.via is None and best.to == ZEROCONF
+
+
+def _is_autoconf(address: Address, flags: int) -> bool:
+    """Whether the kernel made an address from a router advertisement."""
+    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
 
 
 def _covers(to: Network, host: Host) -> bool:

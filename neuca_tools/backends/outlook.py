@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
@@ -69,7 +70,7 @@ def _words(data: bytes) -> Words:
 
 def _number(words: Words, kind: int) -> int:
     value = words.get(kind, b"")
-    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+    return int.from_bytes(value, sys.byteorder)
 
 
 def _mac(value: bytes) -> str:

@@ -37,21 +37,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_or_fail(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
     """Print the text and return EXIT_OK; if it is None, print `otherwise` and return EXIT_FAILED."""
-    print(otherwise if text is None else text)
-    return EXIT_FAILED if text is None else EXIT_OK
+    if text is None:
+        print(otherwise)
+        return EXIT_FAILED
+    print(text)
+    return EXIT_OK
 
 
 def stored_document(config: Config) -> Intake:
     """The last good document; if there is none, root reads the sources."""
     intake = confirmed(config.state, config.run_directory)
-    return document(config, None) if intake.document is None and is_root() else intake
+    if intake.document is None and is_root():
+        return document(config, None)
+    return intake
 
 
 def _item(words: list[str], intake: Intake) -> Optional[str]:
     if len(words) > 2:
         raise UsageError("usage: neuca get [SECTION] FIELD")
-    section = words[0] if len(words) == 2 else "global"
-    return get(intake.document, section, words[-1]) if intake.document else None
+    if intake.document is None:
+        return None
+    section, field = words if len(words) == 2 else ("global", words[0])
+    return get(intake.document, section, field)
 
 
 def _section(name: str) -> Callable[[Intake], int]:

@@ -242,9 +242,6 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     """
     known = config.selftest
     plan = _plan(arguments, known)
-    label = arguments.label or None
-    if label is None and arguments.at_boot:
-        label = "boot"
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=arguments.time or _configured(known, "time", _seconds) or plan.seconds,
@@ -257,7 +254,7 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
         secret=secret(arguments, config),
-        label=label,
+        label=_label(arguments),
         broadcast=arguments.broadcast,
     )
 
@@ -266,6 +263,12 @@ def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Plan:
     if arguments.at_boot:
         return PLANS["quick"]
     return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
+
+
+def _label(arguments: argparse.Namespace) -> Optional[str]:
+    if arguments.label:
+        return str(arguments.label)
+    return "boot" if arguments.at_boot else None
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Plan) -> frozenset[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
@@ -178,16 +178,9 @@ def _path(text: str) -> Path:
     label, _, rest = text.partition("=")
     peer, *settings = rest.split(",")
     known = dict(setting.partition("=")[::2] for setting in settings)
-    unknown = sorted(known.keys() - set(WORDS))
-    wrong = unknown + sorted(name for name, value in known.items() if not value)
-    if wrong:
-        raise argparse.ArgumentTypeError(
-            f'"{text}": "{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value'
-        )
+    _check_settings(text, known)
     if not LABEL.fullmatch(label) or not peer or len(known) < len(settings):
         raise argparse.ArgumentTypeError(f'"{text}": it is no LABEL=PEER[,netns=NAME…]')
-    if "netns" in known and "container" in known:
-        raise argparse.ArgumentTypeError(f'"{text}": netns and container are two places')
     return Path(
         label,
         peer,
@@ -196,6 +189,17 @@ def _path(text: str) -> Path:
         interface=known.get("interface"),
         port=port_number(known["port"]) if "port" in known else None,
     )
+
+
+def _check_settings(text: str, known: Mapping[str, str]) -> None:
+    unknown = sorted(known.keys() - set(WORDS))
+    wrong = unknown + sorted(name for name, value in known.items() if not value)
+    if wrong:
+        raise argparse.ArgumentTypeError(
+            f'"{text}": "{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value'
+        )
+    if "netns" in known and "container" in known:
+        raise argparse.ArgumentTypeError(f'"{text}": netns and container are two places')
 
 
 def _rounds(word: str) -> int:

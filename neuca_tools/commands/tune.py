@@ -63,8 +63,10 @@ def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
 
 
 def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> Optional[Value]:
+    if text is None:
+        return None
     try:
-        return None if text is None else parse(text)
+        return parse(text)
     except UnusableError as reason:
         raise UsageError(f"tune --{option}: {reason}") from None
 

@@ -125,7 +125,9 @@ def _answer(name: str, seed: _Seed, session: Session, has_boot_items: bool) -> A
 
 def _seed(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
     data, about = get("user-data"), get("meta-data")
-    return None if data is None or about is None else _Seed(data, about, get("network-config"))
+    if data is None or about is None:
+        return None
+    return _Seed(data, about, get("network-config"))
 
 
 def _read(place: Path) -> Optional[_Seed]:
@@ -167,7 +169,9 @@ def _text(path: Path) -> str:
 
 def _pointer(about: bytes) -> str:
     """The value of `seedfrom` in meta-data; meta-data without that word is not parsed."""
-    value = _mapping(about).get("seedfrom") if b"seedfrom" in about else None
+    if b"seedfrom" not in about:
+        return ""
+    value = _mapping(about).get("seedfrom")
     return value if isinstance(value, str) else ""
 
 

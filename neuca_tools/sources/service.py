@@ -49,8 +49,10 @@ class Service(Source):
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         self.named, self.surroundings = bool(argument), surroundings
-        self.url = parse_url(argument) if argument else LINK_LOCAL
-        self.name = f"{self.kind}={self.url}" if argument else self.kind
+        self.url, self.name = LINK_LOCAL, self.kind
+        if argument:
+            self.url = parse_url(argument)
+            self.name = f"{self.kind}={self.url}"
         self.outlet: Optional[Outlet] = None
 
     @property
@@ -62,7 +64,9 @@ class Service(Source):
     @property
     def place(self) -> str:
         """The key of this service in a session: behind another NIC there is another service."""
-        return f"{self.url} {self.outlet.identity}" if self.outlet else str(self.url)
+        if self.outlet is None:
+            return str(self.url)
+        return f"{self.url} {self.outlet.identity}"
 
     def through_each(self) -> Sequence[Service]:
         found: dict[Optional[Outlet], Service] = {}
@@ -84,7 +88,9 @@ class Service(Source):
 
     def _urls(self) -> list[Url]:
         """Every address that it may have; only the known one if a service has answered before."""
-        urls = [self.url, *(() if self.named else self.other_urls())]
+        urls = [self.url]
+        if not self.named:
+            urls += self.other_urls()
         origin = self.surroundings.origin
         return [url for url in urls if origin is None or _bare(url) == origin.url]
 
@@ -122,14 +128,17 @@ def by_outlet(sources: Sequence[Source]) -> list[Source]:
     made: list[Source] = []
     for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
         each = [one for source in row for one in source.through_each()]
-        made += sorted(each, key=_rank) if are_services else each
+        if are_services:
+            each.sort(key=_rank)
+        made += each
     return made
 
 
 def _rank(source: Source) -> int:
     """The index of its interface in the order of preference, -1 for none."""
-    outlets = source.surroundings.outlets if isinstance(source, Service) else ()
-    return outlets.index(source.outlet) if source.outlet in outlets else -1
+    if not isinstance(source, Service) or source.outlet not in source.surroundings.outlets:
+        return -1
+    return source.surroundings.outlets.index(source.outlet)
 
 
 def _bare(url: Url) -> str:
