@@ -324,7 +324,7 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
     if len(found) < SHORTEST_SECRET:
         raise UsageError(
             f'read the secret "{name}": it is shorter than {SHORTEST_SECRET} bytes',
-            hint=f"(umask 077; head -c 32 /dev/urandom | base64 > {name}), and the same file at the other end",
+            hint=f"(umask 077; head -c 32 /dev/urandom | base64 > {name}), and the same file on the peer",
         )
     return found
 

@@ -81,21 +81,26 @@ def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
             file=sys.stderr,
         )
         return ExitCode.NOTHING_CONFIGURED
-    single = arguments.nagios or arguments.html or arguments.prometheus
-    if single and len(entries) > 1:
-        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
+    if len(entries) > 1:
+        _check_several_peers(arguments)
     _warn_about_unknown_options(config)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = _outlook(arguments, config)
+    with_titles = len(entries) > 1 and not arguments.json
     results = []
     for entry, address in zip(entries, addresses):
-        if len(entries) > 1 and not arguments.json:
+        if with_titles:
             print(plain(f"— {entry}"))
         results.append(_test_peer(arguments, address, wanted, planned, config))
     return _conclude(arguments, results)
+
+
+def _check_several_peers(arguments: argparse.Namespace) -> None:
+    if arguments.nagios or arguments.html or arguments.prometheus:
+        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
 
 
 def _warn_about_unknown_options(config: Config) -> None:
@@ -112,7 +117,7 @@ def without_iperf3(at_boot: bool = False) -> int:
     if not at_boot:
         raise SelftestError(
             "run iperf3: it is not installed",
-            hint="install the package iperf3, here and at the other end",
+            hint="install the package iperf3 here and on the peer",
         )
     print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
     return ExitCode.NOTHING_CONFIGURED

@@ -81,7 +81,7 @@ class _Connection(socket.socket):
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise _UnusableError("nobody waits for the answer any more")
+            raise _UnusableError("the answer is no longer needed")
         if not descriptors:
             raise socket.timeout
 
