@@ -1,4 +1,4 @@
-"""The guest's neucad, with its configuration and its document, and the metadata service that serves that."""
+"""Runs neucad with its configuration, and the metadata service that serves its document."""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 LOG = WORK / "neucad.log"
 RULES = WORK / "etc/udev/rules.d"
 
-# Every directory that is written to is moved: the host's own are not for the demo.
+# All directories to which neucad writes are inside of WORK, not the host's own.
 CONFIGURATION = f"""\
 [runtime]
 dataplane-macs-to-ignore = {lab.IGNORED}
@@ -64,7 +64,7 @@ CHANGES = (
     ("[routes]\n", "[interface fe163e006da2]\nmtu = 4000\n\n[routes]\n"),
 )
 
-# What pip would write for the entry points of setup.cfg.
+# Like the scripts that pip writes for the entry points of setup.cfg.
 LAUNCHER = """\
 #!/usr/bin/python3
 import sys
@@ -74,7 +74,7 @@ sys.exit(main())
 
 
 class Guest:
-    """`neuca` and `neucad` are on the PATH from here on, and run from the checkout."""
+    """Puts `neuca` and `neucad` of the checkout on the PATH, and starts the metadata service."""
 
     def __init__(self, vlan: bool) -> None:
         self.publish(DOCUMENT + (VLAN if vlan else ""))
@@ -100,11 +100,11 @@ class Guest:
         )
         if self._server.stdout is None or self._server.stdout.readline() != b"ready\n":
             sys.exit("the metadata service did not start")
-        self._said = self._server.stdout
+        self._requests = self._server.stdout
         self._neucad: Optional[subprocess.Popen[bytes]] = None
 
     def publish(self, document: str) -> None:
-        """From now on the metadata service serves this."""
+        """Have the metadata service serve this document from now on."""
         self.document = document
         (WORK / "user-data.new").write_text(document)
         (WORK / "user-data.new").rename(WORK / "user-data")
@@ -114,19 +114,19 @@ class Guest:
             self._neucad = subprocess.Popen(["neucad", "--config", "config"], cwd=WORK, stderr=log)
 
     def stop_neucad(self) -> int:
-        """Its exit status."""
+        """Stop neucad and return its exit status, -1 if it was not started."""
         if self._neucad is None:
             return -1
         self._neucad.terminate()
         return self._neucad.wait(lab.PATIENCE)
 
     def wait_for_polls(self, number: int) -> None:
-        """Until neucad has asked for the document so many times more."""
-        os.set_blocking(self._said.fileno(), False)
-        self._said.readall()
-        os.set_blocking(self._said.fileno(), True)
+        """Wait until neucad has requested the document this many more times."""
+        os.set_blocking(self._requests.fileno(), False)
+        self._requests.readall()
+        os.set_blocking(self._requests.fileno(), True)
         while number:
-            said = self._said.readline()
-            if not said:
+            line = self._requests.readline()
+            if not line:
                 sys.exit("the metadata service has ended")
-            number -= said == b"GET /latest/user-data 200\n"
+            number -= line == b"GET /latest/user-data 200\n"

@@ -1,7 +1,7 @@
-"""The stage of the demo: a guest's four NICs in this network namespace, and what they are plugged into in a second one.
+"""Sets up the demo: the four NICs of a guest in this network namespace, and their peers in another one.
 
-`private` runs a program in namespaces of its own: network, mounts, processes, host name. All of it ends with that program,
-however it dies, and its /run is a file system in memory that ends with it too: there is nothing to clean up.
+`private` runs a program in its own network, mount, PID and UTS namespaces, with a tmpfs on /run. They
+end with the program, so there is nothing to clean up.
 """
 
 # SPDX-License-Identifier: MIT
@@ -26,12 +26,11 @@ MANAGEMENT, FIRST, SECOND, IGNORED = (
     "fe:16:3e:00:6d:a3",
 )
 NICS = {"eth0": MANAGEMENT, "eth1": FIRST, "eth2": SECOND, "eth3": IGNORED}
-PATIENCE = 20.0  # seconds that anything may take that is waited for
-NETLINK_GROUPS = (
-    0x1 | 0x10 | 0x40 | 0x100 | 0x400
-)  # links, IPv4 and IPv6 addresses and routes: linux/rtnetlink.h
+PATIENCE = 20.0  # time-out of each wait in seconds
+# Links, IPv4 and IPv6 addresses and routes (linux/rtnetlink.h).
+NETLINK_GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 
-# The other ends of the four cables. The metadata service is behind the management NIC alone.
+# The peers of the four NICs. The metadata service is reachable through the management NIC only.
 CLOUD = """
 link set lo up
 address add 169.254.169.254/32 dev lo
@@ -49,13 +48,13 @@ link set port3 up
 
 
 def private(*command: str) -> int:
-    """Run it as the first process of new namespaces; its exit status."""
+    """Run a command as process 1 of new namespaces and return its exit status."""
     spaces = ("--net", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc")
     return subprocess.run(["unshare", *spaces, "--", *command], check=False).returncode
 
 
 def ip(*words: str, stdin: str = "") -> str:
-    """Run `ip`, which has to succeed; its output."""
+    """Run `ip` and return its output; exit if it fails."""
     done = subprocess.run(["ip", *words], input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"ip {' '.join(words)}: {done.stderr.strip()}")
@@ -63,28 +62,16 @@ def ip(*words: str, stdin: str = "") -> str:
 
 
 def build() -> None:
-    """Plug the guest in. Its management NIC is configured, as by a cloud's image; its dataplane NICs are as they come."""
+    """Create the NICs. The management NIC is configured as a cloud image would; the others are not."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     WORK.mkdir()
     ip("netns", "add", "cloud")
     for number, (name, mac) in enumerate(NICS.items()):
-        ip(
-            "link",
-            "add",
-            name,
-            "address",
-            mac,
-            "type",
-            "veth",
-            "peer",
-            f"port{number}",
-            "netns",
-            "cloud",
-        )
+        pair = f"link add {name} address {mac} type veth peer port{number} netns cloud"
+        ip(*pair.split())
     ip("-n", "cloud", "-batch", "-", stdin=CLOUD)
-    Path("/proc/sys/net/ipv6/conf/eth0/accept_dad").write_text(
-        "0"
-    )  # so that its addresses are final at once
+    # Without duplicate address detection its addresses are final at once.
+    Path("/proc/sys/net/ipv6/conf/eth0/accept_dad").write_text("0")
     ip("link", "set", "lo", "up")
     ip("address", "add", "10.0.0.2/24", "dev", "eth0")
     ip("link", "set", "eth0", "up")
@@ -98,7 +85,7 @@ def build() -> None:
 
 
 def has_8021q() -> bool:
-    """Whether this kernel makes VLANs: try one."""
+    """Whether this kernel can create VLANs, by trying it."""
     command = "link add link eth1 name probe type vlan id 1".split()
     made = subprocess.run(["ip", *command], capture_output=True, check=False).returncode == 0
     if made:
@@ -107,7 +94,7 @@ def has_8021q() -> bool:
 
 
 def settings(name: str) -> dict[str, object]:
-    """Everything that can be set on a NIC: its link, addresses and routes, and all of its sysctls."""
+    """All settings of a NIC: its link, addresses, routes and sysctls."""
     link = json.loads(ip("-json", "-details", "address", "show", "dev", name))
     routes = [
         json.loads(ip("-json", family, "route", "show", "table", "all", "dev", name))
@@ -125,18 +112,19 @@ def settings(name: str) -> dict[str, object]:
 def _text(path: Path) -> str:
     try:
         return path.read_text()
-    except OSError as error:  # stable_secret has none until it is set
+    except OSError as error:
+        # stable_secret cannot be read until it is set.
         return str(error.strerror)
 
 
 def device(name: str) -> dict[str, object]:
-    """What `ip -json address` says of one interface; nothing where it is not there."""
+    """One interface in `ip -json address`; empty if there is none."""
     found = [one for one in json.loads(ip("-json", "address")) if one["ifname"] == name]
     return found[0] if found else {}
 
 
 def addresses(name: str) -> set[str]:
-    """`172.16.0.1/24`, of both families, without the link-local ones."""
+    """The global addresses of an interface, such as `172.16.0.1/24`."""
     return {
         f"{one['local']}/{one['prefixlen']}"
         for one in device(name).get("addr_info", ())
@@ -145,13 +133,13 @@ def addresses(name: str) -> set[str]:
 
 
 def routes() -> set[str]:
-    """`10.20.0.0/16 via 172.16.0.254`, of both families."""
+    """The routes with a gateway, such as `10.20.0.0/16 via 172.16.0.254`."""
     found = [one for family in ("-4", "-6") for one in json.loads(ip("-json", family, "route"))]
     return {f"{one['dst']} via {one['gateway']}" for one in found if "gateway" in one}
 
 
 def answers(host: str, source: str) -> bool:
-    """Whether a neighbour takes a TCP connection that comes from this address."""
+    """Whether a host accepts a TCP connection from this address."""
     try:
         with socket.create_connection((host, 80), timeout=PATIENCE / 4, source_address=(source, 0)):
             return True
@@ -160,15 +148,17 @@ def answers(host: str, source: str) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Whether it came true in time. It is looked at again whenever the kernel reports a change, never by the clock."""
+    """Wait until a condition holds; False if it does not within PATIENCE.
+
+    It is checked whenever the kernel reports a change.
+    """
     deadline = time.monotonic() + PATIENCE
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
         news.bind((0, NETLINK_GROUPS))
         while not condition():
             if not select.select([news], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return condition()
-            with suppress(
-                OSError
-            ):  # ENOBUFS: more than fits was reported, which is a reason to look, too
+            # ENOBUFS means that messages were lost: check the condition in this case too.
+            with suppress(OSError):
                 news.recv(1 << 16)
     return True

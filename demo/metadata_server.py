@@ -1,6 +1,6 @@
-"""A metadata service as a cloud has it: IMDSv2 on port 80, which serves one file as the user-data of its one guest.
+"""A metadata service: IMDSv2 on port 80, which serves one file as the user-data of the guest.
 
-It says `ready` on standard output, then a line for each request that it has answered.
+It prints `ready` on standard output, then one line for each request that it has answered.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 TOKEN = secrets.token_urlsafe(32)
-LONGEST = 21600  # seconds that a token may be asked for
+LONGEST = 21600  # maximum lifetime of a token in seconds
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """A token for a PUT; for a GET with the token, the file or one item of metadata; 401 without it."""
+    """Answers PUT with a token, and GET with that token with the file or an item of metadata."""
 
     def do_PUT(self) -> None:
         seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
@@ -46,11 +46,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         print(self.command, self.path, status, flush=True)
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: `_answer` says it."""
+        """Log nothing; `_answer` prints each request."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """On IPv6 and IPv4 at once."""
+    """Serves both IPv6 and IPv4."""
 
     address_family = socket.AF_INET6
     daemon_threads = True

@@ -1,4 +1,4 @@
-"""What the newcomer reads: chapters, commands with their output, and claims, each of which is checked."""
+"""Prints the demonstration: chapters, commands with their output, and claims with their results."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,12 +28,12 @@ class Story:
         self._line(f"   {text}")
 
     def show(self, text: str) -> None:
-        """Something that is not the demo's own words."""
+        """Print quoted text, such as the output of a command."""
         for line in text.rstrip("\n").split("\n") if text else ():
             self._line(f"   | {line}".rstrip())
 
     def command(self, line: str, exits: int = 0) -> str:
-        """Run a command as a person would, show its output, and hold it to its exit status."""
+        """Run a command, show its output, and check its exit status."""
         self._line(f"   {self._paint(f'$ {line}', CYAN)}")
         done = subprocess.run(
             shlex.split(line),
@@ -50,18 +50,15 @@ class Story:
 
     def claim(self, text: str, holds: bool) -> None:
         self.failed += not holds
-        self._line(
-            f"   {self._paint('ok:', GREEN) if holds else self._paint('NOT SO:', RED)} {text}"
-        )
+        result = self._paint("ok:", GREEN) if holds else self._paint("FAILED:", RED)
+        self._line(f"   {result} {text}")
 
     def end(self, well: bool) -> None:
         self._line("")
-        words, color = (
-            ("All went as it should.", GREEN)
-            if well
-            else ("Not all went as it should: see above.", RED)
-        )
-        self._line(self._paint(words, color))
+        if well:
+            self._line(self._paint("All claims hold.", GREEN))
+        else:
+            self._line(self._paint("Some claims do not hold: see above.", RED))
 
     def _paint(self, text: str, code: int) -> str:
         return f"\033[{code}m{text}\033[0m" if self._color else text

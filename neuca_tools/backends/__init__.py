@@ -1,3 +1,3 @@
-"""Everything outside the agent: the kernel, udev, the other managers, systemd; each library is imported in one module here."""
+"""Access to the kernel, udev, systemd and other network managers; one module for each library."""
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""What sysfs shows of a block device: where it is attached."""
+"""Reads from sysfs how a block device is attached."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,7 +18,7 @@ _NVME_SUBSYSTEM = "nvme-subsystem"  # drivers/nvme/host/core.c, with native mult
 
 
 def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
-    """The block device of a node such as /dev/vdb. Raises SourceError."""
+    """The block device with a device node such as /dev/vdb. Raises SourceError."""
     try:
         status = node.stat()
     except OSError as error:
@@ -52,7 +52,7 @@ def _device(place: Path, devices: Path) -> BlockDevice:
 
 
 def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
-    """The devices that this one is attached to, nearest first."""
+    """The devices to which this one is attached, nearest first."""
     for one in place.parents:
         if one == devices:
             return
@@ -71,7 +71,8 @@ def _controllers(place: Path) -> Iterator[Path]:
 def _subsystem(device: Path) -> str:
     try:
         return (device / "subsystem").readlink().name
-    except FileNotFoundError:  # a directory between two devices, or a device of no bus
+    except FileNotFoundError:
+        # A directory between two devices, or a device without bus.
         return ""
 
 

@@ -1,8 +1,8 @@
-"""The one door to D-Bus: short calls on the system bus that start no service and never wait for long.
+"""Calls on the D-Bus system bus, with short time-outs and without starting services.
 
-A message to a well-known name starts its service if it is not running; calls go to the unique name of whoever owns it,
-which starts nothing; `start` does. libdbus gives a service 25 s to answer; here it has one, and who was silent is not asked
-again.
+A message to a well-known name would start its service, so calls go to the unique name of its owner; only
+`start` starts a service. libdbus waits 25 s for an answer. Here a call has one second, and a service
+that did not respond is not called again.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,23 +21,24 @@ from typing import Any, Optional, final
 
 from neuca_tools.errors import ManagerError
 
-ANSWER = 1.0  # seconds that one call may take
-BUDGET = 5.0  # seconds that all calls of one Bus, that is of one pass, may take
+ANSWER = 1.0  # time-out of one call in seconds
+BUDGET = 5.0  # seconds for all calls of one Bus, that is, of one pass
 
-# Where systemd keeps the cgroups of its units: version 2, and version 1.
+# The cgroups of systemd's units, in version 2 and version 1.
 CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
 _DAEMON = "org.freedesktop.DBus"
 _ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"  # D-Bus specification, "Well-known Message Bus Instances"
-_NOBODY = (
+# The name has no owner; the socket of the bus does not exist; no process listens on it.
+_NO_OWNER = (
     "org.freedesktop.DBus.Error.NameHasNoOwner",
-    "org.freedesktop.DBus.Error.FileNotFound",  # no socket
+    "org.freedesktop.DBus.Error.FileNotFound",
     "org.freedesktop.DBus.Error.NoServer",
-)  # a socket that nobody listens on
+)
 
 
 class RefusedError(ManagerError):
-    """An answer that came, and is an error; `name` is that of the D-Bus error."""
+    """The call was answered with an error; `name` is the name of the D-Bus error."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text)
@@ -46,9 +47,9 @@ class RefusedError(ManagerError):
 
 @final
 class Bus:
-    """One connection to the system bus (DBUS_SYSTEM_BUS_ADDRESS, else the usual place), made at its first use.
+    """A connection to the system bus, opened at its first use.
 
-    `answer` and `budget`, in seconds, are for a process that no NIC waits for.
+    `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
     """
 
     def __init__(self, answer: float = ANSWER, budget: float = BUDGET) -> None:
@@ -72,11 +73,11 @@ class Bus:
 
     @property
     def reached(self) -> bool:
-        """Whether there is a bus, as far as it has been asked for anything."""
+        """Whether the connection is open; False before the first call."""
         return self._connection is not None
 
     def owner(self, name: str) -> Optional[str]:
-        """The unique name of the running service that owns a name; None for nobody, and where there is no bus."""
+        """The unique name of the owner of a well-known name; None without owner, and without bus."""
         try:
             return str(
                 self.call(
@@ -89,12 +90,12 @@ class Bus:
                 )
             )
         except RefusedError as refusal:
-            if refusal.name in _NOBODY:
+            if refusal.name in _NO_OWNER:
                 return None
             raise
 
     def start(self, name: str) -> Optional[str]:
-        """The unique name of a service, which is started if it does not run. Raises ManagerError."""
+        """The unique name of a service, which is started if necessary. Raises ManagerError."""
         owner = self.owner(name)
         if owner is not None:
             return owner
@@ -113,18 +114,19 @@ class Bus:
     def call(
         self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object
     ) -> Any:
-        """Call a method (`interface.method`) of an object. `what` says in an error what was tried.
+        """Call a method (`interface.method`) of an object. `what` describes the call in errors.
 
-        Raises ManagerError: a RefusedError for an error that was answered, else there was no answer in time.
+        Raises RefusedError if the answer is an error, and ManagerError without answer in time.
         """
         if self._connection is None:
             self._connect(what)
         return self._call(what, owner, path, method, signature, arguments)
 
     def _connect(self, what: str) -> None:
-        """A private connection, registered by hand: libdbus itself would give the bus 25 s.
+        """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
 
-        To authenticate it waits without limit (seen with 1.14): then the socket is shut under it.
+        Authentication has no time-out at all (seen with libdbus 1.14), so a timer shuts down the
+        socket.
         """
         self._deadline = self._deadline or time.monotonic() + self._budget
         try:
@@ -170,7 +172,7 @@ class Bus:
                 owner, path, interface, member, signature, arguments, timeout=wait
             )
         except DBusException as error:
-            # By the clock: NoReply is also what the daemon says at once for a service that went away.
+            # NoReply alone is ambiguous: the daemon also sends it when a service exits.
             if time.monotonic() - started >= 0.9 * wait:
                 self._silent.add(owner)
                 raise ManagerError(f"{what}: no answer within {wait:.2g} s") from error
@@ -178,7 +180,7 @@ class Bus:
 
 
 class Manager(ABC):
-    """A service that manages network interfaces unless it is told not to, looked for anew in each pass."""
+    """A service that manages network interfaces; one instance serves one pass."""
 
     title: str
     name: str
@@ -189,30 +191,35 @@ class Manager(ABC):
         self._owner: Optional[str] = None
 
     def absent(self) -> bool:
-        """It is not running, or there is no bus. It is never started for the question."""
+        """Whether it is not running, or there is no bus. This never starts it."""
         self._owner = self._owner or self._bus.owner(self.name)
         return self._owner is None
 
     def _starting(self) -> bool:
-        """It runs, and is not on the bus yet: it may have read its files before ours were there. A unit's cgroup goes with it."""
+        """Whether it runs, by its cgroup, but is not on the bus yet.
+
+        It may have read its configuration before our files were written.
+        """
         return self._bus.reached and any(
             (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
         )
 
     @abstractmethod
     def states(self) -> dict[str, str]:
-        """`managed`, `unmanaged` or `unknown` for each interface that it knows, by name; raises ManagerError."""
+        """`managed`, `unmanaged` or `unknown` for each interface, by name. Raises ManagerError."""
 
     def words(self, interfaces: Iterable[str]) -> tuple[dict[str, str], str]:
-        """What status says of these interfaces (`managed`, `unmanaged`, `absent`, `unknown`), and why it is unknown."""
+        """The state of these interfaces for `neuca status`, and the reason if it is unknown.
+
+        The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
+        """
         try:
             known = None if self.absent() else self.states()
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
         if known is None and self._starting():
-            return dict.fromkeys(
-                interfaces, "unknown"
-            ), f"{self.title} runs, and is not on the system bus yet"
+            reason = f"{self.title} runs, and is not on the system bus yet"
+            return dict.fromkeys(interfaces, "unknown"), reason
         if known is None:
             return dict.fromkeys(interfaces, "absent"), ""
         return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
@@ -226,6 +233,6 @@ class Manager(ABC):
 
 
 def _refusal(what: str, error: Any) -> RefusedError:
-    """From a DBusException; its own `str` would repeat the name of the error."""
+    """Convert a DBusException, whose own `str` would repeat the name of the error."""
     name = error.get_dbus_name() or ""
     return RefusedError(f"{what}: {' '.join((error.get_dbus_message() or name).split())}", name)

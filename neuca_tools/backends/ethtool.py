@@ -1,6 +1,7 @@
-"""Rings, channels, coalescing, pause and offloads of a device, through ethtool netlink (Linux 5.6 to 5.8 and later).
+"""Reads and sets rings, channels, coalescing, pause and offloads of a device through ethtool netlink.
 
-The numbers are those of include/uapi/linux/ethtool_netlink.h; the names of offloads those of ethtool(8), and of the kernel.
+It needs Linux 5.6 to 5.8, by setting. The numbers are those of include/uapi/linux/ethtool_netlink.h;
+offloads have the names of ethtool(8) and of the kernel.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -26,7 +28,7 @@ BITS, BIT, BIT_NAME, BIT_VALUE = 3, 1, 2, 3
 
 
 class _Field(NamedTuple):
-    """One value: the attribute that holds it, that of the driver's maximum, and whether it is on or off (8 bits)."""
+    """One value: its attribute, the attribute of its maximum (0: none), and whether it is a flag (8 bits)."""
 
     value: int
     most: int = 0
@@ -65,7 +67,7 @@ GROUPS: Mapping[str, _Group] = {
         },
     ),
 }
-# ethtool(8) -K: the features that a short name stands for (off_flag_def of ethtool 6.1).
+# The features for which each short name of ethtool(8) -K stands (off_flag_def of ethtool 6.1).
 SHORT: Mapping[str, tuple[str, ...]] = {
     "rx": ("rx-checksum",),
     "tx": ("tx-checksum-*",),
@@ -79,11 +81,12 @@ SHORT: Mapping[str, tuple[str, ...]] = {
     "ntuple": ("rx-ntuple-filter",),
     "rxhash": ("rx-hashing",),
 }
-MANGLED = "tx-tcp-mangleid-segmentation"  # breaks RFC 6864; a driver has it off, and "tso on" leaves it so
+# Violates RFC 6864; drivers leave it off, and so does "tso on".
+MANGLED = "tx-tcp-mangleid-segmentation"
 
 
 class Ethtool:
-    """A socket of the generic netlink family "ethtool". Raises OSError where this kernel has none."""
+    """A socket of the generic netlink family "ethtool". Raises OSError if the kernel lacks it."""
 
     def __init__(self) -> None:
         self._wire = wire.Socket(NETLINK_GENERIC)
@@ -103,7 +106,7 @@ class Ethtool:
         self._wire.__exit__(kind, error, trace)
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
-        """What the device has of these groups, and the reason where it has none of one. Raises OSError."""
+        """The settings of these groups, or the reason why the device lacks a group. Raises OSError."""
         values: dict[str, str] = {}
         most: dict[str, str] = {}
         missing: dict[str, str] = {}
@@ -111,10 +114,8 @@ class Ethtool:
             try:
                 found = self._features(index) if group == "offloads" else self._group(index, group)
             except OSError as error:
-                if error.errno not in (
-                    errno.EOPNOTSUPP,
-                    errno.EINVAL,
-                ):  # EINVAL: the command is newer than this kernel
+                # EINVAL: the command is newer than this kernel.
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                     raise
                 missing[group] = f"the driver has no {group}"
                 continue
@@ -145,21 +146,20 @@ class Ethtool:
         return DeviceSettings(values, {name: value for name, value in most.items() if value != "0"})
 
     def _features(self, index: int) -> DeviceSettings:
-        """Each feature by its own name, and by the short names; `missing`: what the driver has fixed."""
+        """The features by their own and by their short names; `missing` are those the driver has fixed."""
         found = self._ask(FEATURES_GET, index)[0]
         able, fixed, active = (_bits(found.get(kind, b"")) for kind in (HW, NOCHANGE, ACTIVE))
         free = {name for name, yes in able.items() if yes and name not in fixed}
         values, missing = {}, {}
-        for short, features in {**{name: (name,) for name in able}, **_short(able)}.items():
-            values[f"offloads.{short}"] = (
-                "on" if any(name in active for name in features) else "off"
-            )
-            if not free.intersection(features):
-                missing[f"offloads.{short}"] = "the driver has it fixed"
+        single = {name: (name,) for name in able}
+        for name, features in {**single, **_short(able)}.items():
+            values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(features))
+            if free.isdisjoint(features):
+                missing[f"offloads.{name}"] = "the driver has it fixed"
         return DeviceSettings(values, {}, missing)
 
     def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
-        """Set some values of one group, in one request. Raises OSError."""
+        """Set values of one group in one request. Raises OSError."""
         if group == "offloads":
             self._write_features(index, values)
         else:
@@ -174,14 +174,13 @@ class Ethtool:
         found = self._ask(FEATURES_GET, index)[0]
         able, fixed = _bits(found.get(HW, b"")), _bits(found.get(NOCHANGE, b""))
         short = _short(able)
-        bits = [
-            _bit(name, value == "on")
-            for asked, value in values.items()
-            for name in short.get(asked, (asked,))
-            if able.get(name)
-            and name not in fixed
-            and (name, asked, value) != (MANGLED, "tso", "on")
-        ]
+        free = {name for name, supported in able.items() if supported and name not in fixed}
+        bits = []
+        for feature, value in values.items():
+            names = free.intersection(short.get(feature, (feature,)))
+            if (feature, value) == ("tso", "on"):
+                names.discard(MANGLED)
+            bits += [_bit(name, value == "on") for name in sorted(names)]
         if not bits:
             raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
         self._ask(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
@@ -192,24 +191,26 @@ def _genl(command: int) -> bytes:
 
 
 def _integer(value: bytes) -> int:
-    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+    return int.from_bytes(value, sys.byteorder)
 
 
 def _word(value: bytes, field: _Field) -> str:
     number = _integer(value)
-    return ("on" if number else "off") if field.switch else str(number)
+    return _on_off(bool(number)) if field.switch else str(number)
+
+
+def _on_off(value: bool) -> str:
+    return "on" if value else "off"
 
 
 def _encode(field: _Field, value: str) -> bytes:
-    return (
-        wire.attribute(field.value, bytes([value == "on"]))
-        if field.switch
-        else wire.number(field.value, int(value))
-    )
+    if field.switch:
+        return wire.attribute(field.value, bytes([value == "on"]))
+    return wire.number(field.value, int(value))
 
 
 def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The features of this kernel that each short name stands for."""
+    """The features of this kernel for which each short name stands."""
     listed = tuple(able)
     return {
         short: tuple(
@@ -220,7 +221,7 @@ def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _bits(bitset: bytes) -> dict[str, bool]:
-    """The names in a bitset, with whether each is set; a list without a mask names set ones alone, and marks none."""
+    """The names in a bitset, and whether each is set; a bitset without a mask lists only set bits."""
     found = dict(wire.attributes(bitset))
     nomask = 1 in found
     names: dict[str, bool] = {}
@@ -232,5 +233,5 @@ def _bits(bitset: bytes) -> dict[str, bool]:
 
 
 def _bit(name: str, on: bool) -> bytes:
-    value: Optional[bytes] = wire.attribute(BIT_VALUE, b"") if on else None
-    return wire.nest(BIT, wire.text(BIT_NAME, name), value or b"")
+    value = wire.attribute(BIT_VALUE, b"") if on else b""
+    return wire.nest(BIT, wire.text(BIT_NAME, name), value)

@@ -1,4 +1,4 @@
-"""What tuning has to know of this host: the profiles, the signs of a hypervisor, the administrator's sysctl files, the kernel."""
+"""Reads what tuning needs to know about the host: profiles, hypervisor, sysctl.d files and kernel."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,14 +28,13 @@ from neuca_tools.tuning.profile import LARGEST, NAME, Profile, parse
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
-ENOUGH = 64 * 1024  # bytes of a sign: /proc/cpuinfo says the same of each processor
-OF_FIRST_NAMESPACE = (
-    "net/core/netdev_max_backlog"  # no other network namespace has it (net/core/sysctl_net_core.c)
-)
+ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each processor
+# Exists only in the initial network namespace (net/core/sysctl_net_core.c).
+OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
 
 
 def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> TuningInputs:
-    """The profiles of this choice, and all of the host that they are judged by."""
+    """The profiles of this choice and the facts about the host that decide what applies."""
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
     found = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
@@ -54,7 +53,7 @@ def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> Tun
 
 
 def advertised(world: World) -> frozenset[int]:
-    """The devices on which the kernel takes routes from router advertisements because they do not forward."""
+    """The indexes of devices that accept router advertisements only as long as they do not forward."""
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
     return frozenset(
         device.index
@@ -68,7 +67,10 @@ def advertised(world: World) -> frozenset[int]:
 
 
 def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]]:
-    """The profiles that can be read, the administrator's own before the shipped ones; and why others cannot."""
+    """The profiles that can be read, and the reasons why others cannot.
+
+    A profile of the administrator takes precedence over a shipped one of the same name.
+    """
     profiles, faults = [], []
     for name in named(choice):
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
@@ -93,11 +95,12 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _signs() -> dict[str, str]:
-    return {path: text for path in environment.SIGNS for text in [_sign(path)] if text is not None}
+    found = {path: _sign(path) for path in environment.SIGNS}
+    return {path: text for path, text in found.items() if text is not None}
 
 
 def _sign(path: str) -> Optional[str]:
-    """None where there is none, or where only root may read it."""
+    """The beginning of a file, empty for a directory; None if it does not exist or cannot be read."""
     try:
         with Path(path).open("rb") as stream:
             return stream.read(ENOUGH).decode("utf-8", "replace")
@@ -108,7 +111,7 @@ def _sign(path: str) -> Optional[str]:
 
 
 def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
-    """Why this sysctl cannot be written here, whoever tries."""
+    """Why this sysctl cannot be written here, not even by root; None if it can."""
     file = sysctl.ROOT / path
     try:
         writable = file.stat().st_mode & 0o200 and not os.statvfs(file).f_flag & os.ST_RDONLY
@@ -118,24 +121,22 @@ def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
                 "not applicable", "only the first network namespace, that of the host, has it"
             )
         return Obstacle("unsupported", "this kernel has no such setting")
-    return (
-        None
-        if writable
-        else Obstacle("not applicable", "it is read-only here: only the host can set it")
-    )
+    if writable:
+        return None
+    return Obstacle("not applicable", "it is read-only here: only the host can set it")
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
-    """Every file of sysctl.d(5) that counts but our own, in its order. Where the agent's directory is moved, all are."""
+    """Path and text of each file that sysctl.d(5) applies, in order, without our own.
+
+    The other directories are looked for relative to `directory`, which tests move.
+    """
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
     paths = [str(path) for place in directories for path in _listed(place)]
-    return [
-        (path, text)
-        for path in sysctld.order([*paths, str(root / sysctld.LAST)])
-        for text in [_sign(path)]
-        if text
-    ]
+    ordered = sysctld.order([*paths, str(root / sysctld.LAST)])
+    texts = ((path, _sign(path)) for path in ordered)
+    return [(path, text) for path, text in texts if text]
 
 
 def _listed(directory: Path) -> Iterable[Path]:
@@ -150,36 +151,41 @@ def _listed(directory: Path) -> Iterable[Path]:
 
 
 def _memory() -> int:
-    """Bytes; 0 if not known."""
+    """The size of the main memory in bytes, 0 if not known."""
     lines = (_sign("/proc/meminfo") or "").splitlines()
     kibibytes = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "0")
     return int(kibibytes) * 1024
 
 
 def open_files(choice: Choice) -> list[str]:
-    """What a switch in user space lacks for many peers: ovs-vswitchd opens a file for each port and processor (IBM Research)."""
+    """A note for each ovs-vswitchd whose limit of open files is too low for the profile many-peers.
+
+    It opens a file for each port on each processor (IBM Research).
+    """
     if "many-peers" not in choice.profiles:
         return []
-    pids = [
-        pid
-        for pid in _listing("/proc")
-        if pid.isdecimal() and (_sign(f"/proc/{pid}/comm") or "") == "ovs-vswitchd\n"
-    ]
-    ports = len(_listing("/sys/class/net"))
-    needed = ports * (os.cpu_count() or 1)
-    limits = {pid: (_sign(f"/proc/{pid}/limits") or "") for pid in pids}
-    found = {
-        pid: int(words[3])
-        for pid, text in limits.items()
-        for words in map(str.split, text.splitlines())
-        if words[:3] == ["Max", "open", "files"] and words[3].isdecimal()
-    }
-    return [
-        f"ovs-vswitchd ({pid}) may open {most} files, and {ports} ports on {os.cpu_count()} processors need {needed}: "
-        "raise LimitNOFILE= of its service"
-        for pid, most in found.items()
-        if most < needed
-    ]
+    ports, processors = len(_listing("/sys/class/net")), os.cpu_count() or 1
+    needed = ports * processors
+    notes = []
+    for pid in filter(str.isdecimal, _listing("/proc")):
+        if _sign(f"/proc/{pid}/comm") != "ovs-vswitchd\n":
+            continue
+        limit = _open_files_limit(pid)
+        if limit is not None and limit < needed:
+            notes.append(
+                f"ovs-vswitchd ({pid}) may open {limit} files, and {ports} ports on {processors} processors need {needed}: "
+                "raise LimitNOFILE= of its service"
+            )
+    return notes
+
+
+def _open_files_limit(pid: str) -> Optional[int]:
+    """The soft limit of open files (proc(5)); None if unlimited or not known."""
+    for line in (_sign(f"/proc/{pid}/limits") or "").splitlines():
+        words = line.split()
+        if words[:3] == ["Max", "open", "files"] and words[3].isdecimal():
+            return int(words[3])
+    return None
 
 
 def _listing(directory: str) -> list[str]:
@@ -190,21 +196,16 @@ def _listing(directory: str) -> list[str]:
 
 
 def _modules() -> Optional[frozenset[str]]:
-    """The congestion control algorithms that are modules of this kernel, built in or not; None if that cannot be read."""
+    """The congestion control algorithms available as kernel modules or built in; None if unknown."""
     place = MODULES / os.uname().release
-    lists = [
-        content
-        for name in ("modules.dep", "modules.builtin")
-        for content in [_whole(place / name)]
-        if content
+    lines = [
+        *_whole(place / "modules.dep").splitlines(),
+        *_whole(place / "modules.builtin").splitlines(),
     ]
-    if not lists:
+    if not lines:
         return None
-    names = (
-        line.partition(":")[0].rpartition("/")[2].partition(".ko")[0]
-        for text in lists
-        for line in text.splitlines()
-    )
+    files = (line.partition(":")[0].rpartition("/")[2] for line in lines)
+    names = (file.partition(".ko")[0] for file in files)
     return frozenset(name[len("tcp_") :] for name in names if name.startswith("tcp_"))
 
 

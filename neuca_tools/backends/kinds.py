@@ -1,4 +1,4 @@
-"""The settings of VLANs, bonds and their like, between our words and the attributes of rtnetlink (linux/if_link.h)."""
+"""Converts the settings of virtual links to and from attributes of rtnetlink (linux/if_link.h)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from neuca_tools.documents.neuca.link_kinds import WORDS
 
-_CENTISECONDS = 100  # of a second: what a bridge counts time in (USER_HZ)
+_CENTISECONDS = 100  # in a second: bridges count time in USER_HZ
 _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "bond": {
         "mode": "BOND_MODE",
@@ -35,7 +35,7 @@ _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 
 
 def words(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """The keywords of pyroute2 that say this of a new link."""
+    """The keyword arguments with which pyroute2 creates such a link."""
     found: dict[str, Any] = {"address": options["mac"]} if "mac" in options else {}
     for name, value in options.items():
         if name in _ATTRIBUTES[kind]:
@@ -53,19 +53,23 @@ def _number(kind: str, name: str, value: str) -> Any:
 
 
 def options(kind: str, mac: str, attribute: Callable[[str], Any]) -> tuple[tuple[str, str], ...]:
-    """What a link has of them; `attribute` is the `get_attr` of its IFLA_INFO_DATA."""
+    """The settings of a link; `attribute` is `get_attr` of its IFLA_INFO_DATA."""
     return (("mac", mac), *_options(kind, attribute)) if kind in _ATTRIBUTES else ()
 
 
 def _options(kind: str, attribute: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
-    for name, what in _ATTRIBUTES[kind].items():
-        found = attribute(f"IFLA_{what}")
-        found = (
-            attribute(f"IFLA_{what}6") if found is None and name in ("local", "remote") else found
-        )
-        if found is None:
-            continue
-        if (kind, name) in WORDS:
-            known = WORDS[kind, name]
-            found = known[found] if found < len(known) else f"number {found}"
-        yield name, str(found // _CENTISECONDS if name == "forward-delay" else found)
+    for name, suffix in _ATTRIBUTES[kind].items():
+        value = attribute(f"IFLA_{suffix}")
+        if value is None and name in ("local", "remote"):
+            value = attribute(f"IFLA_{suffix}6")
+        if value is not None:
+            yield name, _text(kind, name, value)
+
+
+def _text(kind: str, name: str, value: Any) -> str:
+    if (kind, name) in WORDS:
+        words = WORDS[kind, name]
+        return words[value] if value < len(words) else f"number {value}"
+    if name == "forward-delay":
+        value //= _CENTISECONDS
+    return str(value)

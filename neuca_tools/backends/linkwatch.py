@@ -1,6 +1,7 @@
-"""Tells that links or addresses have changed, and that a device has come or gone, from the heads of the kernel's messages.
+"""Watches for changes of links and addresses, and for devices that appear or disappear.
 
-Its own few lines, so that an idle daemon does without pyroute2 (20 MiB): message head, interface index and flags (rtnetlink(7)).
+Reads only the headers of the kernel's messages (rtnetlink(7)), so that an idle daemon does not need
+pyroute2, which takes 20 MiB.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,7 +22,7 @@ RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/
 RTM_NEWLINK, RTM_DELLINK = 16, 17
 HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
-AF_UNSPEC = 0  # a bridge reports its ports a second time, with its own family
+AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
 LARGEST = 1 << 16  # bytes of one datagram
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
 RECEIVE_BUFFER = 8 << 20  # bytes; the default overruns at about 200 links (systemd #14417)
@@ -33,7 +34,7 @@ def interfaces() -> dict[str, int]:
 
 
 class Watch:
-    """A socket that becomes readable when a link or an address changes; what changed is for the next look to find out."""
+    """A socket that becomes readable when a link or an address changes. It does not tell what changed."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
@@ -41,9 +42,8 @@ class Watch:
             socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
             socket.NETLINK_ROUTE,
         )
-        with suppress(
-            OSError
-        ):  # without CAP_NET_ADMIN the default size has to do; an overflow means: look again
+        # Without CAP_NET_ADMIN the size stays the default; an overflow counts as a change.
+        with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
         self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
 
@@ -65,14 +65,14 @@ class Watch:
         self._socket.close()
 
     def wait(self, seconds: float) -> None:
-        """Until something changes from now on, at most so long."""
+        """Wait until something changes from now on, or until the time is up."""
         deadline = time.monotonic() + seconds
         for _ in self._datagrams():
             pass
         select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
 
     def _datagrams(self) -> Iterator[Optional[bytes]]:
-        """All that is there; None for an overflow: what was lost is not known (ENOBUFS, netlink(7))."""
+        """The datagrams received so far; None for an overflow (ENOBUFS, netlink(7))."""
         while True:
             try:
                 yield self._socket.recv(LARGEST)
@@ -85,7 +85,10 @@ class Watch:
 
 
 class LinkWatch(Watch):
-    """`attentive`: any link message matters, not only a device that comes or goes. `stirred`: there was one."""
+    """Watches for devices that appear or disappear.
+
+    If `attentive` is set, any change of a link counts. `stirred` is set by any link message.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +96,7 @@ class LinkWatch(Watch):
         self._known = set(interfaces().values())
 
     def drain(self, addresses: bool = False) -> bool:
-        """Whether there was anything to look into; `addresses`: a change of those is."""
+        """Read all messages; return whether any of them matters. With `addresses`, those of addresses do."""
         seen = False
         for data in self._datagrams():
             if data is None:
@@ -110,14 +113,18 @@ class LinkWatch(Watch):
         if family != AF_UNSPEC:
             return False
         self.stirred = True
-        new = kind == RTM_NEWLINK and index not in self._known
-        gone = kind == RTM_DELLINK and index in self._known
-        (self._known.discard if kind == RTM_DELLINK else self._known.add)(index)
-        return new or gone or self.attentive or addresses
+        known = index in self._known
+        if kind == RTM_NEWLINK:
+            self._known.add(index)
+            appeared_or_gone = not known
+        else:
+            self._known.discard(index)
+            appeared_or_gone = known
+        return appeared_or_gone or self.attentive or addresses
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each message of a datagram; messages start at multiples of four bytes (NLMSG_ALIGN)."""
+    """Type and body of each message of a datagram; messages are aligned to 4 bytes (NLMSG_ALIGN)."""
     at = 0
     with suppress(struct.error):
         while at + HEAD.size <= len(data):

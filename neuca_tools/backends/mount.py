@@ -1,6 +1,7 @@
-"""A volume mounted where nobody else sees it: in a mount namespace of this process alone, which takes the mount along.
+"""Mounts a volume in a mount namespace of its own, where no other process sees it.
 
-mount(2), unshare(2). For short-lived processes only: there is no way back into the old namespace.
+See mount(2) and unshare(2). For short-lived processes only: the mount ends with the process, and there is
+no way back into the former namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,7 +22,7 @@ _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 
 
 def mount_privately(device: Path, place: Path) -> None:
-    """Mount a device read-only, without its devices, set-user-ID bits and programs, for this process. Raises SourceError."""
+    """Mount a device for this process, with ro, nosuid, nodev and noexec. Raises SourceError."""
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS), "make a mount namespace")
     _check(
@@ -38,10 +39,9 @@ def mount_privately(device: Path, place: Path) -> None:
         )
         if code == 0:
             return
-        if (
-            ctypes.get_errno() != errno.EINVAL
-        ):  # another file system, or a kernel without this one: ENODEV
-            _check(code if ctypes.get_errno() != errno.ENODEV else 0, f'mount "{device}"')
+        # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
+        if ctypes.get_errno() not in (errno.EINVAL, errno.ENODEV):
+            _check(code, f'mount "{device}"')
     raise SourceError(
         f'mount "{device}": it is neither {" nor ".join(FILE_SYSTEMS)}, or the kernel has no module for it'
     )

@@ -1,4 +1,4 @@
-"""Into another network namespace, for the rest of this process: setns(2), with a /sys that shows the devices there."""
+"""Enters another network namespace for the rest of this process (setns(2)), with a matching /sys."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,7 +16,7 @@ _MS_REC_PRIVATE = 0x4000 | 0x40000  # linux/mount.h: MS_REC, MS_PRIVATE
 
 
 def enter(namespace: Path) -> None:
-    """Everything that is opened from now on is of the network namespace in this file. Raises ObserveError."""
+    """Enter the network namespace of this file, such as /run/netns/NAME. Raises ObserveError."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -30,7 +30,8 @@ def enter(namespace: Path) -> None:
         os.close(descriptor)
     _check(libc.unshare(_CLONE_NEWNS), namespace)
     _check(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None), namespace)
-    with suppress(ObserveError):  # without it the speed of a NIC is not known, and all else is
+    # Not fatal: without its own /sys, only the speed of a NIC is not known.
+    with suppress(ObserveError):
         _check(libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), namespace)
 
 

@@ -1,4 +1,4 @@
-"""systemd-networkd over D-Bus: which interfaces it manages, and having it read its .network files again."""
+"""systemd-networkd over D-Bus: queries which interfaces it manages, and reloads its files."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,7 @@ from neuca_tools.backends.bus import Manager, RefusedError
 
 _PATH = "/org/freedesktop/network1"
 _MANAGER = "org.freedesktop.network1.Manager"
-# link_state_table, networkd-link.c. Not here: `pending` (udev is not done) and `initialized` (not yet decided).
+# link_state_table in networkd-link.c, without the undecided `pending` and `initialized`.
 _WORDS = {
     "unmanaged": "unmanaged",
     "configuring": "managed",
@@ -18,7 +18,7 @@ _WORDS = {
 
 
 class Networkd(Manager):
-    """systemd-networkd as it runs now."""
+    """The running systemd-networkd."""
 
     title = "systemd-networkd"
     name = "org.freedesktop.network1"
@@ -29,11 +29,11 @@ class Networkd(Manager):
         return {str(name): self._state(str(name), str(path)) for _, name, path in links}
 
     def reload(self) -> None:
-        """Have systemd-networkd read its .network files again. A link that it must leave loses what it had put."""
+        """Reload the .network files. Links that become unmanaged lose what networkd configured."""
         self._ask("asked systemd-networkd to read its files again", _PATH, f"{_MANAGER}.Reload")
 
     def _state(self, name: str, path: str) -> str:
-        """One question for each link: Describe answers for all at once, but is newer (systemd 249) than some."""
+        """The state of one link. Describe, which covers all links at once, needs systemd 249."""
         try:
             state = self._ask(
                 f'asked systemd-networkd for the state of "{name}"',
@@ -43,6 +43,7 @@ class Networkd(Manager):
                 "org.freedesktop.network1.Link",
                 "AdministrativeState",
             )
-        except RefusedError:  # the link has gone since the list was made
+        except RefusedError:
+            # The link has disappeared since ListLinks.
             return "unknown"
         return _WORDS.get(str(state), "unknown")

@@ -1,6 +1,6 @@
-"""NetworkManager over D-Bus: which interfaces it manages, and telling it to leave some alone.
+"""NetworkManager over D-Bus: queries which interfaces it manages, and makes it unmanage some.
 
-One question answers for all devices (GetManagedObjects): at 1,000 interfaces a question for each would be thousands.
+GetManagedObjects covers all devices at once, which matters on a host with 1,000 interfaces.
 """
 
 # SPDX-License-Identifier: MIT
@@ -25,7 +25,7 @@ class _Device(NamedTuple):
 
 
 class NetworkManager(Manager):
-    """NetworkManager as it runs now."""
+    """The running NetworkManager."""
 
     title = "NetworkManager"
     name = "org.freedesktop.NetworkManager"
@@ -38,10 +38,10 @@ class NetworkManager(Manager):
         }
 
     def unmanage(self, interfaces: Collection[str]) -> None:
-        """Set Managed to false for those of these interfaces that are managed. Their addresses and routes stay.
+        """Set Managed to false for these interfaces until the next boot; addresses and routes stay.
 
-        It holds until the next boot; beyond that the conf.d file counts (`marks.networkmanager_conf`). The ManagerError
-        that it raises names every interface for which it did not work.
+        From the next boot on, the conf.d file applies (`marks.networkmanager_conf`). Raises
+        ManagerError, which names every interface for which it failed.
         """
         refused = []
         for device in self._devices():
@@ -62,7 +62,7 @@ class NetworkManager(Manager):
             raise ManagerError("; ".join(refused))
 
     def reload_configuration(self) -> None:
-        """Have NetworkManager read its conf.d again. What it had activated and must leave, it takes down and flushes.
+        """Reload conf.d. NetworkManager deactivates and flushes interfaces that become unmanaged.
 
         Raises ManagerError.
         """
@@ -88,8 +88,6 @@ class NetworkManager(Manager):
 
 
 def _device(path: str, properties: Any) -> _Device:
-    managed = (
-        bool(properties.get("Managed", True))
-        and int(properties.get("State", 0)) != _STATE_UNMANAGED
-    )
+    unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
+    managed = bool(properties.get("Managed", True)) and not unmanaged
     return _Device(path, str(properties.get("Interface", "")), managed)

@@ -1,8 +1,8 @@
-"""The links, addresses and routes of this host, as far as a look at the metadata needs them.
+"""Reads the links, addresses and routes that are needed to choose how to reach the metadata.
 
-A compact reader of its own: the sources are asked every few seconds, and the import of pyroute2
-would cost a multiple of the request (80 ms). Formats: rtnetlink(7), include/uapi/linux/rtnetlink.h
-and if_link.h.
+A compact reader without pyroute2: the sources are asked every few seconds, and importing pyroute2
+takes 80 ms, several times as long as the request. Formats: rtnetlink(7),
+include/uapi/linux/rtnetlink.h and if_link.h.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
@@ -30,13 +31,14 @@ IFA_F_PERMANENT = 0x80
 UNICAST, MAIN = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
-VXLAN_LINK, BOND_MEMBER_MAC, EXPIRES = 3, 4, 8  # the last: rta_expires of struct rta_cacheinfo
+VXLAN_LINK, BOND_MEMBER_MAC = 3, 4  # IFLA_VXLAN_LINK, IFLA_BOND_SLAVE_PERM_HWADDR
+EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
 
 Words = dict[int, bytes]
 
 
 def look() -> World:
-    """Devices, addresses and routes of this network namespace. Raises ObserveError."""
+    """The devices, addresses and routes of this network namespace. Raises ObserveError."""
     try:
         with wire.Socket(socket.NETLINK_ROUTE) as kernel:
             mask = wire.number(MASK, SKIP_STATISTICS)
@@ -68,7 +70,7 @@ def _words(data: bytes) -> Words:
 
 def _number(words: Words, kind: int) -> int:
     value = words.get(kind, b"")
-    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+    return int.from_bytes(value, sys.byteorder)
 
 
 def _mac(value: bytes) -> str:
@@ -105,7 +107,7 @@ def _device(message: bytes) -> Device:
 
 
 def _on_a_bus(name: str, index: int) -> bool:
-    """What sysfs says on kernels before 5.14, where it shows this namespace."""
+    """Whether sysfs shows a parent device, for kernels before 5.14."""
     node = Path("/sys/class/net") / name
     try:
         here = int((node / "ifindex").read_text(encoding="ascii")) == index
@@ -117,7 +119,7 @@ def _on_a_bus(name: str, index: int) -> bool:
 def _addresses(
     messages: Iterable[bytes],
 ) -> tuple[dict[int, tuple[Address, ...]], frozenset[tuple[int, Address]]]:
-    """By device, and those with a lifetime."""
+    """The addresses by device, and those that have a lifetime."""
     found: dict[int, tuple[Address, ...]] = {}
     leased = set()
     for message in messages:
@@ -133,7 +135,7 @@ def _addresses(
 
 
 def _routes(message: bytes) -> Iterable[Route]:
-    """A unicast route of the main table, or one for each of its next hops."""
+    """A unicast route of the main table, once for each of its next hops."""
     family, length, _, _, table, protocol, _, kind, _ = ROUTE.unpack_from(message)
     words = _words(message[ROUTE.size :])
     if kind != UNICAST or (_number(words, 15) or table) != MAIN:  # RTA_TABLE

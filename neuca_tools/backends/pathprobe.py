@@ -1,7 +1,8 @@
-"""Whether a datagram of a given size reaches a neighbour whole: an acknowledged probe, which needs no capability.
+"""Probes whether an unfragmented datagram of a given size reaches a neighbour, without capabilities.
 
-A UDP datagram with "don't fragment" to a port that nobody listens on: the neighbour's kernel answers it with ICMP "port
-unreachable" (RFC 1122, 3.2.2.1), which says that it arrived. What is lost, filtered or left unanswered counts as not carried.
+The probe is a UDP datagram with "don't fragment" to a closed port, which the neighbour's kernel
+answers with ICMP "port unreachable" (RFC 1122, 3.2.2.1). Without a response the size counts as too
+large, whether the datagram was lost or filtered.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,15 +16,13 @@ import time
 
 from neuca_tools.model import Host
 
-FIRST_PORT = 33434  # that traceroute(8) begins with: firewalls know it
+FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 TRIES = 3
 PATIENCE = 0.4  # seconds for one answer of a neighbour
 HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
-MTU_DISCOVER = {
-    4: (socket.IPPROTO_IP, 10),
-    6: (socket.IPPROTO_IPV6, 23),
-}  # linux/in.h, in6.h; Python has no names for them
-PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and go by the device's MTU alone
+# IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (linux/in.h, in6.h), for which Python has no names.
+MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
+PROBE = 3  # IP_PMTUDISC_PROBE: don't fragment, and use the MTU of the device alone
 _NOT_CARRIED = (
     errno.EMSGSIZE,
     errno.EHOSTUNREACH,
@@ -37,7 +36,7 @@ _NOT_CARRIED = (
 
 
 def acknowledged(device: str, neighbour: Host, size: int) -> bool:
-    """Whether this neighbour acknowledges an IP packet of `size` bytes out of the device. Takes 1.2 s at most."""
+    """Whether this neighbour acknowledges an IP packet of `size` bytes. Takes 1.2 s at most."""
     return any(_try(device, neighbour, size, FIRST_PORT + number) for number in range(TRIES))
 
 
@@ -55,7 +54,8 @@ def _try(device: str, neighbour: Host, size: int, port: int) -> bool:
             probe.send(bytes(size - HEADERS[neighbour.version]))
             if select.select([probe], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 probe.recv(1)
-                return True  # somebody answered after all
+                # The port was open after all.
+                return True
         except ConnectionRefusedError:
             return True
         except OSError as error:

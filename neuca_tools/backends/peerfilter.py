@@ -1,8 +1,8 @@
-"""A program that can talk to one address alone: the kernel drops all other packets of its sockets.
+"""Confines a program to one peer: the kernel drops all other packets of its sockets.
 
-iperf3 accepts whoever connects first and has no filter of its own. A control group with two BPF
-programs (BPF_PROG_TYPE_CGROUP_SKB, linux/bpf.h) holds for every socket that a process in it makes,
-from the first packet on: the mechanism of IPAddressAllow= in systemd.resource-control(5), without
+iperf3 accepts the first connection and has no filter of its own. A control group with two BPF
+programs (BPF_PROG_TYPE_CGROUP_SKB, linux/bpf.h) covers every socket that a process in it opens,
+from the first packet on. This is the mechanism of IPAddressAllow= in systemd.resource-control(5), without
 systemd. It needs root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
 """
 
@@ -29,11 +29,12 @@ CLOEXEC, CONFIG_CREATE = 1, 6  # FSOPEN_CLOEXEC and FSMOUNT_CLOEXEC; FSCONFIG_CM
 LOAD, ATTACH = 5, 8  # BPF_PROG_LOAD, BPF_PROG_ATTACH
 CGROUP_SKB, ALLOW_MULTI = 8, 2  # BPF_PROG_TYPE_CGROUP_SKB, BPF_F_ALLOW_MULTI
 INGRESS, EGRESS = 0, 1  # BPF_CGROUP_INET_INGRESS, BPF_CGROUP_INET_EGRESS
-ATTRIBUTES = 128  # bytes of union bpf_attr: what is beyond the kernel's own has to be zero
+ATTRIBUTES = 128  # bytes of union bpf_attr; those that the kernel does not know must be zero
 LOAD_BYTES = 26  # BPF_FUNC_skb_load_bytes
-PROTOCOL = 16  # the place of protocol in struct __sk_buff
+PROTOCOL = 16  # offset of protocol in struct __sk_buff
 ETHERTYPES = {4: 0x0800, 6: 0x86DD}
-PLACES = {  # of the address in the IP header: of the source, of the destination (RFC 791, 8200)
+# Offset of the source or destination address in the IP header (RFC 791, RFC 8200).
+PLACES = {
     (4, INGRESS): 12,
     (4, EGRESS): 16,
     (6, INGRESS): 8,
@@ -43,7 +44,7 @@ NAME = re.compile(r"neuca-selftest\.([0-9]+)\.[0-9a-f]+")
 
 
 class PeerFilter:
-    """A control group for the packets of one peer. Raises OSError where the kernel has none."""
+    """A control group that passes only packets of one peer. Raises OSError if unsupported."""
 
     def __init__(self, peer: Address) -> None:
         self._own = _own_group()
@@ -53,7 +54,8 @@ class PeerFilter:
         finally:
             os.close(root)
         self._name = f"neuca-selftest.{os.getpid()}.{id(self):x}"
-        self.joining = -1  # a descriptor: a process that writes 0 to it belongs to the group
+        # A descriptor; a process joins the group by writing 0 to it.
+        self.joining = -1
         try:
             _remove_stale(self._parent)
             os.mkdir(self._name, 0o755, dir_fd=self._parent)
@@ -77,7 +79,7 @@ class PeerFilter:
             os.close(group)
 
     def close(self) -> None:
-        """Remove the group. Its processes have ended by then; else it stays, empty, until later."""
+        """Remove the group, unless a process is left in it: `_remove_stale` removes it later."""
         if self.joining >= 0:
             os.close(self.joining)
             self.joining = -1
@@ -89,7 +91,7 @@ class PeerFilter:
 
 
 def program(peer: Address, direction: int) -> bytes:
-    """BPF instructions: 1 for a packet from (or to) this address, 0 for all others."""
+    """BPF instructions that return 1 for packets from (or to) this address and 0 for all others."""
     words = struct.unpack(f"={len(peer.packed) // 4}I", peer.packed)
     start = -4 * len(words)  # on the stack
     ethertype = socket.htons(ETHERTYPES[peer.version])
@@ -113,12 +115,15 @@ def program(peer: Address, direction: int) -> bytes:
         ]
     code += [_do(0xB7, 0, value=1), _do(0x95), _do(0xB7, 0, value=0), _do(0x95)]
     drop = len(code) - 2
-    return b"".join(
-        one
-        if isinstance(one, bytes)
-        else struct.pack("=BBhI", one[0], one[1], drop - place - 1, one[2])
-        for place, one in enumerate(code)
-    )
+    return b"".join(_instruction(entry, drop - place - 1) for place, entry in enumerate(code))
+
+
+def _instruction(entry: Union[bytes, tuple[int, int, int]], offset: int) -> bytes:
+    """An instruction; one given as a tuple is a jump, `offset` instructions ahead."""
+    if isinstance(entry, bytes):
+        return entry
+    code, registers, value = entry
+    return struct.pack("=BBhI", code, registers, offset, value)
 
 
 def _do(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
@@ -152,7 +157,7 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def _mounted() -> int:
-    """The second version of control groups, at no place of the file system: a descriptor."""
+    """A descriptor of a cgroup version 2 file system that is not attached to any directory."""
     context = _call(FSOPEN, ctypes.c_char_p(b"cgroup2"), CLOEXEC)
     try:
         _call(FSCONFIG, context, CONFIG_CREATE, None, None, 0)
@@ -162,13 +167,13 @@ def _mounted() -> int:
 
 
 def _own_group() -> str:
-    """That of this process, below which its supervisor looks for what it has started."""
+    """The control group of this process: its supervisor tracks what is below it."""
     lines = Path("/proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
     return next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
 
 
 def _remove_stale(parent: int) -> None:
-    """What a process that was killed has left here; a group with a process in it is not removed."""
+    """Remove the groups of earlier processes that were killed. Groups in use cannot be removed."""
     for name in os.listdir(parent):
         found = NAME.fullmatch(name)
         if found and not Path(f"/proc/{found[1]}").exists():

@@ -1,7 +1,8 @@
-"""Queueing disciplines of network devices, read and written through rtnetlink (tc(8), include/uapi/linux/pkt_sched.h).
+"""Reads and sets queueing disciplines through rtnetlink (tc(8), include/uapi/linux/pkt_sched.h).
 
-A device with several transmit queues keeps `mq` as its root, with one qdisc for each queue: a single one would make all CPUs
-wait for one lock. Such a device is spoken of by the qdisc that all its queues have.
+A device with several transmit queues keeps `mq` as its root qdisc, with one qdisc for each queue: with
+a single qdisc, all CPUs would contend for one lock. For such a device, its qdisc is the one that all
+queues share.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,7 +12,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
@@ -35,25 +36,29 @@ class _Qdisc(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a document asks for it."""
+        """The qdisc in the syntax of documents."""
         if self.kind in ("pfifo", "bfifo") and len(self.options) >= 4:
             return f"{self.kind} limit {struct.unpack_from('=I', self.options)[0]}"
-        rate = (
-            dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"") if self.kind == "fq" else b""
-        )
-        known = len(rate) == 4 and struct.unpack("=I", rate)[0] != UNLIMITED
-        return f"fq maxrate {rate_text(8 * struct.unpack('=I', rate)[0])}" if known else self.kind
+        if self.kind == "fq":
+            value = dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"")
+            rate = struct.unpack("=I", value)[0] if len(value) == 4 else UNLIMITED
+            if rate != UNLIMITED:
+                return f"fq maxrate {rate_text(8 * rate)}"
+        return self.kind
 
 
 def read(indexes: Collection[int]) -> Mapping[int, str]:
-    """The qdisc of each of these devices; one that the kernel chose itself has "default" before it. Raises OSError."""
+    """The qdisc of each of these devices, prefixed with "default" if the kernel chose it.
+
+    Raises OSError.
+    """
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         found = _dump(asked)
-    return {index: _words(found.get(index, [])) for index in indexes}
+    return {index: _text(found.get(index, [])) for index in indexes}
 
 
 def write(index: int, qdisc: str) -> None:
-    """Put a qdisc in force; `default`: the one that the kernel chooses. Raises ApplyError."""
+    """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
     try:
         with wire.Socket(socket.NETLINK_ROUTE) as asked:
@@ -81,12 +86,20 @@ def _message(index: int, parent: int = 0, handle: int = 0) -> bytes:
     return _MESSAGE.pack(0, 0, 0, index, handle, parent, 0)
 
 
-def _words(found: list[_Qdisc]) -> str:
-    root = next((qdisc for qdisc in found if qdisc.parent == ROOT), None)
-    if root is None:  # it was never up, and gets one when it comes up
+def _root(found: list[_Qdisc]) -> Optional[_Qdisc]:
+    return next((qdisc for qdisc in found if qdisc.parent == ROOT), None)
+
+
+def _text(found: list[_Qdisc]) -> str:
+    root = _root(found)
+    if root is None:
+        # The device was never up; it gets its qdisc when it comes up.
         return "default"
-    leaves = {qdisc.text for qdisc in _leaves(found, root)} if root.kind == "mq" else set()
-    text = leaves.pop() if len(leaves) == 1 else "mixed" if leaves else root.text
+    text = root.text
+    if root.kind == "mq":
+        leaves = {qdisc.text for qdisc in _leaves(found, root)}
+        if leaves:
+            text = leaves.pop() if len(leaves) == 1 else "mixed"
     return f"default {text}" if root.handle == 0 else text
 
 
@@ -97,16 +110,17 @@ def _leaves(found: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
 
 
 def _has_queues(asked: wire.Socket, index: int) -> bool:
-    """Whether there is `mq`, or would be if the device had ever been up: hardware has, what is made by software has no queue."""
-    kinds = {qdisc.kind for qdisc in _dump(asked).get(index, []) if qdisc.parent == ROOT}
-    if kinds:
-        return "mq" in kinds
-    link = dict(
-        wire.attributes(asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0][_LINK.size :])
-    )
-    return LINKINFO not in link and bool(
-        struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0] > 1
-    )
+    """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
+
+    The latter is the case for hardware with several transmit queues; virtual links have no queue.
+    """
+    root = _root(_dump(asked).get(index, []))
+    if root is not None:
+        return root.kind == "mq"
+    answer = asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
+    link = dict(wire.attributes(answer[_LINK.size :]))
+    queues: int = struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0]
+    return LINKINFO not in link and queues > 1
 
 
 def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -> None:
@@ -116,21 +130,17 @@ def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -
 
 
 def _own_mq(asked: wire.Socket, index: int) -> _Qdisc:
-    """The root `mq`, with a handle by which its queues can be named: that of the kernel's own has none."""
-    for attempt in (True, False):
-        root = next(
-            (
-                one
-                for one in _dump(asked).get(index, [])
-                if one.parent == ROOT and one.kind == "mq" and one.handle
-            ),
-            None,
-        )
-        if root is not None:
-            return root
-        if attempt:
-            _replace(asked, index, ROOT, "mq", [])
-    raise ApplyError("its queues have no qdisc of their own")
+    """The root `mq`, replaced by one with a handle if the kernel created it.
+
+    Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
+    """
+    root = _root(_dump(asked).get(index, []))
+    if root is None or root.kind != "mq" or not root.handle:
+        _replace(asked, index, ROOT, "mq", [])
+        root = _root(_dump(asked).get(index, []))
+    if root is None or root.kind != "mq" or not root.handle:
+        raise ApplyError("its queues have no qdisc of their own")
+    return root
 
 
 def _replace(asked: wire.Socket, index: int, parent: int, kind: str, options: list[str]) -> None:
@@ -139,7 +149,7 @@ def _replace(asked: wire.Socket, index: int, parent: int, kind: str, options: li
 
 
 def _options(kind: str, options: list[str]) -> bytes:
-    """All that a document can ask for is always sent: where the kind stays, the kernel changes only what it is told."""
+    """All options that a document can set: the kernel keeps the value of any that is not sent."""
     asked = dict(zip(options[::2], options[1::2]))
     if kind in ("pfifo", "bfifo") and "limit" in asked:
         return wire.attribute(OPTIONS, struct.pack("=I", int(asked["limit"])))
@@ -150,6 +160,6 @@ def _options(kind: str, options: list[str]) -> bytes:
 
 
 def _delete(asked: wire.Socket, index: int) -> None:
-    root = next((one for one in _dump(asked).get(index, []) if one.parent == ROOT), None)
+    root = _root(_dump(asked).get(index, []))
     if root is not None and root.handle:
         asked.ask(DELQDISC, 0, _message(index, ROOT))

@@ -1,7 +1,7 @@
-"""Which CPUs serve the queues and the interrupts of a device: RPS, XPS and IRQ affinity, through /sys and /proc/irq.
+"""Reads and sets which CPUs serve the queues and interrupts of a device: RPS, XPS and IRQ affinity.
 
-RPS and XPS: Documentation/networking/scaling.rst of the kernel. A device's files are looked for by its name, and used only
-where /sys shows this network namespace.
+See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by its
+name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,14 +23,14 @@ WORDS = {"rps": "receive", "xps": "transmit"}
 
 
 class Queues:
-    """The files of one device."""
+    """The queues and interrupts of one device."""
 
     def __init__(self, index: int, name: str, sys: Path = SYS, irq: Path = IRQ) -> None:
         self._node, self._sys, self._irq = sys / "class" / "net" / name, sys, irq
         self._here = _read(self._node / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
-        """The CPUs of each queue, or why there is nothing to set."""
+        """The CPUs of each group, or the reason why a group cannot be set."""
         values: dict[str, str] = {}
         most: dict[str, str] = {}
         missing: dict[str, str] = {}
@@ -45,40 +45,48 @@ class Queues:
         return DeviceSettings(values, most, missing)
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs; an interrupt that is no longer this device's is left alone. Raises ApplyError."""
+        """Set the CPUs; interrupts that no longer belong to this device are skipped.
+
+        Raises ApplyError.
+        """
         if not self._here:
             raise ApplyError(f'"{self._node}" is another device by now')
         try:
             if group == "irq-affinity":
-                own = {str(irq) for irq in self._irqs()}
-                for irq, _, cpus in (one.partition("=") for one in value.split()):
-                    if irq in own:
-                        (self._irq / irq / "smp_affinity_list").write_text(cpus, encoding="ascii")
-                return
-            files, lists = self._files(group), value.split(" / ")
-            for file, cpus in zip(files, lists if len(lists) > 1 else lists * len(files)):
-                file.write_text(_mask(cpus), encoding="ascii")
+                self._write_interrupts(value)
+            else:
+                self._write_masks(group, value)
         except OSError as error:
             raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
+    def _write_interrupts(self, value: str) -> None:
+        own = {str(irq) for irq in self._irqs()}
+        for entry in value.split():
+            irq, _, cpus = entry.partition("=")
+            if irq in own:
+                (self._irq / irq / "smp_affinity_list").write_text(cpus, encoding="ascii")
+
+    def _write_masks(self, group: str, value: str) -> None:
+        files, lists = self._files(group), value.split(" / ")
+        if len(lists) == 1:
+            lists *= len(files)
+        for file, cpus in zip(files, lists):
+            file.write_text(_mask(cpus), encoding="ascii")
+
     def _files(self, group: str) -> list[Path]:
         side, file = FILES[group]
-        with suppress(OSError):
-            queues = [
-                one for one in (self._node / "queues").iterdir() if one.name.startswith(f"{side}-")
-            ]
-            return [
-                one / file
-                for one in sorted(queues, key=lambda one: int(one.name.partition("-")[2]))
-            ]
-        return []
+        try:
+            queues = list((self._node / "queues").glob(f"{side}-*"))
+        except OSError:
+            return []
+        queues.sort(key=lambda queue: int(queue.name.partition("-")[2]))
+        return [queue / file for queue in queues]
 
     def _masks(self, group: str) -> DeviceSettings:
         masks = [_read(file) for file in self._files(group)]
         lists = [_cpus(mask) for mask in masks if mask is not None]
-        if not lists or len(lists) != len(
-            masks
-        ):  # the kernel refuses to speak of XPS with a single queue
+        # The kernel refuses to read the XPS mask of a device with a single queue.
+        if not lists or len(lists) != len(masks):
             return DeviceSettings(
                 missing={group: f"the device has no {WORDS[group]} queues to choose from"}
             )
@@ -87,24 +95,23 @@ class Queues:
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
     def _interrupts(self) -> DeviceSettings:
-        """`most`: each interrupt on the CPUs of the NIC's node, or where it is now if that is inside of them."""
-        near, irqs = self._node_cpus(), self._irqs()
-        lists = {irq: _read(self._irq / str(irq) / "smp_affinity_list") for irq in irqs}
-        known = {irq: cpus for irq, cpus in lists.items() if cpus}
-        if near is None or not known:
-            reason = (
-                "the device belongs to no NUMA node"
-                if near is None
-                else "the device has no interrupts of its own"
-            )
-            return DeviceSettings(missing={"irq-affinity": reason})
-        wanted = {
-            irq: cpus if _numbers(cpus) <= _numbers(near) else near for irq, cpus in known.items()
-        }
-        return DeviceSettings({"irq-affinity": _joined(known)}, {"irq-affinity": _joined(wanted)})
+        """`most`: the CPUs of the NIC's NUMA node for each interrupt, or its current ones if within."""
+        near = self._node_cpus()
+        if near is None:
+            return _no_affinity("the device belongs to no NUMA node")
+        known: dict[int, str] = {}
+        for irq in self._irqs():
+            cpus = _read(self._irq / str(irq) / "smp_affinity_list")
+            if cpus:
+                known[irq] = cpus
+        if not known:
+            return _no_affinity("the device has no interrupts of its own")
+        near_cpus = _numbers(near)
+        best = {irq: cpus if _numbers(cpus) <= near_cpus else near for irq, cpus in known.items()}
+        return DeviceSettings({"irq-affinity": _joined(known)}, {"irq-affinity": _joined(best)})
 
     def _irqs(self) -> list[int]:
-        """Message-signalled interrupts; those of a virtio NIC are of the PCI device that it is on."""
+        """Message-signalled interrupts; those of a virtio NIC belong to its PCI device."""
         for place in (self._node / "device", self._node / "device" / ".."):
             with suppress(OSError):
                 return sorted(
@@ -118,6 +125,10 @@ class Queues:
             if node is not None:
                 return _read(self._sys / "devices/system/node" / f"node{node}" / "cpulist")
         return None
+
+
+def _no_affinity(reason: str) -> DeviceSettings:
+    return DeviceSettings(missing={"irq-affinity": reason})
 
 
 def _read(path: Path) -> Optional[str]:
@@ -135,7 +146,7 @@ def _numbers(cpus: str) -> set[int]:
 
 
 def _cpus(mask: str) -> str:
-    """A mask as the kernel prints it, as a list.
+    """Convert a mask as the kernel prints it to a list.
 
     >>> _cpus("1,0000000f")
     '0-3,32'
@@ -145,7 +156,7 @@ def _cpus(mask: str) -> str:
 
 
 def _mask(cpus: str) -> str:
-    """A list as a mask that the kernel reads: groups of 32 bits.
+    """Convert a list to a mask as the kernel reads it: groups of 32 bits.
 
     >>> _mask("0-3,32"), _mask("none")
     ('1,0000000f', '0')

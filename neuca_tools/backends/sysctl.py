@@ -1,4 +1,4 @@
-"""Kernel settings below /proc/sys, read and written as files; /proc/sys/net is that of the network namespace of the reader."""
+"""Reads and writes sysctls below /proc/sys; /proc/sys/net shows the process's network namespace."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,7 +13,7 @@ ROOT = Path("/proc/sys")
 
 
 def read(path: str) -> Optional[str]:
-    """The value, its white space folded; None where there is no such setting here, or none that can be read."""
+    """The value, with each run of white space as one space; None if it does not exist or is unreadable."""
     try:
         return " ".join((ROOT / path).read_text(encoding="utf-8", errors="replace").split())
     except OSError:
@@ -21,7 +21,7 @@ def read(path: str) -> Optional[str]:
 
 
 def write(path: str, value: str) -> None:
-    """Write one setting. Raises ApplyError, and GuardError's kin for a path that leads out of /proc/sys/net."""
+    """Write a sysctl below net/. Raises ApplyError, also for any other path."""
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')

@@ -1,7 +1,7 @@
-"""What systemd wants to hear of a service, and the journal.
+"""Notifies systemd and logs to the journal.
 
-sd_notify is a datagram (sd_notify(3)) and is sent here: `Type=notify` has to work without python3-systemd too. That
-library is for the journal alone, which speaks a protocol of its own.
+sd_notify(3) is implemented here as `Type=notify` must work without python3-systemd, which is used only
+for the protocol of the journal.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,32 +19,31 @@ _SEND_WITHIN = 1.0  # seconds
 
 
 def notify(state: str) -> None:
-    """Tell systemd (`READY=1`, `WATCHDOG=1`, `STATUS=…`; several on lines of their own); without one, nothing happens.
+    """Send lines such as `READY=1`, `WATCHDOG=1` or `STATUS=…` to systemd, if it is listening.
 
-    A datagram that cannot be sent is passed over: systemd then does as if it had not come, and nobody else wants to know.
+    Errors are ignored: systemd's own time-outs cover a lost notification.
     """
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.settimeout(_SEND_WITHIN)
-        sender.sendto(state.encode("utf-8", "replace"), "\0" + path[1:] if path[0] == "@" else path)
+        address = "\0" + path[1:] if path[0] == "@" else path
+        sender.sendto(state.encode("utf-8", "replace"), address)
 
 
 def watchdog_interval() -> Optional[float]:
-    """Seconds within which systemd wants `WATCHDOG=1`; None if it does not (sd_watchdog_enabled(3))."""
-    microseconds, process = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
-    if (
-        not microseconds.isdecimal()
-        or int(microseconds) == 0
-        or process not in ("", str(os.getpid()))
-    ):
+    """The watchdog interval in seconds, None if disabled (sd_watchdog_enabled(3))."""
+    if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
+        return None
+    microseconds = os.environ.get("WATCHDOG_USEC", "")
+    if not microseconds.isdecimal() or int(microseconds) == 0:
         return None
     return int(microseconds) / 1_000_000
 
 
 def journal_handler() -> Optional[logging.Handler]:
-    """A handler that writes to the journal, with its levels and fields; None where standard error does not go there."""
+    """A handler for the journal; None if standard error does not go there, or without python3-systemd."""
     if not _stderr_is_journal():
         return None
     try:
@@ -56,9 +55,13 @@ def journal_handler() -> Optional[logging.Handler]:
 
 
 def _stderr_is_journal() -> bool:
-    """JOURNAL_STREAM is the device and inode of the stream that systemd made (systemd.exec(5)); it is inherited."""
+    """Whether standard error is the stream in JOURNAL_STREAM, which child processes inherit.
+
+    The variable holds its device and inode numbers (systemd.exec(5)).
+    """
     try:
         status = os.fstat(sys.stderr.fileno())
-    except (OSError, ValueError, AttributeError):  # closed, or not a file: a test's, or none at all
+    except (OSError, ValueError, AttributeError):
+        # Standard error is closed, None or no file.
         return False
     return os.environ.get("JOURNAL_STREAM", "") == f"{status.st_dev}:{status.st_ino}"

@@ -1,7 +1,8 @@
-"""udev, where there is one for this network namespace: its events, and whether it has finished with an interface.
+"""udev: its events, its rules, and whether it has finished processing an interface.
 
-Only a hint: netlink is what tells that a NIC has come. pyudev starts an `ldconfig -p` with its first Context
-(ctypes.util.find_library), and nothing simple stops it: ask `here` first, which does without the library.
+udev may not serve this network namespace, so new NICs are detected through netlink. The first Context of
+pyudev runs `ldconfig -p` (ctypes.util.find_library), which is slow: call `here` first, which does not
+need the library.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,17 +22,20 @@ from neuca_tools.errors import ObserveError
 
 _CONTROL = Path("/run/udev/control")
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
-_TAGS = Path("/run/udev/tags")  # one directory for each tag that a device has
+_TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
-_LONGEST_RULES = 1 << 20  # bytes of one file of rules
+_LONGEST_RULES = 1 << 20  # bytes of one rules file
 _SYSFS = Path("/sys/class/net")
-_BUFFER = 8 << 20  # bytes: a burst of some thousand interfaces
+_BUFFER = 8 << 20  # bytes, enough for a burst of some thousand interfaces
 _ETHERNET = "1"  # ARPHRD_ETHER, linux/if_arp.h
-_MOST = 4096  # events taken at once
+_MOST = 4096  # events read at once
 
 
 class Event(NamedTuple):
-    """What udev says when it has finished with an interface: `add`, `remove`, `change`, `move` (renamed), `bind`, …"""
+    """An event for which udev has processed its rules.
+
+    The action is `add`, `remove`, `change`, `move` (renamed), `bind`, …
+    """
 
     action: str
     interface: str
@@ -39,9 +43,10 @@ class Event(NamedTuple):
 
 
 class Monitor:
-    """The events of network interfaces, after udevd's rules. `overflowed`: some were lost; close it and open another.
+    """Receives events of network interfaces after udevd processed its rules.
 
-    After an overflow pyudev's poll reports an error for ever (pyudev #194, tuned #778).
+    If `overflowed`, events were lost; close the monitor and open another, because pyudev's poll
+    keeps reporting the error (pyudev #194, tuned #778).
     """
 
     def __init__(self, monitor: Any) -> None:
@@ -52,7 +57,7 @@ class Monitor:
         return int(self._monitor.fileno())
 
     def drain(self) -> set[Event]:
-        """The events that wait, at most some thousand; more come with the next call. Never blocks."""
+        """The pending events, at most _MOST; the next call returns more. Never blocks."""
         events: set[Event] = set()
         for _ in range(_MOST):
             device = self._next()
@@ -68,7 +73,7 @@ class Monitor:
         return events
 
     def close(self) -> None:
-        """Give the file descriptor back: pyudev closes it with its last reference."""
+        """Close the file descriptor, which pyudev does when the last reference is dropped."""
         self._monitor = None
 
     def _next(self) -> Optional[Any]:
@@ -83,14 +88,13 @@ class Monitor:
 
 
 def open_monitor() -> Monitor:
-    """Begin to listen. Raises ObserveError, also where python3-pyudev is not installed."""
+    """Start to receive events. Raises ObserveError, also if python3-pyudev is not installed."""
     pyudev = _pyudev("listened for the events of udev")
     try:
         monitor = pyudev.Monitor.from_netlink(pyudev.Context(), "udev")
         monitor.filter_by("net")
-        with contextlib.suppress(
-            PermissionError
-        ):  # SO_RCVBUFFORCE wants CAP_NET_ADMIN: then the usual size has to do
+        # SO_RCVBUFFORCE needs CAP_NET_ADMIN; without it, the size stays the default.
+        with contextlib.suppress(PermissionError):
             monitor.set_receive_buffer_size(_BUFFER)
         monitor.start()
     except OSError as error:
@@ -99,12 +103,14 @@ def open_monitor() -> Monitor:
 
 
 def initialised(index: int) -> bool:
-    """udevd has finished with this interface, and is not about to rename it. Raises ObserveError.
+    """Whether udevd has processed this interface and is not renaming it. Raises ObserveError.
 
-    After a rename that failed, systemd 252 says for ever that one is under way (systemd #24975): wait with a deadline.
+    After a failed rename, systemd 252 keeps reporting that one is in progress (systemd #24975): wait
+    for this with a deadline.
     """
     pyudev = _pyudev("asked udev for its interfaces")
-    try:  # by its name: Devices.from_interface_index compares bytes with a number (pyudev 0.24) and finds none
+    # By name: Devices.from_interface_index of pyudev 0.24 compares bytes with a number and finds none.
+    try:
         device = pyudev.Devices.from_name(pyudev.Context(), "net", socket.if_indextoname(index))
     except (OSError, pyudev.DeviceNotFoundError):
         return False
@@ -113,9 +119,10 @@ def initialised(index: int) -> bool:
 
 
 def settle(seconds: float) -> None:
-    """Wait until udevd's queue is empty, at most so long: drivers that coldplug loads bring NICs late.
+    """Wait until udevd's queue is empty, or until the time is up.
 
-    libudev has no public call for it, and no descriptor to wait on, so this runs udevadm(8).
+    Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call for
+    this nor a descriptor to wait on, so this runs udevadm(8).
     """
     program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
     if program:
@@ -129,33 +136,36 @@ def settle(seconds: float) -> None:
 
 
 def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
-    """Have udevd process these interfaces (index to name) as if they had just come, and wait for it, at most so long.
+    """Have udevd process these interfaces (index to name) once more, and wait for it.
 
-    After a rename that failed a NIC is never initialised, and NetworkManager and networkd wait for it for ever. Returns the
-    indexes that udevd has not finished with even so. Raises ObserveError.
+    After a failed rename a NIC is never initialised, and NetworkManager and networkd wait for it
+    indefinitely. Returns the indexes of those that are still not initialised when the time is up.
+    Raises ObserveError.
     """
-    told = set()
+    announced = set()
     for index, name in interfaces.items():
         try:
             (_SYSFS / name / "uevent").write_text("add", encoding="ascii")
         except FileNotFoundError:
-            continue  # it has gone meanwhile
+            # The interface has disappeared.
+            continue
         except OSError as error:
             raise ObserveError(f'announced "{name}" to udev: {error.strerror}') from error
-        told.add(index)
+        announced.add(index)
     settle(seconds)
-    return frozenset(index for index in told if not initialised(index))
+    return frozenset(index for index in announced if not initialised(index))
 
 
 def here(ours: Mapping[str, int]) -> bool:
-    """There is a udevd, and it is that of this process's network namespace. `ours`: its interfaces, name and index.
+    """Whether udevd runs and serves the network namespace of this process.
 
-    In a namespace of its own a process sees the host's /run and often the host's /sys, which shows the network namespace
-    that it was mounted in. What is true of udevd holds for NetworkManager and networkd: their bus is the host's as well.
+    `ours` are the interfaces of the namespace, by name, with their index. A process in another
+    network namespace sees the host's /run and often the host's /sys, which shows the namespace in
+    which it was mounted. The same applies to NetworkManager and networkd and the host's bus.
     """
     control, own, first = _CONTROL.exists(), _namespace("self"), _namespace("1")
     if serves(control, own, first, ours, ours):
-        # Once more with what there is now: an interface may have come or gone since `ours` was read.
+        # Again with the current interfaces: one may have appeared or gone since `ours` was read.
         return serves(control, own, first, _sysfs(), ours) or serves(
             control, own, first, _sysfs(), {name: index for index, name in socket.if_nameindex()}
         )
@@ -165,48 +175,56 @@ def here(ours: Mapping[str, int]) -> bool:
 def serves(
     control: bool, own: str, first: str, sysfs: Mapping[str, int], ours: Mapping[str, int]
 ) -> bool:
-    """Whether a udevd serves this namespace, from what can be seen.
+    """Whether udevd serves this namespace.
 
-    `control`: its socket exists. `own`, `first`: the namespaces of this process and of process 1, empty where they cannot
-    be read. `sysfs`, `ours`: the interfaces (name, index) that sysfs shows and that this namespace has.
+    control: its socket exists
+    own, first: the network namespaces of this process and of process 1, empty if unreadable
+    sysfs, ours: the interfaces (name and index) that sysfs shows, and those of this namespace
     """
     elsewhere = bool(own and first and own != first)
     return control and not elsewhere and dict(sysfs) == dict(ours)
 
 
 def hardware() -> list[tuple[str, str]]:
-    """Name and current MAC of every Ethernet interface that has a device behind it, as sysfs shows them."""
+    """The name and current MAC of every Ethernet interface with a parent device, from sysfs."""
     found = []
     for name in _sysfs():
         with contextlib.suppress(OSError):
             node = _SYSFS / name
-            if (node / "device").exists() and (node / "type").read_text(
-                encoding="ascii"
-            ).strip() == _ETHERNET:
+            kind = (node / "type").read_text(encoding="ascii").strip()
+            if kind == _ETHERNET and (node / "device").exists():
                 found.append((name, (node / "address").read_text(encoding="ascii").strip()))
     return found
 
 
 def rules() -> Iterator[tuple[Path, str]]:
-    """The files of udev rules that somebody of this host has written, no distribution's own. What cannot be read is left out."""
+    """The readable udev rules files of the administrator and in /run, without the distribution's own."""
     for directory in _RULES:
-        with contextlib.suppress(OSError):
-            for path in sorted(directory.glob("*.rules")):
-                with (
-                    contextlib.suppress(OSError),
-                    path.open(encoding="utf-8", errors="replace") as file,
-                ):
-                    yield path, file.read(_LONGEST_RULES)
+        for path in _rules_files(directory):
+            with (
+                contextlib.suppress(OSError),
+                path.open(errors="replace", encoding="utf-8") as file,
+            ):
+                yield path, file.read(_LONGEST_RULES)
+
+
+def _rules_files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.glob("*.rules"))
+    except OSError:
+        return []
 
 
 def volumes() -> list[str]:
-    """The numbers (`major:minor`) of the block devices that carry the label of a config drive or a
-    NoCloud volume now. Raises ObserveError.
+    """The numbers (`major:minor`) of block devices with the label of a config drive or NoCloud volume.
+
+    Raises ObserveError.
     """
     if not (_TAGS / VOLUME_TAG).is_dir():
         return []
     pyudev = _pyudev("asked udev for volumes")
-    try:  # a tag stays with a device whose volume has another label now
+    # A device keeps its tag when its label changes, so the label is checked too.
+    try:
         tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
         found = [one for one in tagged if _label(one) in VOLUME_LABELS]
     except OSError as error:
@@ -219,7 +237,7 @@ def _label(device: Any) -> str:
 
 
 def _namespace(process: str) -> str:
-    """Empty where it cannot be read: process 1 belongs to root."""
+    """The network namespace of a process, empty if it cannot be read (process 1 belongs to root)."""
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:
@@ -227,7 +245,10 @@ def _namespace(process: str) -> str:
 
 
 def _sysfs() -> dict[str, int]:
-    """What sysfs shows. `bonding_masters` is a file among the interfaces, and one of them may go at any time."""
+    """The interfaces that sysfs shows, by name, with their index.
+
+    Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
+    """
     found = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in _SYSFS.iterdir():

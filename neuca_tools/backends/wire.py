@@ -1,7 +1,7 @@
-"""Netlink messages for what no version of pyroute2 from 0.7.2 to 0.9 speaks alike: ethtool's rings, fq's rate.
+"""Netlink messages for requests that pyroute2 0.7.2 to 0.9 do not support alike, such as ethtool's rings.
 
-The format: netlink(7); an attribute is length, type and value, padded to 4 bytes (include/uapi/linux/netlink.h). All numbers
-are in the byte order of the host.
+The format is that of netlink(7): an attribute is length, type and value, padded to 4 bytes
+(include/uapi/linux/netlink.h). All numbers are in the byte order of the host.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,32 +24,32 @@ _CAPPED, _WITH_WORDS = 0x100, 0x200  # NLM_F_CAPPED, NLM_F_ACK_TLVS
 _WORDS = 1  # NLMSGERR_ATTR_MSG
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
-_LIMIT = 5.0  # seconds; the kernel answers at once, but for a driver that resets its NIC first
-_ROOM = 65536  # bytes of one datagram: the kernel makes none longer than 32 KiB
+_LIMIT = 5.0  # seconds; the kernel answers at once unless a driver has to reset its NIC
+_ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute."""
+    """Encode one attribute."""
     return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def number(kind: int, value: int) -> bytes:
-    """An attribute of 32 bits."""
+    """Encode an attribute of 32 bits."""
     return attribute(kind, struct.pack("=I", value))
 
 
 def text(kind: int, value: str) -> bytes:
-    """An attribute that is a string."""
+    """Encode a string attribute."""
     return attribute(kind, os.fsencode(value) + b"\0")
 
 
 def nest(kind: int, *attributes: bytes) -> bytes:
-    """An attribute made of attributes."""
+    """Encode an attribute that contains attributes."""
     return attribute(kind | NESTED, b"".join(attributes))
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and value of each attribute; what is cut off is left out."""
+    """The type and value of each attribute; a truncated one is left out."""
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         if not _ATTRIBUTE.size <= length <= len(data):
@@ -59,7 +59,7 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Socket:
-    """One netlink socket of a protocol. Every error is an OSError with the kernel's own words where it has any."""
+    """A netlink socket. Errors are raised as OSError with the message of the kernel, if any."""
 
     def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(
@@ -82,7 +82,7 @@ class Socket:
         self._socket.close()
 
     def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
-        """One request, and the payloads of all that answers it. Raises OSError."""
+        """Send a request and return the payloads of all answers. Raises OSError."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
         self._socket.send(
@@ -109,18 +109,20 @@ def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def _check(body: bytes, flags: int) -> None:
-    """Raise what an answer of type NLMSG_ERROR or NLMSG_DONE says; 0 is success."""
+    """Raise OSError for the error in an NLMSG_ERROR or NLMSG_DONE message, if any."""
     code = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
     if not code:
         return
-    rest = body[4 + _HEADER.size :] if flags & _CAPPED and flags & _WITH_WORDS else b""
-    said = next(
-        (
-            value.rstrip(b"\0").decode(errors="replace")
-            for kind, value in attributes(rest)
-            if kind == _WORDS
-        ),
-        "",
-    )
-    name = os.strerror(code)
-    raise OSError(code, f"{name} ({said})" if said and said != name else name)
+    text = os.strerror(code)
+    message = _kernel_message(body, flags)
+    raise OSError(code, f"{text} ({message})" if message not in ("", text) else text)
+
+
+def _kernel_message(body: bytes, flags: int) -> str:
+    """The text of an extended ACK, empty if there is none."""
+    if not (flags & _CAPPED and flags & _WITH_WORDS):
+        return ""
+    for kind, value in attributes(body[4 + _HEADER.size :]):
+        if kind == _WORDS:
+            return value.rstrip(b"\0").decode(errors="replace")
+    return ""

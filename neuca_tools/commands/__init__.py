@@ -1,3 +1,3 @@
-"""What users type: thin modules that read arguments, call a stage and print what it says."""
+"""The command line: thin modules that parse arguments, call a stage and print its result."""
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""What `neucad` does: the agent in the foreground; systemd or start-stop-daemon puts it into the background."""
+"""The command line of `neucad`, which runs in the foreground under systemd or start-stop-daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,41 +22,45 @@ from neuca_tools.files import locked, write_files
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the agent, or one pass of it. The exit code of `--once` is that of `neuca status`."""
+    """Run the agent, or one step of it. The exit code of `--once` is that of `neuca status`."""
     return guarded(_run, _parser().parse_args(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="neucad", description="Keeps the dataplane NICs of this host as its document asks."
+        prog="neucad",
+        description="Configure the dataplane NICs of this host as its metadata requests.",
     )
     parser.add_argument(
         "--once",
         action="store_true",
-        help="make one pass and exit, with the exit code of neuca status",
+        help="make one pass and exit with the exit code of neuca status",
     )
     parser.add_argument(
         "--names",
         action="store_true",
-        help="give every NIC its own name back and exit: for the boot, before the network",
+        help="restore the name of every NIC and exit; for early boot, before the network",
     )
     parser.add_argument(
         "--guest",
         action="store_true",
-        help="do what the document asks of the host itself and exit: its host"
-        " name, users, scripts and storage",
+        help="set the host name, users, scripts and storage that the document requests, and exit",
     )
     parser.add_argument(
         "--stay",
         action="store_true",
-        help="with --guest: do not exit, and do it again whenever it is due",
+        help="with --guest: keep running and apply changes of the document",
     )
     parser.add_argument(
         "--foreground",
         action="store_true",
-        help="accepted, and changes nothing: it always stays there",
+        help="accepted for compatibility; neucad always runs in the foreground",
     )
-    parser.add_argument("--config", metavar="FILE", help=f"the configuration ({DEFAULT_PATH})")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"read the configuration from FILE (default: {DEFAULT_PATH})",
+    )
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     return parser
 
@@ -67,14 +71,9 @@ def _run(arguments: argparse.Namespace) -> int:
         raise NeucaError("neucad: only root may run it")
     _configure_log(config)
     if arguments.names:
-        return EXIT_OK if _names(config) else EXIT_FAILED
+        return EXIT_OK if _restore_names(config) else EXIT_FAILED
     if arguments.guest:
-        from neuca_tools.guest import run
-
-        read = partial(configuration, arguments, quiet=True)  # what is wrong in it has been told
-        if arguments.stay:
-            run.stay(config, read)
-        return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED
+        return _configure_guest(arguments, config)
     if arguments.once:
         from neuca_tools.commands.change import apply_once
 
@@ -85,8 +84,18 @@ def _run(arguments: argparse.Namespace) -> int:
     return _serve(config, Path(arguments.config or DEFAULT_PATH))
 
 
-def _names(config: Config) -> bool:
-    """The step before the network. What keeps a document from being asked ahead costs no NIC its name."""
+def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:
+    from neuca_tools.guest import run
+
+    # Quiet: the faults of the configuration were reported when it was first read.
+    read = partial(configuration, arguments, quiet=True)
+    if arguments.stay:
+        run.stay(config, read)
+    return EXIT_OK if run.run_guest(config, read=read) else EXIT_FAILED
+
+
+def _restore_names(config: Config) -> bool:
+    """The early-boot step. Names are restored even if the local sources cannot be read."""
     from neuca_tools.agent.boot_names import ask_ahead, mark_ahead, pin_names
 
     try:
@@ -103,7 +112,7 @@ def _names(config: Config) -> bool:
 def _serve(config: Config, path: Path) -> int:
     from neuca_tools.agent.daemon import Daemon
 
-    with _alone(config), _pid_file(config):
+    with _single_instance(config), _pid_file(config):
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
 
@@ -113,8 +122,8 @@ def _configure_log(config: Config) -> None:
 
 
 @contextmanager
-def _alone(config: Config) -> Iterator[None]:
-    """One daemon for each run directory. Raises ApplyError."""
+def _single_instance(config: Config) -> Iterator[None]:
+    """Allow one daemon for each run directory. Raises ApplyError, and NeucaError for a second one."""
     try:
         with locked(config.run_directory / "neucad.lock", 0.1):
             yield
@@ -126,7 +135,7 @@ def _alone(config: Config) -> Iterator[None]:
 
 @contextmanager
 def _pid_file(config: Config) -> Iterator[None]:
-    """For SysV scripts, systemd needs none; one that cannot be written costs only itself."""
+    """Write a PID file for SysV scripts; systemd needs none. Failure to write it is not fatal."""
     if "NOTIFY_SOCKET" in os.environ:
         yield
         return

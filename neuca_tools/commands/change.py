@@ -1,4 +1,4 @@
-"""`neuca apply`, `release` and `revert`: one pass, or a part of one, under the same lock as the daemon's."""
+"""`neuca apply`, `release` and `revert`, which take the same lock as the passes of the daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def apply_once(config: Config, source: str = "") -> int:
-    """One pass, then status's exit code; `neucad --once` is the same."""
+    """Make one pass and return the exit code of `neuca status`, as `neucad --once` does."""
     check(config)
     intake = document(config, source or None)
     try:
@@ -52,8 +52,8 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
     with host(config, intake) as handles:
         survey = handles.survey()
-    names = {key: link.name or "" for key, link in survey.have.links.items()}
-    names.update(survey.resolution.names)
+    observed = {key: link.name or "" for key, link in survey.have.links.items()}
+    names = {**observed, **survey.resolution.names}
     key = find_link(arguments.link, survey.resolution, names)
     if key is None or key.rank:
         raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
@@ -76,5 +76,8 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
 def _revert(_: argparse.Namespace, config: Config) -> int:
     result = revert(config, last_good(config.state))
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
-    print(f"{count} settings put back" if count else "nothing was changed, so nothing is put back")
+    if count:
+        print(f"{count} settings restored" if count > 1 else "1 setting restored")
+    else:
+        print("nothing was changed, so there is nothing to restore")
     return EXIT_FAILED if result.failures else EXIT_OK

@@ -1,4 +1,4 @@
-"""`neuca clean`: before an image is captured, what its clones must not inherit goes."""
+"""`neuca clean`: removes what clones must not inherit, before an image is captured."""
 
 # SPDX-License-Identifier: MIT
 
@@ -41,7 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
-    """One line for each thing that goes, then the exit code. Host identity is that of the file system at `root`."""
+    """Print one line for each item removed and return the exit code.
+
+    `root` is the root of the file system whose identity (machine ID, SSH host keys, …) is removed.
+    """
     if dry_run:
         return _clean(config, root, with_identity, image_clean.running_daemon(config), _show)
     with image_clean.undisturbed(config) as daemon:
@@ -65,7 +68,9 @@ def _clean(
         print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
-    return EXIT_FAILED if not all(done) else EXIT_DEGRADED if found.kept else EXIT_OK
+    if not all(done):
+        return EXIT_FAILED
+    return EXIT_DEGRADED if found.kept else EXIT_OK
 
 
 def _show(trace: Union[Trace, Leaving]) -> bool:

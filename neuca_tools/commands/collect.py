@@ -1,9 +1,10 @@
-"""`neuca collect-logs`: one tar for whoever is to find out what happened on this host, and nothing secret in it.
+"""`neuca collect-logs`: packs what is needed to diagnose this host, without secrets, into a tar file.
 
-What it holds: the stages as `neuca` shows them, what the kernel and the managers say, the journal of our own services, and of the
-configuration and the agent's own files those that everybody may read: secrets are in no such file. What scripts say and what
-the document holds stays out whatever the mode of a file, for an earlier version may have made it. The agent's own log is packed
-as the journal is, though only root may read it.
+It contains the output of `neuca status`, `plan` and `show`, of `ip` and of the network managers, and
+the journal of our services. Of the configuration and the agent's own files it contains those that
+are readable by everyone, as those hold no secrets. The output of scripts and the document are
+left out whatever their mode: an earlier version may have created them. The agent's own log is
+included, like the journal, although only root may read it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,12 +46,12 @@ from neuca_tools.status import render_json
 if TYPE_CHECKING:
     import argparse
 
-# Of the state directory: roles, names and what links were like before.
+# Files of the state directory to include: roles, names and original link settings.
 OPEN = ("record.json", "journal.json", "machine.json")
 LONGEST = 20.0  # seconds for one program
-LINES = 20000  # of the journal, its last
-MOST = 4 << 20  # bytes of one part, its last
-# The scripts of a document run in units of their own: what they say may be anything, and stays out.
+LINES = 20000  # of the journal; the last ones are included
+MOST = 4 << 20  # bytes of one part; the last ones are included
+# Our own units only: the scripts of a document run in other units, and may print secrets.
 JOURNAL = (
     "journalctl",
     "--no-pager",
@@ -81,14 +82,14 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
         "neuca-guest",
     ),
 }
-ENDS_WELL = {"services.txt": (0, 3)}  # 3: one of them does not run, systemctl(1)
+# Exit codes that are no error: 3 means that one of the units is not running, systemctl(1).
+SUCCESS_CODES = {"services.txt": (0, 3)}
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    name = (
-        f"neuca-logs-{platform.node() or 'host'}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    )
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    name = f"neuca-logs-{platform.node() or 'host'}-{now}"
     path = Path(arguments.output or f"{name}.tar.gz").absolute()
     parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed(name, parts)}, mode=0o600)
@@ -97,30 +98,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _parts(config: Config, file: Path) -> Iterator[tuple[str, bytes]]:
-    """Each part by its name in the tar. One that cannot be had says why, and so does standard error."""
-    yield (
-        "version.txt",
-        f"NEuca version {__version__}, Python {platform.python_version()}, {platform.platform()}\n".encode(),
-    )
+    """Each part with its name in the tar file. A part that fails contains the error instead."""
+    version = f"NEuca version {__version__}, Python {platform.python_version()}"
+    yield "version.txt", f"{version}, {platform.platform()}\n".encode()
     for name, view in _views(config).items():
-        yield name, _tried(name, view)
+        yield name, _content_or_error(name, view)
     for name, command in PROGRAMS.items():
         if programs.find(command[0]):
-            well = ENDS_WELL.get(name, (0,))
-            yield (
-                name,
-                _tried(
-                    name, partial(programs.run, f"collect {name}", command, LONGEST, accepted=well)
-                ),
-            )
+            codes = SUCCESS_CODES.get(name, (0,))
+            execute = partial(programs.run, f"collect {name}", command, LONGEST, accepted=codes)
+            yield name, _content_or_error(name, execute)
     log = config.log_directory / image_clean.AGENT_OUTPUT
     for path in [*config_files(file), *image_clean.own_files(config)]:
-        content = None if _is_secret(config, path) else _content(path, path == log)
+        if _is_secret(config, path):
+            continue
+        content = _public_content(path, even_private=path == log)
         if content is not None:
             yield f"files{path}", content
 
 
-def _tried(name: str, get: Callable[[], str]) -> bytes:
+def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
+    """The last MOST bytes of the text, or the error, which is also printed on standard error."""
     try:
         return get().encode("utf-8", "backslashreplace")[-MOST:]
     except NeucaError as error:
@@ -129,7 +127,10 @@ def _tried(name: str, get: Callable[[], str]) -> bytes:
 
 
 def _views(config: Config) -> Mapping[str, Callable[[], str]]:
-    """The stages, of the document in force: no source is asked, so a service that hangs holds up nothing."""
+    """The stages, for the document of the last pass.
+
+    No source is asked, so that a service without response does not delay the command.
+    """
     intake = confirmed(config.state, config.run_directory)
 
     @cache
@@ -137,10 +138,11 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
         with host(config, intake) as handles:
             return handles.survey()
 
+    def status() -> Mapping[str, Any]:
+        return with_guest(status_now(config, intake), config.run_directory).data
+
     return {
-        "status.json": lambda: _text(
-            with_guest(status_now(config, intake), config.run_directory).data
-        ),
+        "status.json": lambda: _text(status()),
         "plan.json": lambda: _text(render_json.plan_json(survey().plan())),
         "desired.json": lambda: _text(render_json.desired_json(survey().resolution)),
         "observed.json": lambda: _text(render_json.observed_json(survey().world)),
@@ -152,23 +154,26 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def _is_secret(config: Config, path: Path) -> bool:
-    """Whether it is the output of scripts, or has what only the document of root's own directory says."""
+    """Whether a file holds the output of scripts, or parts of the document that only root may read."""
     state, logs = config.state_directory, config.log_directory
     if path.parent == logs:
-        return path.name in (image_clean.GUEST_OUTPUT, *fnmatch.filter([path.name], "script-*"))
-    inside = (state / SCRIPTS, state / PLACE)
-    own = path.parent in (state, config.state.spare) and not path.name.startswith(OPEN)
-    return path.parent in inside or own
+        return path.name == image_clean.GUEST_OUTPUT or fnmatch.fnmatch(path.name, "script-*")
+    if path.parent in (state / SCRIPTS, state / PLACE):
+        return True
+    return path.parent in (state, config.state.spare) and not path.name.startswith(OPEN)
 
 
-def _content(path: Path, of_root: bool) -> Optional[bytes]:
-    """What is in a file that everybody may read, or `of_root`: its last part; None for any other. No link is followed."""
+def _public_content(path: Path, even_private: bool) -> Optional[bytes]:
+    """The last MOST bytes of a regular file that everyone may read, or of any with `even_private`.
+
+    None for any other file. Symbolic links are not followed.
+    """
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and (of_root or found.st_mode & stat.S_IROTH):
-                file.seek(max(0, found.st_size - MOST))
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and (even_private or status.st_mode & stat.S_IROTH):
+                file.seek(max(0, status.st_size - MOST))
                 return file.read(MOST)
     return None
 

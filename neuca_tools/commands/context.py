@@ -1,4 +1,4 @@
-"""What every command shares: the configuration, the document to work on, and how an error is shown."""
+"""Shared by all commands: reading the configuration and the document, and reporting errors."""
 
 # SPDX-License-Identifier: MIT
 
@@ -29,12 +29,13 @@ from neuca_tools.state.active_document import Intake, confirmed, fetch
 if TYPE_CHECKING:
     import argparse
 
-INTERRUPTED = 130  # as a shell says of a program that SIGINT ended
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
-    """The outermost loop of a command: an error is one line, with its hint on a line of its own."""
-    for stream in (sys.stdout, sys.stderr):  # an interface may have a name that is no text
+    """Run a command and return its exit code; an error is printed on one line, its hint on another."""
+    for stream in (sys.stdout, sys.stderr):
+        # The name of an interface may be no valid text.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -43,21 +44,21 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
-        invalid = isinstance(error, (ConfigError, DocumentError))
-        return (
-            EXIT_USAGE
-            if isinstance(error, UsageError)
-            else EXIT_INVALID
-            if invalid
-            else EXIT_FAILED
-        )
+        return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # so that the interpreter's own flush is quiet
+        # The interpreter flushes standard output once more at exit; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _exit_code(error: NeucaError) -> int:
+    if isinstance(error, UsageError):
+        return EXIT_USAGE
+    if isinstance(error, (ConfigError, DocumentError)):
+        return EXIT_INVALID
+    return EXIT_FAILED
 
 
 def is_root() -> bool:
@@ -65,45 +66,62 @@ def is_root() -> bool:
 
 
 def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
-    """The configuration; what is wrong in it goes to standard error. A file that was named has to be there."""
+    """Load the configuration; unless `quiet`, print its faults on standard error.
+
+    Raises ConfigError if the file named on the command line does not exist.
+    """
     path = Path(arguments.config or DEFAULT_PATH)
     if arguments.config and not path.exists():
         raise ConfigError(f'read the configuration "{path}": there is no such file')
     config = load(path)
-    for fault in () if quiet else config.faults:
-        print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+    if not quiet:
+        for fault in config.faults:
+            print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 
 
 def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
-    """The sources to ask: the one of the command line, or those of the configuration. Raises UsageError."""
+    """The source of the command line, else the configured ones. Raises UsageError."""
     return [parse_source(text) for text in ([source] if source else config.sources)]
 
 
 def document(config: Config, source: Optional[str]) -> Intake:
-    """The document to work on: asked for by root or from a file, else the copy of the last pass. Raises UsageError."""
+    """The document to work on.
+
+    Root, and anyone who names a file, reads the sources; others get the copy of the last pass.
+    Raises UsageError, and DocumentError and NeucaError if `source` yields no usable document.
+    """
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
-        around = surroundings(config, asked)
-        intake = fetch(asked, config.timeout, Session(), config.state, around)
-        if source and intake.refused:
-            raise DocumentError(intake.refused)
-        if source and intake.reason and not intake.none_for_us:
-            raise NeucaError(intake.reason)
-        if intake.reason:
-            print(f"neuca: {intake.reason}", file=sys.stderr)
+        intake = fetch(asked, config.timeout, Session(), config.state, surroundings(config, asked))
+        _report_problems(intake, fatal=bool(source))
         return intake
     if source:
         raise NeucaError(f'read the document from "{source}": only root asks the network')
     return confirmed(config.state, config.run_directory)
 
 
+def _report_problems(intake: Intake, fatal: bool) -> None:
+    """Print why there is no new document or, if `fatal`, raise DocumentError or NeucaError."""
+    if fatal and intake.refused:
+        raise DocumentError(intake.refused)
+    if fatal and intake.reason and not intake.none_for_us:
+        raise NeucaError(intake.reason)
+    if intake.reason:
+        print(f"neuca: {intake.reason}", file=sys.stderr)
+
+
 def report_faults(intake: Intake, config: Config) -> int:
-    """Every bad line on standard error; 78 if there is any, in the document or in the configuration."""
-    for fault in intake.document.faults if intake.document else ():
-        print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+    """Print the faults of the document on standard error and return the exit code.
+
+    It is EXIT_INVALID if the document or the configuration has an error.
+    """
+    document = intake.document
+    if document is not None:
+        for fault in document.faults:
+            print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     if intake.refused:
         print(f"neuca: {intake.refused}", file=sys.stderr)
-    bad_document = intake.refused or (intake.document is not None and not intake.document.complete)
+    bad_document = intake.refused or (document is not None and not document.complete)
     bad_config = any(fault.severity == "error" for fault in config.faults)
     return EXIT_INVALID if bad_document or bad_config else EXIT_OK

@@ -1,9 +1,10 @@
-"""The getters of old: items of the user-data, the public address, the distribution."""
+"""The commands that print parts of the user-data, the public address or the distribution."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Callable, Optional
 
 from neuca_tools.agent.metadata_access import surroundings
@@ -12,6 +13,7 @@ from neuca_tools.config import Config
 from neuca_tools.documents import get
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
 from neuca_tools.files import read_bytes
+from neuca_tools.model.rows import Script
 from neuca_tools.sources import Session, SourceSpec, fetch_path
 from neuca_tools.state.active_document import Intake, confirmed
 
@@ -23,42 +25,49 @@ NOT_FOUND = "Not found"
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "distro":
-        return _say(_distribution())
+        return _print_or_fail(_distribution())
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
-        return _say(_public_ip(config))
+        return _print_or_fail(_public_ip(config))
     intake = stored_document(config)
     if arguments.command == "get":
-        return _say(_item(arguments.words, intake))
+        return _print_or_fail(_item(arguments.words, intake))
     return _GETTERS[arguments.command](intake)
 
 
-def _say(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
-    print(otherwise if text is None else text)
-    return EXIT_FAILED if text is None else EXIT_OK
+def _print_or_fail(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
+    """Print the text and return EXIT_OK; if it is None, print `otherwise` and return EXIT_FAILED."""
+    if text is None:
+        print(otherwise)
+        return EXIT_FAILED
+    print(text)
+    return EXIT_OK
 
 
 def stored_document(config: Config) -> Intake:
-    """The last good document; root asks the sources where there is none."""
+    """The last good document; if there is none, root reads the sources."""
     intake = confirmed(config.state, config.run_directory)
-    return document(config, None) if intake.document is None and is_root() else intake
+    if intake.document is None and is_root():
+        return document(config, None)
+    return intake
 
 
 def _item(words: list[str], intake: Intake) -> Optional[str]:
     if len(words) > 2:
         raise UsageError("usage: neuca get [SECTION] FIELD")
-    section = words[0] if len(words) == 2 else "global"
-    return get(intake.document, section, words[-1]) if intake.document else None
+    if intake.document is None:
+        return None
+    section, field = words if len(words) == 2 else ("global", words[0])
+    return get(intake.document, section, field)
 
 
 def _section(name: str) -> Callable[[Intake], int]:
+    """A command that prints all items of one section."""
+
     def show(intake: Intake) -> int:
-        items = (
-            [item for item in intake.document.items if item.section == name]
-            if intake.document
-            else []
-        )
-        return _say("\n".join(f"{item.key} = {item.value}" for item in items) if items else None)
+        items = intake.document.items if intake.document else ()
+        lines = [f"{item.key} = {item.value}" for item in items if item.section == name]
+        return _print_or_fail("\n".join(lines) or None)
 
     return show
 
@@ -69,22 +78,24 @@ def _routes(intake: Intake) -> int:
 
 
 def _user_data(intake: Intake) -> int:
-    return _say(intake.stored.text.rstrip("\n") or None if intake.stored else None)
+    text = intake.stored.text.rstrip("\n") if intake.stored else ""
+    return _print_or_fail(text or None)
 
 
 def _boot_script(intake: Intake) -> int:
-    scripts = intake.document.scripts if intake.document else ()
-    return _say(
-        next((script.body for script in scripts if script.name == "bootscript"), None),
-        "No user script found.",
-    )
+    for script in _scripts(intake):
+        if script.name == "bootscript":
+            return _print_or_fail(script.body)
+    return _print_or_fail(None, "No user script found.")
 
 
 def _all_scripts(intake: Intake) -> int:
-    scripts = intake.document.scripts if intake.document else ()
-    return _say(
-        "\n".join(f"{script.name}:\n{script.body}" for script in scripts) if scripts else None
-    )
+    texts = [f"{script.name}:\n{script.body}" for script in _scripts(intake)]
+    return _print_or_fail("\n".join(texts) or None)
+
+
+def _scripts(intake: Intake) -> Sequence[Script]:
+    return intake.document.scripts if intake.document else ()
 
 
 def _public_ip(config: Config) -> Optional[str]:
@@ -98,7 +109,7 @@ def _public_ip(config: Config) -> Optional[str]:
 
 
 def _distribution() -> Optional[str]:
-    """ID of os-release(5)."""
+    """The ID in os-release(5), None if there is no such file or no ID."""
     from pathlib import Path
 
     for place in ("/etc/os-release", "/usr/lib/os-release"):

@@ -1,4 +1,4 @@
-"""`neuca read-drive`: the documents of one volume, for the daemon."""
+"""`neuca read-drive`: copies the documents of one volume for the daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,11 +15,11 @@ from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 if TYPE_CHECKING:
     import argparse
 
-NOT_USED = 77  # the exit code of a volume that does not count; EX_NOPERM of sysexits.h
+NOT_USED = 77  # exit code for a volume that is not ours to use; EX_NOPERM of sysexits.h
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """A directory is copied as it is; anything else is mounted, where nobody else sees it."""
+    """Copy a directory as it is; mount anything else in a private mount namespace."""
     config = configuration(arguments, quiet=True)
     if not is_root():
         raise NeucaError("neuca read-drive: only root may do this")

@@ -1,4 +1,4 @@
-"""`neuca status`, `plan`, `show` and `explain`: they look, and change nothing."""
+"""`neuca status`, `plan`, `show` and `explain`, which change nothing."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,9 +18,10 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, UsageError
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
+from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render, render_json
-from neuca_tools.status.judge import find_link
+from neuca_tools.status.judge import Status, find_link
 
 if TYPE_CHECKING:
     import argparse
@@ -28,30 +29,37 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=arguments.command == "status")
-    return {"status": _status, "plan": _plan, "show": _show, "explain": _explain}[
-        arguments.command
-    ](arguments, config)
+    commands = {"status": _status, "plan": _plan, "show": _show, "explain": _explain}
+    return commands[arguments.command](arguments, config)
 
 
 def _status(arguments: argparse.Namespace, config: Config) -> int:
+    status = _current_status(config)
     deadline = time.monotonic() + arguments.timeout
-    while True:
-        network = status_now(config, confirmed(config.state, config.run_directory))
-        status = network if INSIDE in os.environ else with_guest(network, config.run_directory)
+    while arguments.wait and status.exit_code == EXIT_PENDING:
         left = deadline - time.monotonic()
-        if not arguments.wait or status.exit_code != EXIT_PENDING or left <= 0:
+        if left <= 0:
             break
-        _wait_for_a_change(min(left, 1.0))
-    print(
-        json.dumps(status.data, indent=1)
-        if arguments.json
-        else render.status(status.data, sys.stdout.isatty())
-    )
+        _wait_for_change(min(left, 1.0))
+        status = _current_status(config)
+    if arguments.json:
+        print(json.dumps(status.data, indent=1))
+    else:
+        print(render.status(status.data, sys.stdout.isatty()))
     return status.exit_code
 
 
-def _wait_for_a_change(seconds: float) -> None:
-    """Until the kernel reports a change, or so long."""
+def _current_status(config: Config) -> Status:
+    """The status of the network and of the guest features.
+
+    A script that runs as a guest feature sees the network alone: it would wait for itself.
+    """
+    network = status_now(config, confirmed(config.state, config.run_directory))
+    return network if INSIDE in os.environ else with_guest(network, config.run_directory)
+
+
+def _wait_for_change(seconds: float) -> None:
+    """Wait until the kernel reports a change of links or addresses, or until the time is up."""
     from neuca_tools.backends.linkwatch import Watch
 
     with Watch() as watch:
@@ -75,27 +83,23 @@ def _plan(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:
+    data: dict[str, Any]
     if arguments.stage == "document":
         intake = document(config, arguments.source)
-        data: dict[str, Any] = render_json.document_json(intake.document, intake.stored)
+        data = render_json.document_json(intake.document, intake.stored)
+    elif arguments.stage == "observed":
+        intake, survey = _survey(arguments, config)
+        data = render_json.observed_json(survey.world)
     else:
         intake, survey = _survey(arguments, config)
-        data = (
-            render_json.observed_json(survey.world)
-            if arguments.stage == "observed"
-            else render_json.desired_json(survey.resolution)
-        )
+        data = render_json.desired_json(survey.resolution)
     print(json.dumps(data, indent=1) if arguments.json else render.tree(data))
     return report_faults(intake, config)
 
 
 def _explain(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
-    names = {
-        **survey.resolution.names,
-        **{key: link.name or "" for key, link in survey.have.links.items()},
-    }
-    key = find_link(arguments.link, survey.resolution, names)
+    key = find_link(arguments.link, survey.resolution, link_names(survey))
     if key is None:
         raise UsageError(
             f'explain "{arguments.link}": no interface has this name or MAC here, nor in the document'
@@ -103,3 +107,9 @@ def _explain(arguments: argparse.Namespace, config: Config) -> int:
     data = render_json.explanation(key, survey.resolution, survey.have, survey.record)
     print(json.dumps(data, indent=1) if arguments.json else render.explain(data))
     return report_faults(intake, config)
+
+
+def link_names(survey: Decision) -> dict[LinkKey, str]:
+    """The names by which a user may refer to a link: the current one, else the requested one."""
+    current = {key: link.name or "" for key, link in survey.have.links.items()}
+    return {**survey.resolution.names, **current}

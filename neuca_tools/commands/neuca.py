@@ -1,6 +1,7 @@
-"""`neuca SUBCOMMAND` and its old names: a command is a row of the table, its module is imported when it is called.
+"""The `neuca` command: its table of subcommands and options, and the dispatch to their modules.
 
-`neuca-version` = `neuca version`, `neuca-netconf` = `neuca apply`, and so on: the name that the program is called by decides.
+A subcommand's module is imported only when that subcommand runs. The former program names still
+work: `neuca-SUBCOMMAND` runs that subcommand, and `neuca-netconf` runs `apply`.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    """One subcommand: the function `run` of its module gets the parsed arguments and returns the exit code."""
+    """One subcommand.
+
+    The function `run` of `module` takes the parsed arguments and returns the exit code. `options`
+    names keys of `_OPTIONS`, separated by spaces; `positional` names a key of `_POSITIONALS`.
+    """
 
     name: str
     module: str
@@ -29,127 +34,160 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command(
-        "status", "look", "how far the host is from what is asked, NIC by NIC", "json wait timeout"
+        "status", "look", "show whether each NIC is configured as requested", "json wait timeout"
     ),
-    Command("plan", "look", "what a pass would do now, in order; changes nothing", "json source"),
+    Command("plan", "look", "show what a pass would do now, in order", "json source"),
     Command(
         "show",
         "look",
-        "one stage to look at: document, desired or observed",
+        "show the document, the desired state or the observed state",
         "json source",
         "stage",
     ),
     Command(
         "explain",
         "look",
-        "every setting of one NIC: value, where it came from, what it overrode",
+        "show every setting of an interface, its origin and what it overrides",
         "json source",
         "link",
     ),
-    Command("apply", "change", "one pass, which sets drift right too", "source"),
+    Command("apply", "change", "make one pass now and correct any drift", "source"),
     Command(
         "release",
         "change",
-        "hand one NIC back: what is ours on it goes, and it is ignored from then on",
+        "remove our configuration from a NIC and ignore it from now on",
         "undo",
         "link",
     ),
     Command(
         "revert",
         "change",
-        "put back every sysctl, MTU, txqueuelen and device setting that was changed",
+        "restore every sysctl, MTU, txqueuelen and device setting that was changed",
     ),
     Command(
         "clean",
         "clean",
-        "before an image is captured: what its clones must not inherit goes",
+        "remove everything that clones of an image must not inherit",
         "keep-identity dry-run",
     ),
     Command(
         "tune",
         "tune",
-        "tuning: audit shows it, plan what apply would do, revert puts back what was changed",
+        "show, apply or revert the tuning of this host",
         "json source profile rate rtt interface",
         "action",
     ),
     Command(
         "read-drive",
         "drive",
-        "copy what a config drive or NoCloud volume says, for the agent",
+        "copy the documents of a config drive or NoCloud volume for the agent",
         "",
         "device",
     ),
-    Command("get", "data", "one item of the user-data", "", "item"),
-    Command("user-data", "data", "the user-data as it was read"),
-    Command("interfaces", "data", "the interfaces that the user-data asks for"),
+    Command("get", "data", "print one item of the user-data", "", "item"),
+    Command("user-data", "data", "print the user-data as received"),
+    Command("interfaces", "data", "print the interfaces requested in the user-data"),
     Command(
         "routes",
         "data",
-        "whether this host is a router, and the routes that the user-data asks for",
+        "print the routes requested in the user-data, and whether this host is a router",
     ),
-    Command("users", "data", "the users that the user-data asks for"),
-    Command("storage", "data", "the storage that the user-data asks for"),
-    Command("user-script", "data", "the boot script of the user-data"),
-    Command("all-user-scripts", "data", "every script of the user-data"),
+    Command("users", "data", "print the users requested in the user-data"),
+    Command("storage", "data", "print the storage requested in the user-data"),
+    Command("user-script", "data", "print the boot script of the user-data"),
+    Command("all-user-scripts", "data", "print every script of the user-data"),
     Command(
         "run-scripts",
         "scripts",
-        "run at once every script of the user-data that has not run on this instance yet",
+        "run every script of the user-data that has not run on this instance yet",
     ),
     Command(
         "collect-logs",
         "collect",
-        "one tar with what is needed to find out what happened here, and no secrets",
+        "collect logs and diagnostics, without secrets, in a tar file",
         "output",
     ),
-    Command("get-public-ip", "data", "the public IPv4 address that the metadata service knows"),
-    Command("distro", "data", "the distribution that this host runs"),
-    Command("version", "", "the version"),
+    Command("get-public-ip", "data", "print the public IPv4 address from the metadata service"),
+    Command("distro", "data", "print the ID of the distribution"),
+    Command("version", "", "print the version"),
 )
 ALIASES = {"neuca-netconf": "apply"}
-STAGES = ("document", "desired", "observed")
-ACTIONS = ("audit", "plan", "apply", "revert")
 _FLAG = "store_true"
-_OPTIONS: dict[str, dict[str, Any]] = {  # what argparse's add_argument takes
-    "json": {"action": _FLAG, "help": "JSON, for scripts"},
+# Keyword arguments of argparse's add_argument, by the name of the option.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "json": {"action": _FLAG, "help": "print JSON"},
     "source": {
         "metavar": "SOURCE",
-        "help": "read the document from here: auto, file:PATH, configdrive, nocloud, openstack, ec2",
+        "help": "read the document from SOURCE: auto, file:PATH, configdrive, nocloud, openstack"
+        " or ec2",
     },
     "profile": {
         "metavar": "NAMES",
-        "help": "these profiles, not those of the configuration: a comma list",
+        "help": "use these profiles instead of the configured ones (comma-separated)",
     },
-    "rate": {"metavar": "RATE", "help": "of the path, for the profile bdp: 10Gbit"},
-    "rtt": {"metavar": "TIME", "help": "round-trip time of the path, for the profile bdp: 50ms"},
-    "interface": {"metavar": "MAC-or-name", "help": "the settings of this interface alone"},
-    "wait": {"action": _FLAG, "help": "until nothing is left to do that is not done yet"},
+    "rate": {"metavar": "RATE", "help": "rate of the path, for the profile bdp (e.g. 10Gbit)"},
+    "rtt": {
+        "metavar": "TIME",
+        "help": "round-trip time of the path, for the profile bdp (e.g. 50ms)",
+    },
+    "interface": {"metavar": "MAC-or-name", "help": "limit to the settings of this interface"},
+    "wait": {"action": _FLAG, "help": "wait while the state is pending"},
     "timeout": {
         "metavar": "SECONDS",
         "type": float,
         "default": 300.0,
-        "help": "for --wait (%(default)g)",
+        "help": "how long --wait waits at most (default: %(default)g)",
     },
-    "keep-identity": {"action": _FLAG, "help": "only what neucad has written goes"},
-    "dry-run": {"action": _FLAG, "help": "print the same, and change nothing"},
+    "keep-identity": {"action": _FLAG, "help": "remove only what neucad wrote"},
+    "dry-run": {"action": _FLAG, "help": "print what would be removed, but change nothing"},
     "output": {
         "metavar": "FILE",
-        "help": "write it here (neuca-logs-HOST-TIME.tar.gz in the working directory)",
+        "help": "name of the tar file (default: neuca-logs-HOST-TIME.tar.gz in the working"
+        " directory)",
     },
-    "undo": {"action": _FLAG, "help": "take a released NIC back"},
+    "undo": {"action": _FLAG, "help": "manage a released NIC again"},
+}
+# The name of a positional argument and its keyword arguments, by the key used in COMMANDS.
+_POSITIONALS: dict[str, tuple[str, dict[str, Any]]] = {
+    "stage": ("stage", {"choices": ("document", "desired", "observed"), "help": "what to show"}),
+    "action": (
+        "action",
+        {
+            "choices": ("audit", "plan", "apply", "revert"),
+            "help": "audit: show the current tuning; plan: show what apply would do;"
+            " apply: apply it; revert: restore the values from before",
+        },
+    ),
+    "link": ("link", {"metavar": "MAC-or-name", "help": "the interface"}),
+    "device": (
+        "device",
+        {"metavar": "DEVICE", "help": "the volume, or the directory where it is mounted"},
+    ),
+    "item": (
+        "words",
+        {
+            "metavar": "FIELD",
+            "nargs": "+",
+            "help": "a field of [global], or a section followed by a field",
+        },
+    ),
 }
 
 
 def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = None) -> int:
-    """Run one command and return its exit code: see `spec`, "Exit codes"."""
+    """Run one subcommand and return its exit code (the EXIT_* constants of `errors`).
+
+    `program` is the name under which the program was called.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     called = (program or sys.argv[0]).rsplit("/", 1)[-1]
     if called.startswith("neuca-"):
         words.insert(0, ALIASES.get(called, called[len("neuca-") :]))
-    if words == ["version"] or words == ["--version"]:
+    if words in (["version"], ["--version"]):
         print(f"NEuca version {__version__}")
         return 0
-    if words and words[0] == "selftest":  # it has subcommands and exit codes of its own
+    if words and words[0] == "selftest":
+        # It has subcommands and exit codes of its own.
         from neuca_tools.commands.selftest import main as selftest
 
         return selftest(words[1:])
@@ -162,11 +200,11 @@ def _run(words: list[str]) -> int:
     parser = _parser()
     parsed = parser.parse_args(words)
     command = next((command for command in COMMANDS if command.name == parsed.command), None)
-    if command is not None and not command.module:
-        return main(["version"], "neuca")
     if command is None:
         parser.print_help()
         return 2
+    if not command.module:
+        return main(["version"], "neuca")
     from neuca_tools.commands.context import guarded
 
     return guarded(import_module(f".{command.module}", __package__).run, parsed)
@@ -176,7 +214,8 @@ def _parser() -> argparse.ArgumentParser:
     import argparse
 
     parser = argparse.ArgumentParser(
-        prog="neuca", description="Looks at, and sets, what neuca-guest-tools does on this host."
+        prog="neuca",
+        description="Show and change the network configuration that neucad manages on this host.",
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -184,23 +223,16 @@ def _parser() -> argparse.ArgumentParser:
         row = rows.add_parser(
             command.name, help=command.purpose, description=_sentence(command.purpose)
         )
-        row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
+        row.add_argument(
+            "--config",
+            metavar="FILE",
+            help="read the configuration from FILE (default: /etc/neuca/config)",
+        )
         for option in command.options.split():
             row.add_argument(f"--{option}", **_OPTIONS[option])
-        if command.positional == "stage":
-            row.add_argument("stage", choices=STAGES)
-        elif command.positional == "action":
-            row.add_argument("action", choices=ACTIONS)
-        elif command.positional == "link":
-            row.add_argument("link", metavar="MAC-or-name")
-        elif command.positional == "device":
-            row.add_argument(
-                "device", metavar="DEVICE", help="the volume, or a directory where it is mounted"
-            )
-        elif command.positional == "item":
-            row.add_argument(
-                "words", metavar="FIELD", nargs="+", help="FIELD of [global], or SECTION and FIELD"
-            )
+        if command.positional:
+            name, keywords = _POSITIONALS[command.positional]
+            row.add_argument(name, **keywords)
     return parser
 
 

@@ -1,7 +1,10 @@
-"""`neucad`: READY at once where there is nothing that anybody could wait for, then the agent, which takes longer to import."""
+"""The entry point of `neucad`: notifies systemd early if possible, then imports and runs the agent.
+
+Importing the agent takes longer than starting Python, so this module imports as little as it can.
+"""
 
 # SPDX-License-Identifier: MIT
-# pathlib alone takes as long to import as Python to start.
+# Importing pathlib alone takes as long as starting Python.
 # ruff: noqa: PTH110, PTH112, PTH118, PTH120, PTH123, PTH208
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ WAITING = "READY=1\nSTATUS=waiting for the first document"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the agent, or one pass of it. The exit code of `--once` is that of `neuca status`."""
+    """Run the agent, or one step of it. The exit code of `--once` is that of `neuca status`."""
     given = sys.argv[1:] if arguments is None else arguments
     if not given or (len(given) == 2 and given[0] == "--config"):
         ready_ahead(os.environ.get("NOTIFY_SOCKET", ""), given[1] if given else CONFIG)
@@ -25,48 +28,57 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ready_ahead(address: str, config: str) -> None:
-    """Tell systemd at this address, if there is no last good document that a boot could wait for the first pass over.
+    """Send READY=1 to the notification socket `address` (sd_notify(3)) if there is no last good document.
 
-    Nothing is imported but what Python has itself: `socket` alone takes as long as Python to start. What cannot be read or
-    said here is left to the agent.
+    Without such a document the boot need not wait for the first pass. Only built-in modules are
+    imported: `socket` alone takes as long as starting Python. Errors are ignored here; the agent
+    notifies systemd too.
     """
     import _socket
 
     try:
-        if address[:1] not in ("/", "@") or os.path.exists(
-            os.path.join(_state_directory(config), DOCUMENT)
-        ):
+        if address[:1] not in ("/", "@"):
+            return
+        if os.path.exists(os.path.join(_state_directory(config), DOCUMENT)):
             return
         sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         sender.settimeout(1.0)
-        sender.sendto(WAITING.encode(), "\0" + address[1:] if address[0] == "@" else address)
+        if address[0] == "@":
+            address = "\0" + address[1:]
+        sender.sendto(WAITING.encode(), address)
         sender.close()
     except OSError:
         return
 
 
 def _state_directory(config: str) -> str:
-    """`state-directory` as the files of the configuration have it, the last one of several, without reading what they mean."""
+    """The last value of `state-directory` in the configuration files, without validating them."""
     found = STATE_DIRECTORY
-    for path in [config, *_drop_ins(os.path.join(os.path.dirname(config), "config.d"))]:
+    drop_ins = os.path.join(os.path.dirname(config), "config.d")
+    for path in [config, *_drop_ins(drop_ins)]:
         if os.path.exists(path):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    name, _, value = line.partition("=")
-                    value = value.partition(" ;")[0].strip()
-                    found = (
-                        value
-                        if name.strip().lower() == "state-directory" and value[:1] == "/"
-                        else found
-                    )
+            found = _last_value(path, "state-directory") or found
+    return found
+
+
+def _last_value(path: str, option: str) -> str:
+    """The last absolute path that a file assigns to an option; empty if none."""
+    found = ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition("=")
+            value = value.partition(" ;")[0].strip()
+            if name.strip().lower() == option and value[:1] == "/":
+                found = value
     return found
 
 
 def _drop_ins(directory: str) -> list[str]:
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    if not os.path.isdir(directory):
+        return []
     return [
         os.path.join(directory, name)
-        for name in names
+        for name in sorted(os.listdir(directory))
         if name.endswith(".conf") and not name.startswith(".")
     ]
 

@@ -1,4 +1,4 @@
-"""`neuca run-scripts`: the scripts of the user-data that have not run on this instance yet, at once."""
+"""`neuca run-scripts`: runs the scripts of the user-data that have not run on this instance yet."""
 
 # SPDX-License-Identifier: MIT
 

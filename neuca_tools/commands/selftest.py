@@ -1,4 +1,4 @@
-"""`neuca-selftest`: the self-test's own subcommands, with its own exit codes."""
+"""`neuca-selftest`: dispatch to its subcommands, and `explain` and `compare`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Callable, cast
 
 from neuca_tools.commands.context import configuration, guarded
-from neuca_tools.commands.selftest_options import rate, run_parser
+from neuca_tools.commands.selftest_options import (
+    CONFIG_OPTION,
+    EXPECT_OPTION,
+    JSON_OPTION,
+    OUTPUT_OPTIONS,
+    REPORT_OPTIONS,
+    add_options,
+    run_parser,
+)
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
@@ -28,16 +36,19 @@ from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import comparison, text
 
-PURPOSE = "Says what limits a dataplane, by how much, and what to do."
-EXPLAINS = "Diagnoses a run of iperf3 (its JSON or its text), of iperf 2 (its text), or a report of neuca-selftest itself."
+PURPOSE = "Report what limits a dataplane, by how much, and what to do about it."
+EXPLAINS = (
+    "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), or a report of neuca-selftest."
+)
 COMPARES = (
-    "Compares a run with earlier ones: hosts with the last of them, rates with the median of all. A run is a file, or the"
-    " label of a kept report; last-boot alone: the last test of this boot with those of the boot before."
+    "Compare a run with earlier runs: the host with the last of them, the rates with the median of all. RUN is a file, or"
+    " the label of a stored report. With last-boot as the only RUN, compare the last test of this boot with the tests of"
+    " the boot before."
 )
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one subcommand, or a test, and return its exit code: see `ExitCode`."""
+    """Run a subcommand, or a test if none is given, and return its `ExitCode`."""
     if words and words[0] in SUBCOMMANDS:
         return guarded(SUBCOMMANDS[words[0]], _parser().parse_args(words))
     if words and words[0] == "compare-paths":
@@ -56,65 +67,46 @@ def _parser() -> argparse.ArgumentParser:
         "explain",
         parents=[explain_parser()],
         description=explain_parser().description,
-        help="what a run of iperf3 or iperf 2 says of a path",
+        help="diagnose a path from a run of iperf3 or iperf 2",
     )
     rows.add_parser(
         "compare",
         parents=[compare_parser()],
         description=compare_parser().description,
-        help="what changed since earlier runs, and whether it is worse",
+        help="show what changed since earlier runs, and whether it got worse",
     )
     return parser
 
 
 def compare_parser() -> argparse.ArgumentParser:
-    row = argparse.ArgumentParser(add_help=False, description=COMPARES)
-    row.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="reports or runs, in order of time: the last is the one to judge",
+    parser = argparse.ArgumentParser(add_help=False, description=COMPARES)
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="runs in order of time; the last one is judged"
     )
-    row.add_argument("--config", metavar="FILE", help="the configuration (/etc/neuca/config)")
-    row.add_argument("--json", action="store_true", help="JSON, for scripts")
-    return row
+    add_options(parser, {**CONFIG_OPTION, **JSON_OPTION})
+    return parser
 
 
 def explain_parser() -> argparse.ArgumentParser:
-    explain = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
-    explain.add_argument("file", metavar="FILE", help="the document, - for standard input")
-    explain.add_argument(
-        "--expect", metavar="RATE", type=rate, help="the rate that the path should have, such as 5G"
-    )
-    explain.add_argument(
+    parser = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
+    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input")
+    add_options(parser, EXPECT_OPTION)
+    parser.add_argument(
         "--rtt",
         metavar="MS",
         type=_milliseconds,
-        help="the round-trip time of the idle path, in milliseconds",
+        help="round-trip time of the idle path in milliseconds",
     )
-    form = explain.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="JSON, for scripts")
-    form.add_argument(
-        "--nagios", action="store_true", help="one line, with the exit codes of a Nagios plugin"
+    add_options(parser.add_mutually_exclusive_group(), OUTPUT_OPTIONS)
+    add_options(parser, REPORT_OPTIONS)
+    parser.add_argument(
+        "--before", metavar="FILE", help="also show this earlier run in the HTML report"
     )
-    explain.add_argument(
-        "--html", metavar="PATH", type=Path, help="write the report as one HTML file too"
-    )
-    explain.add_argument(
-        "--prometheus",
-        metavar="PATH",
-        type=Path,
-        help="write a text file for Prometheus' node exporter too",
-    )
-    explain.add_argument(
-        "--before",
-        metavar="FILE",
-        help="an earlier run, to show beside this one in the HTML report",
-    )
-    return explain
+    return parser
 
 
 def _milliseconds(word: str) -> float:
+    """Parse milliseconds; return seconds."""
     try:
         found = float(word)
     except ValueError:
@@ -141,51 +133,49 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    if arguments.runs != ["last-boot"] and len(arguments.runs) < 2:
-        raise UsageError("neuca-selftest compare: it takes two runs or more, or last-boot")
-    runs = (
-        _of_last_boot(arguments)
-        if arguments.runs == ["last-boot"]
-        else [_run(name, arguments) for name in arguments.runs]
-    )
-    found = compare(runs[:-1], runs[-1])
-    if arguments.json:
-        print(
-            document(
-                {
-                    "version": 1,
-                    "verdict": WORDS[found.exit_code],
-                    "exit_code": int(found.exit_code),
-                    **cast(dict[str, Any], encode(found)),
-                }
-            )
-        )
+    if arguments.runs == ["last-boot"]:
+        runs = _of_last_boot(arguments)
+    elif len(arguments.runs) >= 2:
+        runs = [_run(name, arguments) for name in arguments.runs]
     else:
+        raise UsageError("neuca-selftest compare: it takes two runs or more, or last-boot")
+    found = compare(runs[:-1], runs[-1])
+    if not arguments.json:
         print(comparison(found))
+        return found.exit_code
+    verdict = {
+        "version": 1,
+        "verdict": WORDS[found.exit_code],
+        "exit_code": int(found.exit_code),
+        **cast(dict[str, Any], encode(found)),
+    }
+    print(document(verdict))
     return found.exit_code
 
 
 def _run(name: str, arguments: argparse.Namespace) -> Evidence:
-    """A file; where there is none, the last report that was kept with this label."""
+    """The run in a file; if there is no such file, the last stored report with this label."""
     if name == "-" or Path(name).exists():
         return evidence_of(_content(name))
-    labelled = [one for one in _kept(arguments) if one.label == name]
+    labelled = [run for run in _kept(arguments) if run.label == name]
     return labelled[-1] if labelled else evidence_of(_content(name))
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
-    """The tests of the boot before that of the last test, of the same peer; then that last test. Raises SelftestError."""
+    """The last stored test, preceded by the tests of the same peer in the boot before it.
+
+    Raises SelftestError if there are none.
+    """
     kept = _kept(arguments)
-    earlier = (
-        [one for one in kept if one.boot != kept[-1].boot and one.address == kept[-1].address]
-        if kept
-        else []
-    )
-    if not earlier:
+    last = kept[-1] if kept else None
+    earlier = [
+        run for run in kept if last and run.boot != last.boot and run.address == last.address
+    ]
+    if last is None or not earlier:
         raise SelftestError(
             "compare with the last boot: there are no tests of two boots, of the same peer"
         )
-    return [*(one for one in earlier if one.boot == earlier[-1].boot), kept[-1]]
+    return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
 def _kept(arguments: argparse.Namespace) -> list[Evidence]:
@@ -195,7 +185,7 @@ def _kept(arguments: argparse.Namespace) -> list[Evidence]:
 
 
 def _content(name: str) -> bytes:
-    """At most one byte more than a reader takes, so that it can say so."""
+    """The content of a file, at most one byte more than the readers accept: they report the excess."""
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1)
     try:

@@ -1,4 +1,4 @@
-"""`neuca-selftest compare-paths`: one test over several paths in turn, and what each costs against the first."""
+"""`neuca-selftest compare-paths`: the same test over several paths, each compared with the first."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,15 +6,24 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
 
 from neuca_tools.backends.namespace import enter
 from neuca_tools.commands.context import configuration
-from neuca_tools.commands.selftest_options import address_of, measuring, options, port_number, whole
+from neuca_tools.commands.selftest_options import (
+    JSON_OPTION,
+    MEASURING_OPTIONS,
+    add_options,
+    address_of,
+    options,
+    port_number,
+    whole,
+)
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
+from neuca_tools.config import Config
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain
@@ -30,10 +39,9 @@ from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import phase_words
 
 COMPARES_PATHS = (
-    "Makes the same test over each PATH in turn, several rounds of it, and says what each costs against the first,"
-    " the baseline. A PATH is LABEL=PEER; where it begins elsewhere than on the host, leaves through a NIC that has"
-    " to be named, or has the peer's ports elsewhere: LABEL=PEER,netns=NAME and so on, with netns, container,"
-    " interface or port."
+    "Run the same test over each PATH in turn, for several rounds, and compare each path with the first, the baseline."
+    " PATH is LABEL=PEER. To start in another network namespace or container, to leave through a certain interface, or"
+    " to use another port, append ,netns=NAME ,container=NAME ,interface=NAME or ,port=PORT."
 )
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
@@ -42,7 +50,7 @@ LABEL = re.compile(r"[^=,\s]{1,40}")
 
 @dataclass(frozen=True)
 class Path:
-    """One path, as it was asked for."""
+    """One path of the command line; see COMPARES_PATHS."""
 
     label: str
     peer: str
@@ -53,113 +61,145 @@ class Path:
 
 
 def paths_parser() -> argparse.ArgumentParser:
-    row = argparse.ArgumentParser(prog="neuca-selftest compare-paths", description=COMPARES_PATHS)
-    row.add_argument(
+    parser = argparse.ArgumentParser(
+        prog="neuca-selftest compare-paths", description=COMPARES_PATHS
+    )
+    parser.add_argument(
         "paths",
         metavar="PATH",
         nargs="+",
         type=_path,
-        help="LABEL=PEER[,netns=NAME…], the baseline first",
+        help="LABEL=PEER[,netns=NAME…]; the baseline comes first",
     )
-    measuring(row)
-    row.add_argument(
+    add_options(parser, MEASURING_OPTIONS)
+    parser.add_argument(
         "--rounds",
         metavar="NUMBER",
         type=_rounds,
         default=ROUNDS,
-        help="tests of each path (%(default)d)",
+        help="number of tests of each path (default: %(default)d)",
     )
-    row.add_argument("--json", action="store_true", help="JSON, for scripts")
-    row.set_defaults(at_boot=False, label=None, interface=None)
-    return row
+    add_options(parser, JSON_OPTION)
+    parser.set_defaults(at_boot=False, label=None, interface=None)
+    return parser
 
 
 def run_paths(arguments: argparse.Namespace) -> int:
-    """Round by round, so that what changes meanwhile changes for all of them."""
+    """Test all paths, then compare them.
+
+    Every round tests every path, so that a change of conditions affects all of them.
+    """
     config = configuration(arguments)
-    asked: list[Path] = arguments.paths
-    if not 2 <= len(asked) <= MOST_PATHS or len({one.label for one in asked}) < len(asked):
+    paths = _checked(arguments.paths)
+    if not has_iperf3():
+        return without_iperf3()
+    wanted = _options(arguments, config)
+    planned = outlook(config)
+    peers = [address_of(path.peer) for path in paths]
+    found: dict[str, list[Evidence]] = {path.label: [] for path in paths}
+    for number in range(1, arguments.rounds + 1):
+        for path, peer in zip(paths, peers):
+            evidence = apart(partial(_test, path, peer, wanted, planned))
+            found[path.label].append(evidence)
+            if not arguments.json:
+                line = plain(f"{path.label:<12} {_summary(evidence)}")
+                print(f"round {number} of {arguments.rounds}  {line}", flush=True)
+    tests = [Tests(label, tuple(rounds)) for label, rounds in found.items()]
+    return _conclude(tests, arguments.json)
+
+
+def _checked(paths: Sequence[Path]) -> Sequence[Path]:
+    labels = {path.label for path in paths}
+    if not 2 <= len(paths) <= MOST_PATHS or len(labels) < len(paths):
         raise UsageError(
             f"neuca-selftest compare-paths: it takes 2 to {MOST_PATHS} paths, each with a label of its own"
         )
-    if not has_iperf3():
-        return without_iperf3()
+    return paths
+
+
+def _options(arguments: argparse.Namespace, config: Config) -> Options:
+    """As for a test of one path, but the default plan is `quick`, with parallel streams."""
     arguments.plan = arguments.plan or "quick"
     wanted = options(arguments, config)
-    if arguments.only is None:
-        wanted = replace(
-            wanted, steps=(wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
-        )
-    seen = outlook(config)
-    peers = [address_of(one.peer) for one in asked]
-    found: dict[str, list[Evidence]] = {one.label: [] for one in asked}
-    for number in range(arguments.rounds):
-        for one, peer in zip(asked, peers):
-            evidence = apart(partial(_test, one, peer, wanted, seen))
-            found[one.label].append(evidence)
-            if not arguments.json:
-                said = f"{one.label:<12} {_summary(evidence)}"
-                print(f"round {number + 1} of {arguments.rounds}  {plain(said)}", flush=True)
-    return _told([Tests(label, tuple(rounds)) for label, rounds in found.items()], arguments.json)
+    if arguments.only is not None:
+        return wanted
+    steps = (wanted.steps | {"tcp-parallel"}) - {"as-planned"} - arguments.skip
+    return replace(wanted, steps=steps)
 
 
-def _test(path: Path, peer: Address, wanted: Options, seen: Outlook) -> Evidence:
-    """In a process of its own: a namespace that was entered is not left. What the agent wants of the host is not for it."""
-    if path.netns or path.container:
-        enter(where.named(path.netns) if path.netns else where.of_container(path.container or ""))
-        seen = Outlook()
-    mine = replace(
+def _test(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evidence:
+    """Test one path. Run it in a child process: a process does not leave a namespace it entered.
+
+    The agent's plan for the host does not apply inside another namespace.
+    """
+    if path.netns:
+        enter(where.named(path.netns))
+        planned = Outlook()
+    elif path.container:
+        enter(where.of_container(path.container))
+        planned = Outlook()
+    wanted = replace(
         wanted,
         port=path.port or wanted.port,
         interface=path.interface or wanted.interface,
         label=path.label,
     )
-    return Session(peer, mine, seen, silent).run()  # a line for each round is enough
+    # Not the single steps: one line for each round is enough.
+    return Session(peer, wanted, planned, silent).run()
 
 
 def _summary(evidence: Evidence) -> str:
-    failed = [f"{one.name} failed: {one.text}" for one in evidence.steps if one.verdict == "fail"]
-    rates = [
-        f"{one.name}{' ←' if one.direction == 'reverse' else ''} {phase_words(one)}"
-        for one in phase_results(evidence)
-    ]
-    return "; ".join(rates or failed[:1] or ["nothing was measured"])
+    """The rates of one test in a line, or the first step that failed."""
+    rates = []
+    for phase in phase_results(evidence):
+        arrow = " ←" if phase.direction == "reverse" else ""
+        rates.append(f"{phase.name}{arrow} {phase_words(phase)}")
+    failed = [step for step in evidence.steps if step.verdict == "fail"]
+    if rates:
+        return "; ".join(rates)
+    if failed:
+        return f"{failed[0].name} failed: {failed[0].text}"
+    return "nothing was measured"
 
 
-def _told(tests: Sequence[Tests], as_json: bool) -> int:
+def _conclude(tests: Sequence[Tests], as_json: bool) -> int:
+    """Print the comparison and return the most severe exit code of all paths."""
     found = compare_paths(tests)
-    code = min((one.diagnosis.exit_code for one in found.verdicts), key=SEVEREST.index)
+    code = min((verdict.diagnosis.exit_code for verdict in found.verdicts), key=SEVEREST.index)
     print(path_record(found, tests, code) if as_json else path_table(found))
     return code
 
 
-# --- Readers: each raises argparse.ArgumentTypeError ----------------------------------------------------------------------
+# --- Readers: each raises argparse.ArgumentTypeError -----------------------------------------------
 
 
 def _path(text: str) -> Path:
+    """Parse LABEL=PEER[,WORD=VALUE…]."""
     label, _, rest = text.partition("=")
-    peer, *more = rest.split(",")
-    known = dict(one.partition("=")[::2] for one in more)
-    wrong = sorted(known.keys() - set(WORDS)) + sorted(
-        name for name, value in known.items() if not value
-    )
-    if not LABEL.fullmatch(label) or not peer or wrong or len(known) < len(more):
-        what = (
-            f'"{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value'
-            if wrong
-            else "it is no LABEL=PEER[,netns=NAME…]"
-        )
-        raise argparse.ArgumentTypeError(f'"{text}": {what}')
-    if "netns" in known and "container" in known:
-        raise argparse.ArgumentTypeError(f'"{text}": netns and container are two places')
+    peer, *settings = rest.split(",")
+    known = dict(setting.partition("=")[::2] for setting in settings)
+    _check_settings(text, known)
+    if not LABEL.fullmatch(label) or not peer or len(known) < len(settings):
+        raise argparse.ArgumentTypeError(f'"{text}": it is no LABEL=PEER[,netns=NAME…]')
     return Path(
         label,
         peer,
-        known.get("netns"),
-        known.get("container"),
-        known.get("interface"),
-        port_number(known["port"]) if "port" in known else None,
+        netns=known.get("netns"),
+        container=known.get("container"),
+        interface=known.get("interface"),
+        port=port_number(known["port"]) if "port" in known else None,
     )
+
+
+def _check_settings(text: str, known: Mapping[str, str]) -> None:
+    unknown = sorted(known.keys() - set(WORDS))
+    wrong = unknown + sorted(name for name, value in known.items() if not value)
+    if wrong:
+        raise argparse.ArgumentTypeError(
+            f'"{text}": "{wrong[0]}" in it is none of {", ".join(WORDS)}, with a value'
+        )
+    if "netns" in known and "container" in known:
+        raise argparse.ArgumentTypeError(f'"{text}": netns and container are two places')
 
 
 def _rounds(word: str) -> int:

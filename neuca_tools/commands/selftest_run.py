@@ -1,4 +1,4 @@
-"""`neuca-selftest PEER…`: measures, concludes, compares with earlier tests, and keeps the report; and `--serve`."""
+"""`neuca-selftest PEER…` tests peers, stores the reports and compares; `--serve` answers such tests."""
 
 # SPDX-License-Identifier: MIT
 
@@ -44,6 +44,7 @@ from neuca_tools.selftest.report.text import comparison, conclusion, step_line
 if TYPE_CHECKING:
     import argparse
 
+# The exit codes, the most severe first: the worst peer determines the exit code of a run.
 SEVEREST = (
     ExitCode.ERROR,
     ExitCode.UNREACHABLE,
@@ -56,8 +57,8 @@ SEVEREST = (
 )
 
 
-class Done(NamedTuple):
-    """The test of one peer."""
+class PeerResult(NamedTuple):
+    """The result of the test of one peer; `report` is the JSON document."""
 
     report: str
     diagnosis: Diagnosis
@@ -65,9 +66,14 @@ class Done(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Test each peer in turn, or serve tests. Raises UsageError and SelftestError."""
     config = configuration(arguments)
     if arguments.serve:
         return _serve(arguments, config)
+    return _test_peers(arguments, config)
+
+
+def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
     entries = peers(arguments, config)
     if not entries:
         print(
@@ -75,21 +81,31 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return ExitCode.NOTHING_CONFIGURED
-    if len(entries) > 1 and (arguments.nagios or arguments.html or arguments.prometheus):
-        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
-    for name in sorted(config.selftest.keys() - set(SETTINGS)):
-        print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
+    if len(entries) > 1:
+        _check_several_peers(arguments)
+    _warn_about_unknown_options(config)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
-    seen = _outlook(arguments, config)
-    done = []
+    planned = _outlook(arguments, config)
+    with_titles = len(entries) > 1 and not arguments.json
+    results = []
     for entry, address in zip(entries, addresses):
-        if len(entries) > 1 and not arguments.json:
+        if with_titles:
             print(plain(f"— {entry}"))
-        done.append(_one(arguments, address, wanted, seen, config))
-    return _told(arguments, done)
+        results.append(_test_peer(arguments, address, wanted, planned, config))
+    return _conclude(arguments, results)
+
+
+def _check_several_peers(arguments: argparse.Namespace) -> None:
+    if arguments.nagios or arguments.html or arguments.prometheus:
+        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
+
+
+def _warn_about_unknown_options(config: Config) -> None:
+    for name in sorted(config.selftest.keys() - set(SETTINGS)):
+        print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
 
 
 def has_iperf3() -> bool:
@@ -97,62 +113,76 @@ def has_iperf3() -> bool:
 
 
 def without_iperf3(at_boot: bool = False) -> int:
-    """A host that has peers for another reason is not broken: at a boot there is just nothing to do."""
+    """Raise SelftestError, or only warn at boot: a missing test must not make the boot fail."""
     if not at_boot:
         raise SelftestError(
             "run iperf3: it is not installed",
-            hint="install the package iperf3, here and at the other end",
+            hint="install the package iperf3 here and on the peer",
         )
     print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
     return ExitCode.NOTHING_CONFIGURED
 
 
-def _one(
-    arguments: argparse.Namespace, address: Address, wanted: Options, seen: Outlook, config: Config
-) -> Done:
-    """One peer, from the first packet to the last line."""
-    tell = silent if arguments.json or arguments.nagios else _say
+def _test_peer(
+    arguments: argparse.Namespace,
+    address: Address,
+    wanted: Options,
+    planned: Outlook,
+    config: Config,
+) -> PeerResult:
+    """Test one peer, compare with earlier tests, apply --try-fix, write reports and print."""
+    for_programs = arguments.json or arguments.nagios
+    show = silent if for_programs else _show_step
     earlier = store.earlier(config.state_directory, str(address))
-    evidence, diagnosis = _test(address, wanted, seen, config, tell)
-    found = _compared(earlier, evidence) if earlier else None
+    evidence, diagnosis = _measure(address, wanted, planned, config, show)
+    compared = _compare(earlier, evidence) if earlier else None
     if arguments.try_fix:
-        evidence = _try_fix(address, wanted, seen, evidence, diagnosis, tell)
+        evidence = _try_fix(address, wanted, planned, evidence, diagnosis, show)
     _write(arguments, evidence, diagnosis, diagnose(earlier[-1]) if earlier else None)
-    code = _exit_code(diagnosis, found)
-    if tell is _say:
-        print("\n".join(filter(None, [conclusion(diagnosis), _differences(found, code)])))
-    return Done(record(evidence, diagnosis), diagnosis, code)
+    code = _exit_code(diagnosis, compared)
+    if not for_programs:
+        texts = (conclusion(diagnosis), _differences(compared, code))
+        print("\n".join(text for text in texts if text))
+    return PeerResult(record(evidence, diagnosis), diagnosis, code)
 
 
-def _told(arguments: argparse.Namespace, done: Sequence[Done]) -> int:
-    """What programs are told at the end; the exit code is that of the worst."""
+def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
+    """Print the output for programs and return the exit code of the worst result."""
     if arguments.json:
-        reports = [one.report for one in done]
-        print(reports[0] if len(reports) == 1 else document([json.loads(one) for one in reports]))
+        reports = [result.report for result in results]
+        if len(reports) == 1:
+            print(reports[0])
+        else:
+            print(document([json.loads(report) for report in reports]))
     if arguments.nagios:
-        print(nagios(done[0].diagnosis))
-        return NAGIOS[done[0].code]
-    return min((one.code for one in done), key=SEVEREST.index)
+        print(nagios(results[0].diagnosis))
+        return NAGIOS[results[0].code]
+    return min((result.code for result in results), key=SEVEREST.index)
 
 
 def _outlook(arguments: argparse.Namespace, config: Config) -> Outlook:
-    """What the agent wants of this host. Of another network namespace, which is entered here, it wants nothing."""
+    """The agent's plan for this host; enters --netns or --container, where the plan is empty."""
     if arguments.netns and arguments.container:
         raise UsageError("neuca-selftest: --netns and --container are two places")
-    if not arguments.netns and not arguments.container:
+    if arguments.netns:
+        enter(where.named(arguments.netns))
+    elif arguments.container:
+        enter(where.of_container(arguments.container))
+    else:
         return outlook(config)
-    enter(
-        where.named(arguments.netns) if arguments.netns else where.of_container(arguments.container)
-    )
     return Outlook()
 
 
-def _test(
-    address: Address, wanted: Options, seen: Outlook, config: Config, tell: Callable[[Step], None]
+def _measure(
+    address: Address,
+    wanted: Options,
+    planned: Outlook,
+    config: Config,
+    show: Callable[[Step], None],
 ) -> tuple[Evidence, Diagnosis]:
-    """One peer: measured, judged, and kept."""
+    """Test one peer and, as root, store the report. Raises SelftestError."""
     try:
-        evidence = Session(address, wanted, seen, tell).run()
+        evidence = Session(address, wanted, planned, show).run()
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -166,10 +196,13 @@ def _test(
     return evidence, diagnosis
 
 
-def _compared(before: Sequence[Evidence], evidence: Evidence) -> Comparison:
-    """What a reboot must not change may change while the host is up: then somebody has meant it."""
-    found = compare(before, evidence)
-    if before[-1].boot != evidence.boot:
+def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
+    """Compare with earlier tests.
+
+    Within one boot a change of the host's identity is no defect: an administrator made it.
+    """
+    found = compare(earlier, evidence)
+    if earlier[-1].boot != evidence.boot:
         return found
     return replace(found, changes=tuple(replace(one, identity=False) for one in found.changes))
 
@@ -177,51 +210,56 @@ def _compared(before: Sequence[Evidence], evidence: Evidence) -> Comparison:
 def _try_fix(
     address: Address,
     wanted: Options,
-    seen: Outlook,
+    planned: Outlook,
     evidence: Evidence,
     diagnosis: Diagnosis,
-    tell: Callable[[Step], None],
+    show: Callable[[Step], None],
 ) -> Evidence:
-    """The test as it was, with a step more: what became of the advice."""
+    """The evidence with one more step: the result of applying the recommendation."""
     found = fix_for(evidence, diagnosis, wanted)
     if isinstance(found, str):
         step = Step(STEP, "skipped", found)
-        tell(step)
+        show(step)
         return replace(evidence, steps=(*evidence.steps, step))
     fix, only = found
-    again = Session(address, only, seen, tell, fix).run()
+    again = Session(address, only, planned, show, fix).run()
     return replace(evidence, steps=(*evidence.steps, *again.steps))
 
 
-def _exit_code(diagnosis: Diagnosis, found: Optional[Comparison]) -> ExitCode:
-    """A test that is fine by itself can be worse than the ones before it, or of a host that a reboot has changed."""
+def _exit_code(diagnosis: Diagnosis, compared: Optional[Comparison]) -> ExitCode:
+    """The diagnosis decides; if that found nothing wrong, the comparison with earlier tests does."""
     fine = diagnosis.exit_code is ExitCode.PASS or (
         diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive
     )
-    if not fine or found is None or found.exit_code is ExitCode.PASS:
+    if not fine or compared is None or compared.exit_code is ExitCode.PASS:
         return diagnosis.exit_code
-    return found.exit_code
+    return compared.exit_code
 
 
 def _differences(found: Optional[Comparison], code: ExitCode) -> str:
-    """Against earlier tests: only what is another way now, or worse. Its verdict is told where it is the one that counts."""
-    if found is not None:  # a test that did not run has been told of as such
-        found = replace(found, rates=tuple(one for one in found.rates if one.after is not None))
-    if found is None or not (found.changes or any(one.worse for one in found.rates)):
+    """What changed or got worse since earlier tests, as text; empty if nothing did.
+
+    The verdict of the comparison is included only if it determines the exit code.
+    """
+    if found is None:
         return ""
-    told, _, verdict = comparison(found).rpartition("\n")
-    return "\n".join(
-        ["— against earlier tests", told, *([verdict] if code is found.exit_code else [])]
-    )
+    # A test without a rate is reported by its own step.
+    measured = tuple(rate for rate in found.rates if rate.after is not None)
+    found = replace(found, rates=measured)
+    if not found.changes and not any(rate.worse for rate in measured):
+        return ""
+    lines, _, verdict = comparison(found).rpartition("\n")
+    text = f"— against earlier tests\n{lines}"
+    return f"{text}\n{verdict}" if code is found.exit_code else text
 
 
-def _say(step: Step) -> None:
+def _show_step(step: Step) -> None:
     if step.text != NOT_ASKED:
         print(step_line(step), flush=True)
 
 
 def silent(_: Step) -> None:
-    """For a form that is for programs."""
+    """Show nothing, for output that programs read."""
 
 
 def _write(
@@ -237,41 +275,49 @@ def _write(
     write_files({path: make().encode() for path, make in makers.items() if path is not None})
 
 
-# --- The other end --------------------------------------------------------------------------------------------------------
+# --- Serving tests ---------------------------------------------------------------------------------
 
 
 def _serve(arguments: argparse.Namespace, config: Config) -> int:
-    """Until the time is over."""
+    """Serve tests until the time is over. Raises UsageError and SelftestError."""
     if arguments.peers:
         raise UsageError(
             "neuca-selftest --serve: it takes no PEER; whoever has the secret is served"
         )
-    addresses = _dataplane(
+    addresses = _addresses_to_serve(
         arguments.address or [], arguments.interface, _outlook(arguments, config)
     )
     number = port(arguments, config)
     try:
         if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period, _tell)
+            serve_pipes(addresses[0], number, arguments.period, _log)
             return ExitCode.PASS
-        known = secret(arguments, config)
-        if known is None:
+        key = secret(arguments, config)
+        if key is None:
             raise UsageError(
                 "neuca-selftest --serve: it needs a secret: --secret-file, or secret-file in [selftest]"
             )
-        server = Server(addresses, number, known, _tell, _places(addresses))
+        server = Server(addresses, number, key, _log, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
-    _tell(
+    _log(
         f"serving tests for {arguments.period:g} s at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
     )
     server.run(arguments.period)
     return ExitCode.PASS
 
 
-def _places(addresses: Sequence[Address]) -> list[Place]:
+def _log(text: str) -> None:
+    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def _devices_by_address() -> dict[Address, kernel.Device]:
     devices = kernel.devices()
-    held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
+    return {address: devices[index] for index, address in kernel.addresses() if index in devices}
+
+
+def _places(addresses: Sequence[Address]) -> list[Place]:
+    held = _devices_by_address()
     return [
         Place(address, held[address].name, held[address].index)
         for address in addresses
@@ -279,38 +325,21 @@ def _places(addresses: Sequence[Address]) -> list[Place]:
     ]
 
 
-def _tell(text: str) -> None:
-    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+def _addresses_to_serve(
+    requested: Sequence[Address], interface: Optional[str], planned: Outlook
+) -> list[Address]:
+    """The addresses to listen on: those requested, else all of the dataplane or of `interface`.
 
-
-def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook) -> list[Address]:
-    """The addresses to serve at. Raises UsageError for one that is not ours, or not of the dataplane."""
-    devices = kernel.devices()
-    held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
-    free = {
-        address: device
-        for address, device in held.items()
-        if device.name == interface
-        or (interface is None and device.name != "lo" and device.index not in seen.reserved)
-    }
-    planned = {name for name, _ in seen.meant}
-    for address in asked:
-        if address not in held:
-            raise UsageError(f"serve at {address}: this host has no such address")
-        if address not in free:
-            why = seen.reserved.get(
-                held[address].index, "another interface" if interface else "no dataplane"
-            )
-            raise UsageError(
-                f"serve at {address}: it is on {held[address].name}, {why}",
-                hint=f"--interface {held[address].name} says that this is meant",
-            )
-    found = list(asked) or [
+    Raises UsageError for an address that is not on this host or not on a dataplane interface, and
+    if there is no address at all.
+    """
+    held = _devices_by_address()
+    for address in requested:
+        _check_servable(address, held.get(address), interface, planned)
+    found = list(requested) or [
         address
-        for address, device in free.items()
-        if not address.is_link_local
-        and device.up
-        and (not planned or interface or device.name in planned)
+        for address, device in held.items()
+        if _is_served_by_default(address, device, interface, planned)
     ]
     if not found:
         raise UsageError(
@@ -318,3 +347,39 @@ def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook
             hint="--address, or --interface NAME",
         )
     return found
+
+
+def _may_serve(device: kernel.Device, interface: Optional[str], planned: Outlook) -> bool:
+    """Whether a device is the named interface or, if none is named, may be of the dataplane."""
+    if interface is not None:
+        return device.name == interface
+    return device.name != "lo" and device.index not in planned.reserved
+
+
+def _is_served_by_default(
+    address: Address, device: kernel.Device, interface: Optional[str], planned: Outlook
+) -> bool:
+    """If the agent manages any interface here, only managed ones or the named one are served."""
+    if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
+        return False
+    managed = {name for name, _ in planned.meant}
+    return bool(interface) or not managed or device.name in managed
+
+
+def _check_servable(
+    address: Address,
+    device: Optional[kernel.Device],
+    interface: Optional[str],
+    planned: Outlook,
+) -> None:
+    """Raise UsageError unless a requested address may be served."""
+    if device is None:
+        raise UsageError(f"serve at {address}: this host has no such address")
+    if _may_serve(device, interface, planned):
+        return
+    default = "another interface" if interface else "no dataplane"
+    role = planned.reserved.get(device.index, default)
+    raise UsageError(
+        f"serve at {address}: it is on {device.name}, {role}",
+        hint=f"--interface {device.name} says that this is meant",
+    )

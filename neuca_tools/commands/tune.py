@@ -1,4 +1,4 @@
-"""`neuca tune audit`, `plan`, `apply` and `revert`: what tuning is in force, what it would do, and taking it back."""
+"""`neuca tune`: shows, plans, applies and reverts the tuning of the host."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,6 +13,7 @@ from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
 from neuca_tools.commands.context import configuration, document, is_root, report_faults
 from neuca_tools.commands.logs import to_stderr
+from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
@@ -29,7 +30,7 @@ from neuca_tools.tuning.layer import Choice
 if TYPE_CHECKING:
     import argparse
 
-Read = TypeVar("Read")
+Value = TypeVar("Value")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,36 +46,33 @@ def run(arguments: argparse.Namespace) -> int:
     link = _link(arguments.interface, survey) if arguments.interface else None
     if arguments.action == "apply":
         return _apply(config, intake, survey, choice, link)
-    {"audit": _audit, "plan": _plan}[arguments.action](arguments, survey, link)
+    show = {"audit": _audit, "plan": _plan}[arguments.action]
+    show(arguments, survey, link)
     return _exit_code(config, intake, survey)
 
 
 def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
-    """What the command line says over what is in force; None if it says nothing."""
-    if arguments.profile is None and arguments.rate is None and arguments.rtt is None:
+    """The choice in effect with what the command line overrides; None if it overrides nothing."""
+    profiles = _parse("profile", profile_names, arguments.profile)
+    rate = _parse("rate", arithmetic.rate, arguments.rate)
+    rtt = _parse("rtt", arithmetic.rtt, arguments.rtt)
+    if (arguments.profile, arguments.rate, arguments.rtt) == (None, None, None):
         return None
-    now = load_choice(config.run_directory) or config.choice
-    profiles = _read("profile", profile_names, arguments.profile) or now.profiles
-    return Choice(
-        profiles,
-        _read("rate", arithmetic.rate, arguments.rate) or now.rate,
-        _read("rtt", arithmetic.rtt, arguments.rtt) or now.rtt,
-    )
+    current = load_choice(config.run_directory) or config.choice
+    return Choice(profiles or current.profiles, rate or current.rate, rtt or current.rtt)
 
 
-def _read(option: str, reader: Callable[[str], Read], text: Optional[str]) -> Optional[Read]:
+def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> Optional[Value]:
+    if text is None:
+        return None
     try:
-        return None if text is None else reader(text)
+        return parse(text)
     except UnusableError as reason:
         raise UsageError(f"tune --{option}: {reason}") from None
 
 
 def _link(text: str, survey: Decision) -> LinkKey:
-    names = {
-        **survey.resolution.names,
-        **{key: link.name or "" for key, link in survey.have.links.items()},
-    }
-    key = find_link(text, survey.resolution, names)
+    key = find_link(text, survey.resolution, link_names(survey))
     if key is None or key not in survey.resolution.want.links:
         raise UsageError(
             f'tune --interface "{text}": no dataplane interface here has this name or MAC'
@@ -93,10 +91,10 @@ def _apply(
         raise UsageError(f"tune: {survey.resolution.tuning.faults[0]}")
     to_stderr()
     result = tune(config, intake, choice, link)
-    count = len(result.done)
-    print(
-        f"{count} setting{'' if count == 1 else 's'} changed" if count else "all is as it should be"
-    )
+    if result.done:
+        print(f"{_settings(len(result.done))} changed")
+    else:
+        print("all is as it should be")
     if choice is not None:
         print(
             f"profile {', '.join(choice.profiles)} holds until the next boot; [tuning] in the configuration keeps it"
@@ -107,29 +105,31 @@ def _apply(
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         raise UsageError(
-            "tune revert: it puts back everything, and takes no --profile, --rate, --rtt or --interface"
+            "tune revert: it restores everything, and takes no --profile, --rate, --rtt or --interface"
         )
     to_stderr()
     result = untune(config, last_good(config.state))
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
-    print(
-        f"{count} setting{'' if count == 1 else 's'} put back; a start of neucad sets again what the configuration asks for"
-        if count
-        else "nothing was changed, so nothing is put back"
-    )
+    if count:
+        print(
+            f"{_settings(count)} restored; the next start of neucad sets what the configuration requests"
+        )
+    else:
+        print("nothing was changed, so there is nothing to restore")
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
+def _settings(count: int) -> str:
+    return "1 setting" if count == 1 else f"{count} settings"
+
+
 def _plan(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    todo = Tuning(link).operations(survey)
-    if arguments.json:
-        print(
-            json.dumps(
-                {"version": 1, "operations": [operation.to_json() for operation in todo]}, indent=1
-            )
-        )
-    else:
-        print(render.plan(todo, (), {}))
+    operations = Tuning(link).operations(survey)
+    if not arguments.json:
+        print(render.plan(operations, (), {}))
+        return
+    rows = [operation.to_json() for operation in operations]
+    print(json.dumps({"version": 1, "operations": rows}, indent=1))
 
 
 def _audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:

@@ -1,8 +1,9 @@
-"""Where documents come from: asks the sources within one budget, and says what each of them said.
+"""Reads documents from the sources, all of them within one time budget.
 
-A source is a small class that keeps the `Source` protocol of `base`: it answers with bytes, or with "there is none", or
-raises SourceError; an error is never "there is none". To add one: write its module, with everything that is slow to
-import inside its functions, and add its row to `_KINDS`; `_AUTO` has those that `auto` asks, in order.
+A source is a class that implements the `Source` protocol of `base`. It returns a document, returns
+that there is none, or raises SourceError; an error never means that there is none. To add a source,
+write its module, import what is slow to import inside its functions, and add a row to `_KINDS`.
+`_AUTO` lists the sources that `auto` asks, in order.
 """
 
 # SPDX-License-Identifier: MIT
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class _Kind(NamedTuple):
-    """How a source is written, what parts its name from its argument, and what makes it."""
+    """A kind of source: its syntax, the separator before its argument, and its constructor."""
 
     usage: str
     separator: str
@@ -57,27 +58,25 @@ _KINDS: Mapping[str, _Kind] = {
     "ec2": _Kind("ec2[=URL]", "=", Ec2),
     "none": _Kind("none", "=", Nothing),
 }
-_AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # those that ask nobody come first
+_AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # local ones first
 _LOCAL = frozenset({"file", "configdrive", "nocloud"})
 
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """One SOURCE of a command line or of `[metadata] sources`; `argument` is empty where none was given."""
+    """One SOURCE of a command line or of `[metadata] sources`; `argument` may be empty."""
 
     kind: str
     argument: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.kind}{_KINDS[self.kind].separator}{self.argument}"
-            if self.argument
-            else self.kind
-        )
+        if not self.argument:
+            return self.kind
+        return f"{self.kind}{_KINDS[self.kind].separator}{self.argument}"
 
 
 def parse_source(text: str) -> SourceSpec:
-    """Reads one SOURCE (`auto`, `file:PATH`, `ec2`, `ec2=URL`, `configdrive=PATH`, …); raises UsageError."""
+    """Parse a SOURCE such as `auto`, `file:PATH`, `ec2` or `ec2=URL`. Raises UsageError."""
     try:
         return _parsed(text)
     except UsageError as error:
@@ -104,9 +103,10 @@ def look(
     session: Session,
     surroundings: Optional[Surroundings] = None,
 ) -> Answer:
-    """What the first source has that has anything, all of them within `budget` seconds.
+    """The document of the first source that has one, within `budget` seconds.
 
-    The answer says that there is none only where every source said so; else raises SourceError with what each said.
+    The answer is empty only if every source reports that it has none. Otherwise raises SourceError
+    with the result of each source.
     """
     from neuca_tools.sources.race import first
 
@@ -123,7 +123,10 @@ def fetch_path(
     session: Session,
     surroundings: Optional[Surroundings] = None,
 ) -> Optional[str]:
-    """One item of metadata (`/latest/meta-data/public-ipv4`), None where the source has no such item."""
+    """One item of metadata (`/latest/meta-data/public-ipv4`), None if the source has no such item.
+
+    `budget` is in seconds. Raises UsageError and SourceError.
+    """
     from neuca_tools.sources.race import first
 
     if not re.fullmatch(r"/[!-~]*", path):
@@ -139,7 +142,7 @@ def fetch_path(
 
 
 def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
-    """Which cloud `auto` takes this for: `openstack`, `ec2`, `unknown`, `any` where it does not check; empty without `auto`."""
+    """The cloud that `auto` detects: a key of `platforms.KINDS`, or empty if `auto` is not among the sources."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
     return recognized(surroundings.dmi) if surroundings.check_platform else ANY
@@ -153,24 +156,25 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
 
 
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
-    """Each once, and those that `auto` asks on this platform in its place."""
+    """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    return list(
-        dict.fromkeys(each for spec in specs for each in (auto if spec.kind == "auto" else [spec]))
-    )
+    found: list[SourceSpec] = []
+    for spec in specs:
+        found += auto if spec.kind == "auto" else [spec]
+    return list(dict.fromkeys(found))
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
-    """Whether one of these sources may ask the network."""
+    """Whether one of these sources may use the network."""
     return any(spec.kind in ("auto", "nocloud", "openstack", "ec2") for spec in specs)
 
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
-    """Whether these sources have a service at this URL (without an interface), asked or not."""
+    """Whether one of these sources is a service at this URL, given without an interface."""
     made = (_KINDS[spec.kind].make(spec.argument, Surroundings()) for spec in _each(specs))
     return any(isinstance(source, Service) and url in source.known_at() for source in made)
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
-    """Those of these sources that can be asked before there is a network."""
+    """The sources that can be read before the network is up."""
     return [spec for spec in _each(specs) if spec.kind in _LOCAL]

@@ -1,4 +1,4 @@
-"""What every source has in common: the deadline it must keep, the session it is handed, the answer it gives."""
+"""The protocol of sources, and what it uses: surroundings, deadline, session and answer."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,27 +14,30 @@ from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin, Outlet
 
 BODY_LIMIT = 1 << 20
-"""Bytes that are taken from any source, before anything is unpacked."""
+"""Bytes accepted from any source, before decompression."""
 
 
 INSTANCE_ID = "/latest/meta-data/instance-id"
-"""The path of the instance's id in the EC2 tree, at the end of the name that a session remembers it by."""
+"""The path of the instance ID in the EC2 tree; the keys of a session for instance IDs end with it."""
 
 RUN_DIRECTORY = Path("/run/neuca")
 
 
 class SourceTimeoutError(SourceError):
-    """A source that was still silent, or still talking, when its time was up."""
+    """A source did not answer, or not completely, before the deadline."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the sources find what is known of this host; `check_platform`: whether `auto` asks only whom the firmware names.
+    """What the sources need to know about the host and its configuration.
 
-    `outlets` are the interfaces that requests may go through, the likeliest management NIC first;
-    an address of the host itself (`own`, loopback) needs none. `nics` are the MACs of all NICs. `origin` is the service that has
-    answered for this instance: if set, no other one is asked. `blocked` says why there is no outlet.
-    `volumes`: whether what was read from a volume counts.
+    check_platform: `auto` asks only the services of the cloud that the firmware names
+    volumes: documents copied from volumes may be used
+    outlets: the interfaces through which requests may go, the likeliest management NIC first
+    own: the addresses of this host; these and loopback need no outlet
+    nics: the MACs of all NICs
+    origin: the service that has answered for this instance; if set, no other one is asked
+    blocked: the reason if there is no outlet
     """
 
     run_directory: Path = RUN_DIRECTORY
@@ -51,9 +54,9 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment on the monotonic clock, and the budget in seconds that it belongs to (for error texts).
+    """A point in time on the monotonic clock, and the budget in seconds for error messages.
 
-    `stop`, if not None, is a descriptor that becomes readable when nobody waits for the answer any more.
+    `stop`, if not None, is a descriptor that becomes readable when the answer is no longer needed.
     """
 
     end: float
@@ -65,18 +68,18 @@ class Deadline:
         return cls(time.monotonic() + budget, budget, stop)
 
     def remaining(self) -> float:
-        """Seconds left; zero or less when the time is up."""
+        """Seconds left; zero or less once the time is up."""
         return self.end - time.monotonic()
 
     def share(self, parts: int) -> Deadline:
-        """A deadline that leaves all but one of so many equal parts of the time left to others."""
+        """A deadline after the first of `parts` equal parts of the remaining time."""
         now = time.monotonic()
         return replace(self, end=now + (self.end - now) / parts)
 
 
 @dataclass(frozen=True)
 class Token:
-    """The IMDSv2 token of one service, or the knowledge that it, or a path of it, has none (an empty value).
+    """The IMDSv2 token of a service, or a cached instance ID; an empty value records that there is none.
 
     `expires` is in seconds on the monotonic clock, which all processes of one boot share.
     """
@@ -87,12 +90,12 @@ class Token:
 
 @dataclass(frozen=True)
 class Session:
-    """What one look learned that makes the next one cheaper: the token of each service, by its base URL."""
+    """What is cached from one look to the next: tokens by the base URL of the service."""
 
     tokens: Mapping[str, Token] = field(default_factory=dict)
 
     def token(self, service: str) -> Optional[Token]:
-        """The token of that service, None where there is none that is still good."""
+        """The token of a service; None if there is none or if it has expired."""
         token = self.tokens.get(service)
         return token if token is not None and token.expires > time.monotonic() else None
 
@@ -100,7 +103,7 @@ class Session:
         return Session({**self.tokens, service: token})
 
     def doubting(self) -> Session:
-        """The same, but for what services have said of the instance: that is asked anew."""
+        """This session without instance IDs, so that they are read again."""
         return Session(
             {
                 service: token
@@ -110,16 +113,16 @@ class Session:
         )
 
     def joined(self, other: Session) -> Session:
-        """Both; where they differ, the other one is the later."""
+        """The union of both sessions; `other` takes precedence."""
         return Session({**self.tokens, **other.tokens})
 
     def to_json(self) -> dict[str, list[Union[str, float]]]:
-        """For json.dumps on the pipe between a look and the daemon. It holds secrets: never log or store it."""
+        """Convert to JSON, for the pipe to the daemon. It holds secrets: never log or store it."""
         return {service: [token.value, token.expires] for service, token in self.tokens.items()}
 
     @classmethod
     def from_json(cls, value: object) -> Session:
-        """The reverse. What has another shape is left out, since all that it can cost is one request for a token."""
+        """Convert from JSON, ignoring malformed entries: at worst a token is requested again."""
         entries = value.items() if isinstance(value, dict) else ()
         return cls(
             {
@@ -141,20 +144,21 @@ def _is_token(entry: object) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one source said. `data` None is a positive "there is none"; `session` is for the next look.
+    """The answer of one source.
 
-    `parts` are the platform's own documents by their names (`documents.platform`); one that is missing says nothing.
-    `instance`: the id of the instance with its kind (`ec2:i-0abc`), where it is in none of them; empty if not known.
-    `origin`: the service that answered, None for a source that needs no network.
+    data: the user-data; None if the source positively has none
+    session: the session for the next look
+    parts: the platform's own documents by name (`documents.platform`)
+    instance: the instance ID with its kind (`ec2:i-0abc`) if it is in none of the parts, else empty
+    origin: the service that answered, None for a source without network
     """
 
     source: str
     data: Optional[bytes] = field(repr=False)
     session: Session = field(default_factory=Session)
     parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    instance: str = field(
-        default="", repr=False
-    )  # what a service answers that answers every path alike
+    # Not in the repr: a service that answers every path alike sends its whole answer as the ID.
+    instance: str = field(default="", repr=False)
     origin: Optional[Origin] = None
 
     @property
@@ -163,32 +167,33 @@ class Answer:
 
 
 class Source(Protocol):
-    """One place that may hold a document. Making one asks nobody anything; the argument is what follows its name.
+    """A place that may hold a document. Constructing one reads nothing.
 
-    Both questions raise SourceError whose text leaves out the source's own name, since the caller puts it in front.
+    `documents` and `metadata` raise SourceError without the name of the source in its text: the
+    caller adds it.
     """
 
     name: str
     local: bool = True
-    """Whether it never asks the network, and so answers at once."""
+    """Whether it never uses the network, and so answers at once."""
     outlet: Optional[Outlet] = None
-    """The interface that its requests go through."""
+    """The interface through which its requests go."""
 
     @property
     def origin(self) -> Optional[Origin]:
-        """What to remember if it answers; None for a source that needs no network."""
+        """The service to remember if it answers; None for a source without network."""
         return None
 
     def through_each(self) -> Sequence[Source]:
-        """The same source on each interface that its requests may go through, the likeliest first."""
+        """This source on each interface through which its requests may go, the likeliest first."""
         return (self,)
 
     def ways(self) -> Sequence[Source]:
-        """The same source at each address that it may have, the likeliest first: the first that answers speaks for it."""
+        """This source at each address it may have, the likeliest first; the first answer is used."""
         return (self,)
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The user-data as its bytes, and the platform's own documents."""
+        """The user-data and the platform's own documents. Raises SourceError."""
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
-        """One item of metadata by its path in the EC2 tree (`/latest/meta-data/public-ipv4`)."""
+        """One item of metadata by its path in the EC2 tree. Raises SourceError."""

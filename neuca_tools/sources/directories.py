@@ -1,6 +1,6 @@
-"""Documents in directories: a config drive, what a NoCloud seed is too, and `none` for a guest that has no metadata at all.
+"""Sources in directories: the config drive, the base of NoCloud, and `none` for guests without metadata.
 
-The volumes themselves are read by `neuca read-drive`, which may mount; what it copied is below the run directory.
+Volumes are mounted by `neuca read-drive`, which copies their documents below the run directory.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,13 +18,16 @@ from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surround
 from neuca_tools.sources.file import read_regular
 
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
-# cloud-init's manual, "Config drive": where an image may have it without a volume.
+# The directories of an image that replace a volume (cloud-init's manual, "Config drive").
 _DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
 _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class Directory(Source):
-    """A source that is one of some directories, the first that there is; one that was named is expected to be there."""
+    """A source in the first existing one of several directories.
+
+    If the user named the directory, its absence is an error.
+    """
 
     kind = ""
 
@@ -45,7 +48,7 @@ class Directory(Source):
 
 
 class ConfigDrive(Directory):
-    """`configdrive`: the volume `config-2`, or `configdrive=PATH`: wherever it is mounted (nova, virt/configdrive.py)."""
+    """`configdrive`: the volume `config-2` (nova, virt/configdrive.py); or `configdrive=PATH`."""
 
     kind = "configdrive"
 
@@ -58,23 +61,19 @@ class ConfigDrive(Directory):
             about = None if place is None else read(place / instance.OPENSTACK)
             if place is None or about is None:
                 continue
+            parts = {instance.OPENSTACK: about}
             network = read(place / openstack.NAME)
-            parts = {
-                instance.OPENSTACK: about,
-                **({} if network is None else {openstack.NAME: network}),
-            }
+            if network is not None:
+                parts[openstack.NAME] = network
             data = read(place / "user_data")
-            return Answer(
-                self.name,
-                read(drive / "ec2/latest/user-data") if data is None else data,
-                session,
-                parts,
-            )
+            if data is None:
+                data = read(drive / "ec2/latest/user-data")
+            return Answer(self.name, data, session, parts)
         return self.none(session, f"openstack/latest/{instance.OPENSTACK}")
 
 
 class Nothing(Source):
-    """`none`: nobody is asked. The configuration says all."""
+    """`none`: nothing is read; the configuration file is all there is."""
 
     def __init__(self, argument: str, _: Surroundings) -> None:
         if argument:
@@ -89,7 +88,7 @@ class Nothing(Source):
 
 
 def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
-    """Where the documents of a volume of this kind are, if volumes count."""
+    """The directory with the copied documents of a volume of this kind, if volumes may be used."""
     return (surroundings.run_directory / DRIVES / kind,) if surroundings.volumes else ()
 
 
@@ -104,12 +103,12 @@ def _version(place: Path) -> Optional[Path]:
 
 
 def newest(names: Iterable[str]) -> str:
-    """`latest`, or the newest dated version; empty where there is none."""
+    """`latest` if present, else the newest dated version; empty if there is none."""
     return max((name for name in names if _DATED.fullmatch(name) or name == "latest"), default="")
 
 
 def read(path: Path) -> Optional[bytes]:
-    """The bytes of a file, None where there is none."""
+    """The content of a file, None if it does not exist. Raises SourceError."""
     try:
         return read_regular(str(path))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""The EC2-style metadata service: IMDSv2 with its token first, version 1 where the service has no tokens.
+"""The EC2-style metadata service: IMDSv2, or version 1 if the service has no tokens.
 
-Reference: AWS, "Use the Instance Metadata Service to access instance metadata" (EC2 user guide); OpenStack serves the
-same tree without tokens.
+Reference: AWS, "Use the Instance Metadata Service to access instance metadata" (EC2 user guide).
+OpenStack serves the same tree without tokens.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
 
 _IPV6 = Url("fd00:ec2::254")
-_TOKEN_SECONDS = 21600  # the most that the service grants
-_NO_TREE_SECONDS = 600  # until a service is asked again for NICs and keys that it does not have, or which instance this is
-_EARLY_SECONDS = 60  # so that no token runs out on its way
-_NO_TOKENS = (400, 404, 405, 501)  # what services that know only GET say to a PUT
+_TOKEN_SECONDS = 21600  # the maximum that the service grants
+# How long the instance ID, and the absence of NICs and keys, are cached.
+_NO_TREE_SECONDS = 600
+_EARLY_SECONDS = 60  # renewed before it expires, so that no request carries an expired token
+_NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support only GET
 _MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
 _MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
-_KEY = re.compile(r"([0-9]{1,4})=.*")  # the name behind the number is the key pair's
+_KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
 _MOST_KEYS = 64
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
@@ -58,11 +59,11 @@ class Ec2(Service):
         return f"{self.place}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The user-data decides; what cannot be read whole beside it says nothing, for not every such service has any."""
+        """The user-data, and NICs and keys if they can be read completely: not every service has them."""
         return self._instance(self._documents(deadline, session), deadline)
 
     def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
-        """The answer with the id of the instance. It is asked for now and then; where it cannot be read it says nothing."""
+        """The answer with the instance ID, which is cached; empty if it cannot be read."""
         known = f"{self.place}{INSTANCE_ID}"
         token = answer.session.token(known)
         if token is None:
@@ -92,12 +93,15 @@ class Ec2(Service):
         return replace(answer, parts={NAME: json.dumps(tree).encode()})
 
     def _beside(self, deadline: Deadline, session: Session) -> dict[str, object]:
-        """NICs and public keys, in one part: it is there when both could be read, so that no error takes either away."""
+        """NICs and public keys. They form one part, so that an error never makes one of them look absent."""
         keys = self._public_keys(deadline, session)
-        return {**self._network(deadline, session), **({PUBLIC_KEYS: keys} if keys else {})}
+        tree = self._network(deadline, session)
+        if keys:
+            tree[PUBLIC_KEYS] = keys
+        return tree
 
     def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
-        """The listing has a line for each, such as `0=my-key`."""
+        """The public keys; their listing has lines such as `0=my-key`."""
         found = (
             _KEY.fullmatch(line)
             for line in self._text("public-keys/", deadline, session).splitlines()
@@ -110,7 +114,7 @@ class Ec2(Service):
         return [key for key in keys if key]
 
     def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
-        """The tree of the NICs, empty where there is none; only leaves that are listed are asked for."""
+        """The tree of the NICs, empty if there is none; only leaves that are listed are read."""
         macs = [
             mac
             for mac in self._lines("network/interfaces/macs/", deadline, session)
@@ -132,12 +136,15 @@ class Ec2(Service):
         return self._text(path, deadline, session).split()
 
     def _text(self, path: str, deadline: Deadline, session: Session) -> str:
-        """Empty where there is none."""
+        """The text of one item, empty if there is none."""
         data = self.metadata(f"/latest/meta-data/{path}", deadline, session).data
         return (data or b"").decode("utf-8", "replace")
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
-        """404 means that there is none. 401 means that the token ran out early, or that version 1 was switched off."""
+        """One item of metadata; 404 means that there is none.
+
+        401 means that the token expired early, or that version 1 was disabled.
+        """
         token = session.token(self.place) or self._new_token(deadline)
         response = self._get(path, token, deadline)
         if response.status == 401:
@@ -155,9 +162,11 @@ class Ec2(Service):
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
-        """Silence means version 1 too: an answer to PUT may travel one hop only, and is lost behind a forwarder.
+        """A new token, empty if the service has none.
 
-        "No tokens" is forgotten after as long as a token lasts, since a guest may be moved to another service.
+        No response also means version 1: the answer to PUT has a hop limit of 1 and is lost behind
+        a forwarder. The absence of tokens is cached for as long as a token is valid, since a guest
+        may be moved to another service.
         """
         try:
             value = self._put(deadline.share(3))
@@ -175,15 +184,13 @@ class Ec2(Service):
             )
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
-        # A service that answers any request alike with 200 has no tokens either.
+        # A service that answers every request with 200 has no tokens either.
         return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
 
 
 def _no_entry(response: Response, token: Token) -> str:
     if response.status != 401:
         return ""
-    return (
-        " with a new token"
-        if token.value
-        else " without a token, and no token was given for the asking"
-    )
+    if token.value:
+        return " with a new token"
+    return " without a token, and no token was given for the asking"

@@ -1,4 +1,4 @@
-"""A document in a local file: for trying things out, and for guests without a metadata service."""
+"""The source `file:PATH`, for experiments and for guests without a metadata service."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,7 +12,7 @@ from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Sour
 
 
 class File(Source):
-    """`file:PATH`. An absent file is an error and not "there is none": a path was given because one is expected."""
+    """`file:PATH`. An absent file is an error: whoever gives a path expects a document there."""
 
     def __init__(self, argument: str, _: Surroundings) -> None:
         if not argument or not argument.isprintable():
@@ -31,7 +31,7 @@ class File(Source):
 
 
 def read_regular(path: str) -> bytes:
-    """All of a regular file of at most BODY_LIMIT bytes. Raises OSError, and SourceError for anything else."""
+    """The content of a regular file of at most BODY_LIMIT bytes. Raises OSError and SourceError."""
     with open(path, "rb", opener=_open) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError("is not a regular file")
@@ -42,5 +42,5 @@ def read_regular(path: str) -> bytes:
 
 
 def _open(path: str, flags: int) -> int:
-    """O_NONBLOCK, since opening a FIFO without a writer would wait for ever (fifo(7))."""
+    """Open with O_NONBLOCK: opening a FIFO without a writer would block (fifo(7))."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -1,4 +1,4 @@
-"""One HTTP request to a literal address: one deadline for all of it, no proxy, no redirect, every size limited."""
+"""Makes an HTTP request to a literal address: one deadline, no proxy, no redirects, limited sizes."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 UNPACKED_LIMIT = 4 << 20
-"""Bytes of a body after its `Content-Encoding: gzip`, the same that user-data may have after its own gzip."""
+"""Bytes of a body after `Content-Encoding: gzip`; the same limit applies to gzipped user-data."""
 _WIRE_LIMIT = 2 * BODY_LIMIT
 
 
 @dataclass(frozen=True)
 class Response:
-    """The status, and the body of a 200 alone: nobody reads what a server says beside an error."""
+    """The status, and the body if it is 200; the bodies of errors are not read."""
 
     status: int
     body: bytes = b""
 
 
 class _UnusableError(Exception):
-    """Why the answer is of no use, without what was asked."""
+    """The answer is unusable; the text is the reason alone."""
 
 
 class _Connection(socket.socket):
-    """A socket whose every wait gets what is left of the deadline, and which stops after _WIRE_LIMIT bytes.
+    """A socket with an overall deadline that receives at most _WIRE_LIMIT bytes.
 
-    A time-out on the socket alone starts anew with each byte of a slow server, and http.client bounds neither the
-    trailers of a chunked body, nor a row of "100 Continue", nor a chunk of negative size.
+    The timeout of a socket restarts with each byte of a slow server, and http.client limits neither
+    the trailers of a chunked body, nor repeated "100 Continue", nor a chunk of negative size.
     """
 
     deadline: Deadline
@@ -52,11 +52,12 @@ class _Connection(socket.socket):
     def start(self, url: Url, deadline: Deadline) -> None:
         self.deadline = deadline
         self._patience()
-        if url.device:  # socket(7): then neither a route nor an answer of another interface counts
+        # Then no route and no packet of another interface is used, see socket(7).
+        if url.device:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(url.device))
         self.setblocking(False)
         code = self.connect_ex(_socket_address(url))
-        if code == errno.EINPROGRESS:  # connect(2)
+        if code == errno.EINPROGRESS:
             self._wait(select.POLLOUT)
             code = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -73,14 +74,14 @@ class _Connection(socket.socket):
         return count
 
     def _wait(self, event: int) -> None:
-        """Until the socket is ready, its time is up, or nobody waits for the answer any more."""
+        """Wait for an event; raise at the deadline or when the answer is no longer needed."""
         ready = select.poll()
         ready.register(self, event)
         if self.deadline.stop is not None:
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise _UnusableError("nobody waits for the answer any more")
+            raise _UnusableError("the answer is no longer needed")
         if not descriptors:
             raise socket.timeout
 
@@ -94,7 +95,10 @@ class _Connection(socket.socket):
 def request(
     method: str, url: Url, path: str, headers: Mapping[str, str], deadline: Deadline
 ) -> Response:
-    """Asks and reads the whole answer; raises SourceTimeoutError when the deadline passes, SourceError for the rest."""
+    """Make a request and read the whole answer.
+
+    Raises SourceTimeoutError at the deadline, and SourceError for any other failure.
+    """
     what = f"{method} {url}{path}"
     if url.device and "%" not in url.address:
         what += f" through {url.device}"
@@ -111,7 +115,7 @@ def request(
         raise SourceError(f"{what}: the connection was closed without an answer") from None
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror or error}") from error
-    # http.client lets the ValueError of a negative chunk size through.
+    # http.client raises ValueError for a chunk of negative size.
     except (HTTPException, ValueError) as error:
         raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
     except _UnusableError as error:
@@ -135,13 +139,12 @@ def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes
         "User-Agent": f"neuca-guest-tools/{__version__}",
         "Accept-Encoding": "identity",
         "Connection": "close",
-        **({"Content-Length": "0"} if method == "PUT" else {}),
         **headers,
     }
-    lines = [
-        f"{method} {url.prefix}{path} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in fields.items()),
-    ]
+    if method == "PUT":
+        fields["Content-Length"] = "0"
+    lines = [f"{method} {url.prefix}{path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in fields.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
@@ -155,19 +158,15 @@ def _response(connection: _Connection, method: str) -> Response:
             )
         if response.status != 200:
             return Response(response.status)
-        return Response(
-            200, _decoded(_body(response), response.getheader("Content-Encoding", "identity"))
-        )
+        encoding = response.getheader("Content-Encoding", "identity")
+        return Response(200, _decoded(_body(response), encoding))
 
 
 def _body(response: HTTPResponse) -> bytes:
     announced = response.length
-    if (
-        announced is None
-        and not response.chunked
-        and response.getheader("Content-Length") is not None
-    ):
-        raise _UnusableError(f"Content-Length is {response.getheader('Content-Length', '')[:40]!r}")
+    length = response.getheader("Content-Length")
+    if announced is None and not response.chunked and length is not None:
+        raise _UnusableError(f"Content-Length is {length[:40]!r}")
     body = response.read(BODY_LIMIT + 1)
     if len(body) > BODY_LIMIT:
         raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")

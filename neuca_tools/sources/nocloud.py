@@ -1,7 +1,8 @@
-"""NoCloud: a seed in a directory or on a volume, and the place that the boot itself or such a seed points to.
+"""NoCloud: a seed in a directory or on a volume, and the place to which it or the boot refers.
 
-Reference: cloud-init's manual, "NoCloud". Of each item of meta-data the first word counts: that of the boot, of the seed, of the
-place that it points to; of the other documents the last one.
+Reference: cloud-init's manual, "NoCloud". For each item of meta-data, the boot (SMBIOS or the kernel
+command line) takes precedence over the seed, and the seed over the place to which it refers; for the
+other documents that place takes precedence.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,11 +25,11 @@ from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
 
-# The second name is the older one.
+# The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
 _BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
-# dmidecode(8)'s names, and the kernel's below /sys/class/dmi/id.
+# The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
 _DMI = {"system-serial-number": "product_serial", "system-uuid": "product_uuid", "system-product-name": "product_name",
         "system-manufacturer": "sys_vendor", "chassis-serial-number": "chassis_serial", "chassis-asset-tag": "chassis_asset_tag",
         "baseboard-serial-number": "board_serial"}  # fmt: skip
@@ -43,7 +44,7 @@ class _Seed(NamedTuple):
 
 
 class NoCloud(Directory):
-    """`nocloud`: as the boot says, the volume `cidata` or a seed directory; or `nocloud=PATH`."""
+    """`nocloud`: the volume `cidata`, a seed directory or what the boot refers to; or `nocloud=PATH`."""
 
     kind = "nocloud"
     local = False
@@ -53,9 +54,12 @@ class NoCloud(Directory):
         self.surroundings = surroundings
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """A seed has user-data and meta-data, both perhaps empty. One that says nothing leaves the word to other sources."""
+        """The documents of the seed; none if it has neither user-data nor a network-config.
+
+        A seed has user-data and meta-data, either of which may be empty.
+        """
         boot = {} if self.expected else _boot(self.surroundings)
-        seed = next(filter(None, map(_read, self.places)), None)
+        seed = self._first_seed()
         if seed is None and not boot:
             return self.none(session, "user-data or meta-data")
         seed = seed or _Seed(b"", b"", None)
@@ -64,23 +68,25 @@ class NoCloud(Directory):
             seed = _over(self._at(place, deadline), seed)
         if boot:
             seed = seed._replace(about=json.dumps({**_mapping(seed.about), **boot}).encode())
-        if not (seed.data.strip() or boot or seed.network is not None):
-            return Answer(self.name, None, session)
-        parts = {
-            instance.NOCLOUD: seed.about,
-            **({} if seed.network is None else {netplan.NAME: seed.network}),
-        }
-        return Answer(self.name, seed.data if seed.data.strip() else None, session, parts)
+        return _answer(self.name, seed, session, has_boot_items=bool(boot))
+
+    def _first_seed(self) -> Optional[_Seed]:
+        for place in self.places:
+            seed = _read(place)
+            if seed is not None:
+                return seed
+        return None
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
-        """The seed that is expected there: a URL, or a path."""
-        place = re.sub(
-            r"__dmi\.([a-z-]+)__", lambda match: _dmi(self.surroundings.dmi, match[1]), text
-        ).rstrip("/")
+        """The seed at a URL or path. Raises SourceError, also if there is none."""
+        dmi = self.surroundings.dmi
+        place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi(dmi, match[1]), text).rstrip("/")
         if place.startswith("http://"):
             found = self._fetched(place, deadline)
-        elif place.startswith(("/", "file:///")):
-            found = _read(Path(place[len("file://") :] if place.startswith("file:") else place))
+        elif place.startswith("file:///"):
+            found = _read(Path(place[len("file://") :]))
+        elif place.startswith("/"):
+            found = _read(Path(place))
         else:
             raise SourceError(
                 f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path'
@@ -90,7 +96,7 @@ class NoCloud(Directory):
         return found
 
     def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
-        """The seed at a URL, through the likeliest interface through which there is an answer."""
+        """The seed at a URL, read through the likeliest interface that gets an answer."""
         try:
             url = parse_url(base)
         except UsageError as error:
@@ -107,9 +113,21 @@ class NoCloud(Directory):
         raise SourceError("; ".join(failed))
 
 
+def _answer(name: str, seed: _Seed, session: Session, has_boot_items: bool) -> Answer:
+    data = seed.data if seed.data.strip() else None
+    if data is None and seed.network is None and not has_boot_items:
+        return Answer(name, None, session)
+    parts = {instance.NOCLOUD: seed.about}
+    if seed.network is not None:
+        parts[netplan.NAME] = seed.network
+    return Answer(name, data, session, parts)
+
+
 def _seed(get: Callable[[str], Optional[bytes]]) -> Optional[_Seed]:
     data, about = get("user-data"), get("meta-data")
-    return None if data is None or about is None else _Seed(data, about, get("network-config"))
+    if data is None or about is None:
+        return None
+    return _Seed(data, about, get("network-config"))
 
 
 def _read(place: Path) -> Optional[_Seed]:
@@ -126,7 +144,7 @@ def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:
-    """What the SMBIOS serial number says, or else the kernel's command line: `ds=nocloud;s=URL;h=NAME;i=ID`."""
+    """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial number or kernel command line."""
     words = [
         _dmi(surroundings.dmi, "system-serial-number"),
         *_text(surroundings.proc / "cmdline").replace('"', "").split(),
@@ -144,21 +162,24 @@ def _dmi(folder: Path, name: str) -> str:
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip()
-    except OSError:  # a machine without DMI
+    except OSError:
+        # A machine without DMI.
         return ""
 
 
 def _pointer(about: bytes) -> str:
-    """`seedfrom` of meta-data, which is read for it only where the word is in it."""
-    value = _mapping(about).get("seedfrom") if b"seedfrom" in about else None
+    """The value of `seedfrom` in meta-data; meta-data without that word is not parsed."""
+    if b"seedfrom" not in about:
+        return ""
+    value = _mapping(about).get("seedfrom")
     return value if isinstance(value, str) else ""
 
 
 def _over(new: _Seed, old: _Seed) -> _Seed:
+    """The seed `new`, with the items of meta-data of `old`, and its network-config as a fallback."""
     about = {**_mapping(new.about), **_mapping(old.about)}
-    return _Seed(
-        new.data, json.dumps(about).encode(), old.network if new.network is None else new.network
-    )
+    network = old.network if new.network is None else new.network
+    return _Seed(new.data, json.dumps(about).encode(), network)
 
 
 def _mapping(about: bytes) -> Mapping[str, Tree]:

@@ -1,6 +1,6 @@
-"""OpenStack's metadata service: the user-data, and what OpenStack itself says of the guest and its network.
+"""OpenStack's metadata service: user-data, meta_data.json and network_data.json.
 
-Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. It has no tokens and no ETag.
+Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. It has neither tokens nor ETags.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,8 +17,8 @@ from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
 
-_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service": on each link, so it needs an interface
-_NO_OPENSTACK = (401, 404)  # EC2 wants a token for every path, also for those that it does not have
+_IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service"; link-local, so it needs an interface
+_NO_OPENSTACK = (401, 404)  # EC2 requires a token for every path, existing or not
 
 
 class OpenStack(Service):
@@ -30,16 +30,19 @@ class OpenStack(Service):
         return [Url(_IPV6)]
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """Without meta_data.json this is no OpenStack; the other two may be missing."""
+        """The documents; none without meta_data.json. The other two are optional."""
         about = self._get(OPENSTACK, deadline, _NO_OPENSTACK)
         if about is None:
             return Answer(self.name, None, session)
-        if not about.lstrip().startswith(b"{"):  # a service that answers every path alike
+        # Another service may answer every path alike.
+        if not about.lstrip().startswith(b"{"):
             raise SourceError(
                 f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is no JSON object"
             )
+        parts = {OPENSTACK: about}
         network = self._get(NAME, deadline)
-        parts = {OPENSTACK: about, **({} if network is None else {NAME: network})}
+        if network is not None:
+            parts[NAME] = network
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)

@@ -1,7 +1,7 @@
-"""Which cloud the firmware says that this machine is of: only then is a link-local answer worth anything.
+"""Detects the cloud from the firmware, which decides whether link-local addresses are trusted.
 
-Whoever shares a network with a guest can answer at a link-local address (CVE-2024-6174, of cloud-init), but not write into
-its DMI tables, which the hypervisor makes. OpenStack serves EC2's paths too.
+Any host on a guest's network can answer at a link-local address (CVE-2024-6174 in cloud-init), but only
+the hypervisor writes the guest's DMI tables. OpenStack also serves the paths of EC2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,21 +21,22 @@ KINDS: Mapping[str, frozenset[str]] = {
     ANY: frozenset({"openstack", "ec2"}),
     UNKNOWN: frozenset(),
 }
-"""The kinds of sources of each platform that are asked at a link-local address."""
-# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo) and, for those that brand it, cloud-init's DataSourceOpenStack.
+"""The kinds of sources that may be asked at a link-local address, by cloud."""
+# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); the brands: cloud-init, DataSourceOpenStack.
 _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
-_AMAZON = "Amazon EC2"  # AWS, "Detect whether a host is an EC2 instance": of a Nitro instance; Xen has .amazon in its version
+# AWS, "Detect whether a host is an EC2 instance"; Xen instances have a BIOS version ending in .amazon.
+_AMAZON = "Amazon EC2"
 
 
 def recognized(dmi: Path) -> str:
-    """`openstack`, `ec2`, or `unknown`, by the files of /sys/class/dmi/id."""
+    """`openstack`, `ec2` or `unknown`, from the files in /sys/class/dmi/id."""
     product, asset = _field(dmi, "product_name"), _field(dmi, "chassis_asset_tag")
     if product in _NOVA or asset in (*_NOVA, *_BRANDS):
         return "openstack"
-    if _AMAZON in (_field(dmi, "sys_vendor"), asset) or _field(dmi, "bios_version").endswith(
-        ".amazon"
-    ):
+    if _AMAZON in (_field(dmi, "sys_vendor"), asset):
+        return "ec2"
+    if _field(dmi, "bios_version").endswith(".amazon"):
         return "ec2"
     return UNKNOWN
 
@@ -43,12 +44,16 @@ def recognized(dmi: Path) -> str:
 def _field(dmi: Path, name: str) -> str:
     try:
         return (dmi / name).read_text(errors="replace").strip()
-    except OSError:  # a machine without DMI
+    except OSError:
+        # A machine without DMI.
         return ""
 
 
 class Unknown(Source):
-    """In place of the sources that are not asked where the firmware names no cloud, which is not the same as "there is none"."""
+    """Stands for the services that are not asked because the firmware names no cloud.
+
+    It raises SourceError: not asking is not the same as there being no document.
+    """
 
     name = "auto"
 

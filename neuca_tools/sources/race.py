@@ -1,9 +1,10 @@
-"""Several sources at once, each at every address that it may have: who comes first in the order wins, not who is the fastest.
+"""Asks several sources concurrently; the first in order wins, not the fastest.
 
-As in RFC 8305 (Happy Eyeballs) one starts a little after the other, and at once where the one before has failed: where all is
-well nobody is asked in vain. Of one source the first address that answers speaks, be it with "there is none". A source further
-down counts once each before it has said that there is none, has failed at every address, or has used up the budget. A service on
-another NIC is another source: the likelier management NIC wins, however slow it is.
+As in RFC 8305 (Happy Eyeballs), attempts start one after another with a short delay, or at once if the
+previous attempt failed, so that usually only one source is asked. For a source with several addresses,
+the first answer is used, even if it is that there is no document. The answer of a source is used once
+every source before it has none or has failed at all addresses. A service on another NIC is another
+source: the likelier management NIC wins, however slow it is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -28,7 +29,13 @@ Ask = Callable[[Source, Deadline, Session], Answer]
 
 @dataclass
 class _Entry:
-    """One source: its addresses, how many of them have been asked, which have failed and why, what the first one answered."""
+    """One source.
+
+    ways: the source at each of its addresses
+    asked: how many of them have been asked
+    failed: the error of those that failed, by index
+    answer: the first answer
+    """
 
     name: str
     ways: Sequence[Source]
@@ -42,13 +49,13 @@ class _Entry:
         return self.answer is not None or len(self.failed) == len(self.ways)
 
     def said(self) -> list[str]:
-        return (
-            ["there is none"] if self.answer else [self.failed[way] for way in sorted(self.failed)]
-        )
+        if self.answer:
+            return ["there is none"]
+        return [self.failed[way] for way in sorted(self.failed)]
 
 
 class Race:
-    """One look at these sources. `stop` ends what is still under way, and waits for it."""
+    """One look at these sources. `stop` cancels pending requests and waits for them to end."""
 
     def __init__(
         self, sources: Iterable[Source], ask: Ask, budget: float, session: Session
@@ -62,12 +69,13 @@ class Race:
             self._pool = stack.enter_context(
                 ThreadPoolExecutor(max(1, sum(len(entry.ways) for entry in self._entries)))
             )
-            stack.callback(os.close, send)  # first of all: who waits sees it
+            # Closed first: the other end becomes readable, which cancels pending requests.
+            stack.callback(os.close, send)
             self._deadline = Deadline.after(budget, receive)
             self.stop = stack.pop_all().close
 
     def run(self) -> Optional[Answer]:
-        """The answer that counts, its session that of all; None where all have spoken, and none has anything."""
+        """The winning answer, with the session of all sources; None if no source has a document."""
         while not self._winner() and not all(entry.over for entry in self._counting()):
             entry = self._next()
             if entry is not None:
@@ -79,22 +87,22 @@ class Race:
         return winner and replace(winner, session=self.session)
 
     def said(self) -> list[str]:
-        """What each source said, the errors of all its addresses."""
+        """The result of each source, with the errors of all its addresses."""
         return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.said()]
 
     @property
     def failed(self) -> bool:
-        """Whether some source has given no answer at all."""
+        """Whether some source gave no answer."""
         return any(entry.answer is None for entry in self._counting())
 
     @property
     def none(self) -> Optional[Answer]:
-        """The answer of a service that knows this instance, and has nothing for it."""
+        """The answer of a service that knows this instance but has no document for it."""
         answers = (entry.answer for entry in self._counting())
         return next((answer for answer in answers if answer and answer.instance), None)
 
     def _counting(self) -> Iterator[_Entry]:
-        """The sources in order. Once a service knows this instance, none on another NIC counts."""
+        """The sources in order, without those on another NIC than a service that knows this instance."""
         found: Optional[Outlet] = None
         for entry in self._entries:
             if found and entry.outlet not in (None, found):
@@ -112,7 +120,7 @@ class Race:
         return None
 
     def _next(self) -> Optional[_Entry]:
-        """Whom to ask next; nobody behind a source that has something."""
+        """The source to ask next; None behind a source that has a document."""
         for entry in self._counting():
             if entry.answer is not None and not entry.answer.empty:
                 return None
@@ -126,10 +134,8 @@ class Race:
         if source.local:
             self._take(entry, way, lambda: self._ask(source, self._deadline, self.session))
         else:
-            self._running[self._pool.submit(self._ask, source, self._deadline, self.session)] = (
-                entry,
-                way,
-            )
+            future = self._pool.submit(self._ask, source, self._deadline, self.session)
+            self._running[future] = (entry, way)
 
     def _take(self, entry: _Entry, way: int, result: Callable[[], Answer]) -> None:
         try:
@@ -144,7 +150,7 @@ class Race:
 def first(
     sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
 ) -> Answer:
-    """What the first source has that has anything, all of them within `budget` seconds. Raises SourceError."""
+    """The answer of the first source that has a document, within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
         answer = race.run()

@@ -1,4 +1,4 @@
-"""A metadata service that is asked over HTTP, through the NICs that may be for management and no other one."""
+"""A metadata service, requested over HTTP through possible management NICs only."""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,15 +19,15 @@ from neuca_tools.sources.url import Url, parse_url
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
 
-LINK_LOCAL = Url("169.254.169.254")  # in RFC 3927's range: every cloud's IPv4 address
-_MOST_OUTLETS = 4  # interfaces that one service is requested through
+LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)
+_MOST_OUTLETS = 4  # interfaces through which one service is requested
 
 
 def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optional[Outlet]]:
     """The interfaces through which this URL may be requested; None stands for the host itself.
 
-    A URL that the administrator or the platform wrote (`named`) may be behind a NIC that nothing
-    but its own route speaks for; a well-known address may not.
+    A URL from the administrator or the platform (`named`) may be behind any NIC with a route to it,
+    a well-known address only behind likely management NICs.
     """
     bare, _, zone = url.address.partition("%")
     address = ip_address(bare)
@@ -42,15 +42,17 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
 
 
 class Service(Source):
-    """`kind`, or `kind=URL`. Without a URL it is asked at its IPv4 address first, then at those of IPv6."""
+    """`kind`, or `kind=URL`. Without a URL, the IPv4 address is tried before those of IPv6."""
 
     kind = ""
     local = False
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         self.named, self.surroundings = bool(argument), surroundings
-        self.url = parse_url(argument) if argument else LINK_LOCAL
-        self.name = f"{self.kind}={self.url}" if argument else self.kind
+        self.url, self.name = LINK_LOCAL, self.kind
+        if argument:
+            self.url = parse_url(argument)
+            self.name = f"{self.kind}={self.url}"
         self.outlet: Optional[Outlet] = None
 
     @property
@@ -61,37 +63,43 @@ class Service(Source):
 
     @property
     def place(self) -> str:
-        """The key of what a session remembers of this service: another NIC leads to another one."""
-        return f"{self.url} {self.outlet.identity}" if self.outlet else str(self.url)
+        """The key of this service in a session: behind another NIC there is another service."""
+        if self.outlet is None:
+            return str(self.url)
+        return f"{self.url} {self.outlet.identity}"
 
     def through_each(self) -> Sequence[Service]:
         found: dict[Optional[Outlet], Service] = {}
         for url in self._urls():
             for outlet in outlets_for(url, self.surroundings, self.named):
                 found.setdefault(outlet, self._at(self.url, outlet))
-        nowhere = [self] if self._urls() else []  # it says why
-        return sorted(found.values(), key=_rank) or nowhere
+        if found:
+            return sorted(found.values(), key=_rank)
+        # Its request fails with the reason why there is no interface.
+        return [self] if self._urls() else []
 
     def ways(self) -> Sequence[Service]:
-        return [
-            self._at(_scoped(url, outlet), outlet)
+        urls = [
+            url
             for url in self._urls()
-            for outlet in outlets_for(url, self.surroundings, self.named)
-            if outlet == self.outlet
-        ] or [self]
+            if self.outlet in outlets_for(url, self.surroundings, self.named)
+        ]
+        return [self._at(_scoped(url, self.outlet), self.outlet) for url in urls] or [self]
 
     def _urls(self) -> list[Url]:
-        """Every address that it may have; of a service that has answered, that one."""
-        urls = [self.url, *(() if self.named else self.other_urls())]
+        """Every address that it may have; only the known one if a service has answered before."""
+        urls = [self.url]
+        if not self.named:
+            urls += self.other_urls()
         origin = self.surroundings.origin
         return [url for url in urls if origin is None or _bare(url) == origin.url]
 
     def known_at(self) -> frozenset[str]:
-        """The URLs that it may have, without interfaces."""
+        """Its possible URLs, without interfaces."""
         return frozenset(map(_bare, self._urls()))
 
     def other_urls(self) -> Iterable[Url]:
-        """Where it may be, beside the IPv4 address."""
+        """Addresses to try besides the IPv4 address."""
         return ()
 
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
@@ -102,7 +110,7 @@ class Service(Source):
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
-        """Raises SourceError."""
+        """Make a request through the outlet of this service. Raises SourceError."""
         from neuca_tools.sources import http
 
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
@@ -114,20 +122,23 @@ class Service(Source):
 def by_outlet(sources: Sequence[Source]) -> list[Source]:
     """Each source on each of its interfaces.
 
-    Of services in a row all are asked on one interface before any is on the next: the kind of a
-    service says nothing of how far its network is to be trusted.
+    Consecutive services are all asked on one interface before any is asked on the next: the kind
+    of a service does not tell how trustworthy its network is.
     """
     made: list[Source] = []
     for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
         each = [one for source in row for one in source.through_each()]
-        made += sorted(each, key=_rank) if are_services else each
+        if are_services:
+            each.sort(key=_rank)
+        made += each
     return made
 
 
 def _rank(source: Source) -> int:
-    """The place of its interface among all."""
-    outlets = source.surroundings.outlets if isinstance(source, Service) else ()
-    return outlets.index(source.outlet) if source.outlet in outlets else -1
+    """The index of its interface in the order of preference, -1 for none."""
+    if not isinstance(source, Service) or source.outlet not in source.surroundings.outlets:
+        return -1
+    return source.surroundings.outlets.index(source.outlet)
 
 
 def _bare(url: Url) -> str:
@@ -135,7 +146,7 @@ def _bare(url: Url) -> str:
 
 
 def _scoped(url: Url, outlet: Optional[Outlet]) -> Url:
-    """A link-local address with its zone (RFC 4007, section 11)."""
+    """The URL, with the zone of a link-local IPv6 address (RFC 4007, section 11)."""
     if outlet is None or "%" in url.address or not url.address.lower().startswith("fe80:"):
         return url
     return replace(url, address=f"{url.address}%{outlet.name}")

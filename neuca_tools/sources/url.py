@@ -1,4 +1,4 @@
-"""The base URL of a metadata service: http and a literal address, so that asking it never waits for DNS."""
+"""Base URLs of metadata services: http and a literal address, so that no request waits for DNS."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,9 +16,11 @@ _BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Z
 
 @dataclass(frozen=True)
 class Url:
-    """`address` is literal, an IPv6 one perhaps with its `%zone`; `prefix` is empty or starts with a slash.
+    """A base URL.
 
-    `device` is the interface that the socket is bound to; empty: whatever the routes say.
+    address: a literal address; an IPv6 address may have a `%zone`
+    prefix: the path, empty or starting with a slash
+    device: the interface to which the socket is bound; empty for none
     """
 
     address: str
@@ -28,18 +30,19 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """The Host header: a zone means nothing to the other side (RFC 6874, section 1), so it is left out."""
+        """The Host header, without zone: that has no meaning for the server (RFC 6874, section 1)."""
         bare = self.address.partition("%")[0]
         host = f"[{bare}]" if ":" in bare else bare
         return host if self.port == 80 else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}{'' if self.port == 80 else f':{self.port}'}{self.prefix}"
+        port = "" if self.port == 80 else f":{self.port}"
+        return f"http://{host}{port}{self.prefix}"
 
 
 def parse_url(text: str) -> Url:
-    """Reads `http://ADDRESS[:PORT][/PREFIX]`; raises UsageError on anything else."""
+    """Parse `http://ADDRESS[:PORT][/PREFIX]`. Raises UsageError."""
     match = _BASE.fullmatch(text)
     if match is None:
         raise UsageError(f'"{text}" is not http://ADDRESS[:PORT][/PATH]')

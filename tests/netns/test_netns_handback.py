@@ -67,14 +67,14 @@ def test_release_of_what_is_no_nic_says_so(running):
 def test_revert_puts_every_setting_back_and_a_new_start_sets_them_again(running):
     running.ip("link set dp2 mtu 4000")
     done = running.neuca("revert")
-    assert (done.code, done.out) == (0, "4 settings put back\n")
+    assert (done.code, done.out) == (0, "4 settings restored\n")
     dp1 = running.link("dp1")
     assert (dp1["mtu"], dp1["txqlen"], running.link("dp2")["mtu"]) == (1500, 1000, 4000)
     assert running.sysctl("net/ipv4/conf/dp1/rp_filter") == "0"
     assert running.sysctl("net/core/somaxconn") == running.before
     assert running.addresses("dp1") == {"172.16.1.1/24", "fd00:16::1/64"}
     assert not (running.folder / "sysctl" / "neuca.conf").exists()
-    assert running.neuca("revert").out == "nothing was changed, so nothing is put back\n"
+    assert running.neuca("revert").out == "nothing was changed, so there is nothing to restore\n"
     assert running.once().code == 0
     assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (9000, 5000)
 

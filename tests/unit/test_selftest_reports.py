@@ -371,7 +371,7 @@ def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
     (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
     assert run("--config", tmp_path / "config") == 1
     assert capsys.readouterr().err == (
-        "neuca: run iperf3: it is not installed\n       install the package iperf3, here and at the other end\n"
+        "neuca: run iperf3: it is not installed\n       install the package iperf3 here and on the peer\n"
     )
     assert run("--config", tmp_path / "config", "--at-boot") == 77
     assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"

@@ -26,7 +26,6 @@ LONG_MODULES = {
     "neuca_tools/state/updates.py": 430,
 }
 LONG_FUNCTIONS = {
-    "neuca_tools/commands/selftest_options.py": {"measuring": 51, "run_parser": 62},
     "neuca_tools/desired/resolve.py": {"resolve": 51},
     "neuca_tools/state/updates.py": {"fresh": 41, "settle": 42},
     "neuca_tools/desired/roles.py": {"assign": 43},
