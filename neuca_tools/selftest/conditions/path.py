@@ -67,9 +67,9 @@ def black_hole(session: Session) -> Optional[Hit]:
         1.0,
         text,
         tuple(facts),
-        "sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU, or let ICMP "
-        '"fragmentation needed" through',
+        'then set the MTU of the path, or let ICMP "fragmentation needed" through',
         "path",
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
         confidence=HIGH if small else MEDIUM,
     )
 

@@ -45,6 +45,10 @@ FLAT_RTT = 1.2  # times the shortest: no queue grows before the drops (D17)
 CLEARLY = 0.02  # of the datagrams: more is lost than a hiccup of a host would (D17)
 LEVEL = 0.9  # of the plateau (D17)
 OVERTAKEN = 0.001  # of the packets (D39)
+LARGER_SOFTIRQ_BUDGET = {
+    "net.core.netdev_budget": "600",
+    "net.core.netdev_budget_usecs": "16000",
+}
 
 
 def _grown(samples: tuple[Sample, ...], names: Iterable[str]) -> list[Fact]:
@@ -119,9 +123,10 @@ def softirq_budget(look: Look) -> Optional[Hit]:
                 0.3 * look.left,
                 f"softirq ran out of its budget {growth(squeezed):.0f} times on a busy CPU",
                 (squeezed,),
-                "sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=16000; spread interrupts (ethtool -L)",
+                "spread the interrupts over CPUs (ethtool -L)",
                 end,
                 MEDIUM,
+                sysctls=LARGER_SOFTIRQ_BUDGET,
             )
     return None
 
@@ -131,8 +136,14 @@ def backlog(look: Look) -> Optional[Hit]:
         dropped = delta(samples, "softnet.dropped")
         if dropped is not None:
             text = f"the {end}'s backlog queue overflowed: {growth(dropped):.0f} packets"
-            advice = "sysctl -w net.core.netdev_max_backlog=30000; a smaller layer 2 domain, if they are broadcasts"
-            return Hit(_explained(look, growth(dropped)), text, (dropped,), advice, end)
+            return Hit(
+                _explained(look, growth(dropped)),
+                text,
+                (dropped,),
+                "use a smaller layer 2 domain if the packets are broadcasts",
+                end,
+                sysctls={"net.core.netdev_max_backlog": "30000"},
+            )
     return None
 
 

@@ -34,6 +34,8 @@ FULL_QUEUES = (
     "conntrack.insert_failed",
     "conntrack.drop",
 )
+LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
+LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
@@ -82,9 +84,13 @@ def _too_many(end: str, evidence: Fact, full: float, limit: Optional[int]) -> Hi
         0.9 if full else 0.3,
         text,
         (evidence,),
-        f"sysctl -w net.ipv4.neigh.default.gc_thresh3={size} "
-        f"net.ipv4.neigh.default.gc_thresh2={size // 2} net.ipv4.neigh.default.gc_thresh1={size // 4} (and net.ipv6)",
+        "likewise for net.ipv6",
         end,
+        sysctls={
+            "net.ipv4.neigh.default.gc_thresh3": str(size),
+            "net.ipv4.neigh.default.gc_thresh2": str(size // 2),
+            "net.ipv4.neigh.default.gc_thresh1": str(size // 4),
+        },
     )
 
 
@@ -201,24 +207,21 @@ def connection_rate(session: Session) -> Optional[Hit]:
             0.8,
             f"{tested.no_address} connections found no free port",
             (fact("EADDRNOTAVAIL", tested.no_address),),
-            'sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
-            "sender",
+            end="sender",
+            sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
     for look in session.looks:
         for end, samples in (("receiver", look.phase.receiver), ("sender", look.phase.sender)):
             found = [one for name in FULL_QUEUES if (one := delta(samples, name)) is not None]
             if found:
-                advice = (
-                    "sysctl -w net.netfilter.nf_conntrack_max=262144"
-                    if found[0].field.startswith("conntrack")
-                    else "sysctl -w net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096; restart the listener"
-                )
+                conntrack = found[0].field.startswith("conntrack")
                 return Hit(
                     0.6,
-                    f"connections were turned away at the {end}: {found[0].field}",
+                    f"the {end} turned connections away: {found[0].field} grew",
                     tuple(found),
-                    advice,
+                    "" if conntrack else "restart the listener",
                     end,
+                    sysctls=LARGER_CONNTRACK if conntrack else LARGER_BACKLOG,
                 )
     return None
 

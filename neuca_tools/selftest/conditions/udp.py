@@ -30,6 +30,7 @@ HEADERS = 28  # bytes: IPv4 and UDP
 EXPECTED = (
     3  # datagrams lost, if as many are as elsewhere: that none is has a chance of 5% then (exp(-3))
 )
+LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
@@ -59,12 +60,19 @@ def receive_buffer(look: Look) -> Optional[Hit]:
     share = min(1.0, counted / lost(look)) if lost(look) else 1.0
     if counted and share < HALF:
         return None
-    advice = "sysctl -w net.core.rmem_default=4194304 net.core.rmem_max=16777216, or iperf3 -w 4M"
+    advice = "or iperf3 -w 4M"
     if counted:
         text = (
             f"the receiver's socket buffer overflowed: {counted:.0f} of {lost(look)} lost datagrams"
         )
-        return Hit(share, text, _facts(look, "Udp.RcvbufErrors"), advice, "receiver")
+        return Hit(
+            share,
+            text,
+            _facts(look, "Udp.RcvbufErrors"),
+            advice,
+            "receiver",
+            sysctls=LARGER_RECEIVE_BUFFERS,
+        )
     if look.phase.receiver or _plateau_elsewhere(look):
         return None  # there are counters, and this one did not move
     share = 0.6 if (look.loss or 0) <= HOPELESS else 0.2
@@ -79,6 +87,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         advice,
         "receiver",
         LOW,
+        sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
 

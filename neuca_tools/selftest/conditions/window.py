@@ -117,10 +117,10 @@ def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
             share,
             text,
             facts,
-            f'sysctl -w {RMEM}="4096 131072 {room}"',
-            end,
-            confidence,
-            room * 4 / rtt,
+            end=end,
+            confidence=confidence,
+            fixed=room * 4 / rtt,
+            sysctls={RMEM: f"4096 131072 {room}"},
         )
     text = (
         f"the window stays at {amounts.size(window)} without any loss: a buffer's cap, at a round trip of "
@@ -131,8 +131,15 @@ def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
             f"; the path's capacity is not proven: run again with buffers of {amounts.size(room)}, and only if the rate "
             "stays is it the link"
         )
-    advice = f'sysctl -w {RMEM}="4096 131072 {room}" {WMEM}="4096 16384 {room}"'
-    return Hit(share, text, facts, advice, "both", confidence, room * 4 / rtt)
+    return Hit(
+        share,
+        text,
+        facts,
+        end="both",
+        confidence=confidence,
+        fixed=room * 4 / rtt,
+        sysctls={RMEM: f"4096 131072 {room}", WMEM: f"4096 16384 {room}"},
+    )
 
 
 def _window_facts(look: Look) -> tuple[Fact, ...]:
@@ -239,10 +246,9 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         share,
         text,
         _known(facts),
-        f'sysctl -w {WMEM}="4096 16384 {room}"' if room else "",
-        "sender",
-        HIGH,
-        room * 4 / rtt if room and rtt else None,
+        end="sender",
+        fixed=room * 4 / rtt if room and rtt else None,
+        sysctls={WMEM: f"4096 16384 {room}"} if room else {},
     )
 
 
@@ -373,8 +379,8 @@ def buffers_not_applied(look: Look) -> Optional[Hit]:
                 0.5,
                 text,
                 (fact("-w", run.buffer), fact(name, got)),
-                f"sysctl -w {setting}={int(run.buffer)}",
-                end,
+                end=end,
+                sysctls={setting: str(int(run.buffer))},
             )
     return None
 

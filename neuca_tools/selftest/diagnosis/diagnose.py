@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -22,6 +22,7 @@ from neuca_tools.selftest.conditions.causes import (
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Fact, Look
 
@@ -36,11 +37,16 @@ LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | fro
 
 @dataclass(frozen=True)
 class Finding:
-    """One condition that is met: see `Hit` for `share`, `end` and `confidence`."""
+    """One condition that applies.
+
+    See `Hit` for `share`, `end` and `confidence`. `severity` is "fault", "limit" or "info".
+    `predicted` is the rate in bit/s once it is fixed, `next_limit` what limits then. `advice`
+    starts with the command that sets `sysctls`, if there are any.
+    """
 
     id: str
     title: str
-    severity: str  # fault, limit or info
+    severity: str
     share: float
     confidence: str
     phase: Optional[str]
@@ -48,8 +54,9 @@ class Finding:
     text: str
     evidence: tuple[Fact, ...]
     advice: str
-    predicted: Optional[float] = None  # bit/s, once it is fixed
+    predicted: Optional[float] = None
     next_limit: Optional[str] = None
+    sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
 
 
 @dataclass(frozen=True)
@@ -192,9 +199,10 @@ def _finding(
         hit.end,
         hit.text,
         known,
-        hit.advice,
+        hit.recommendation,
         predicted,
         following,
+        hit.sysctls,
     )
 
 

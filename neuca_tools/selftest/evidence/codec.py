@@ -13,22 +13,29 @@ from neuca_tools.errors import SelftestError
 
 T = TypeVar("T")
 MOST_ITEMS = 1_000_000  # of one list
+INTERNAL = {"internal": True}  # metadata of a field that is not part of the format
 
 
 def encode(value: object) -> object:
-    """Plain JSON; what is as its default is left out."""
+    """Plain JSON. Fields that have their default value, or are marked INTERNAL, are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         known = {one.name: getattr(value, one.name) for one in fields(value)}
         return {
             one.name: encode(known[one.name])
             for one in fields(value)
-            if one.name == "version" or known[one.name] != _default(one)
+            if _is_written(one, known[one.name])
         }
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): encode(one) for key, one in value.items()}
     return value
+
+
+def _is_written(one: Field[Any], value: object) -> bool:
+    if one.metadata == INTERNAL:
+        return False
+    return one.name == "version" or value != _default(one)
 
 
 def _default(one: Field[Any]) -> object:
