@@ -38,7 +38,11 @@ SHARED = Path(__file__).parents[3] / "shared" / "samples" / "iperf"
 
 # What must be concluded of the published runs: the conditions that are told, in order; the exit code; a part of the text.
 VERDICTS = {
-    "vm-untuned-tcp": (["D01"], 0, "the window stays at 3.05 MiB without any loss: a buffer's cap"),
+    "vm-untuned-tcp": (
+        ["D01"],
+        0,
+        "the window stays at 3.05 MiB without any loss: it is capped by a buffer",
+    ),
     "vm-tuned-tcp": (["D05", "D17"], 0, "the best interval is just below 5.00 Gbit/s"),
     "metal-untuned-tcp": (["D01"], 0, "at a round trip of 13.0 ms"),
     "metal-tuned-tcp": (

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, cast
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -60,21 +60,20 @@ class Session(NamedTuple):
     looks: tuple[Look, ...]
 
     def named(self, name: str, direction: str = "forward") -> Optional[Look]:
-        return next(
-            (
-                one
-                for one in self.looks
-                if one.phase.name == name and one.phase.direction == direction
-            ),
-            None,
-        )
+        """The first phase with this name and direction."""
+        for one in self.looks:
+            if (one.phase.name, one.phase.direction) == (name, direction):
+                return one
+        return None
 
     @property
     def hosts(self) -> tuple[tuple[str, Host], ...]:
+        """Both hosts, each with the name of its end."""
         return (("local", self.evidence.local), ("peer", self.evidence.peer))
 
     @property
     def tcp(self) -> tuple[Look, ...]:
+        """The TCP phases in which a rate was measured."""
         return tuple(one for one in self.looks if one.protocol == "tcp" and one.rate)
 
 
@@ -103,20 +102,17 @@ def links_of(host: Host) -> tuple[Link, ...]:
 
 
 def sysctl_max(host: Host, name: str) -> Optional[int]:
-    """The last of the three numbers of tcp_rmem or tcp_wmem."""
-    words = host.sysctls.get(name, "").split()
-    return int(words[-1]) if words and words[-1].isdecimal() and len(words[-1]) < 20 else None
+    """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
+    last = (host.sysctls.get(name, "").split() or [""])[-1]
+    return int(last) if last.isdecimal() and len(last) < 20 else None
 
 
-def number(host: Host, name: str) -> Optional[int]:
-    return sysctl_max(host, name)
+def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
+    """Without those that are absent or have no value."""
+    return tuple(one for one in facts if one is not None and one.after is not None)
 
 
 def fact(name: str, value: object) -> Fact:
-    """A field that did not change, or of which only one value is known."""
-    return Fact(
-        name,
-        after=value
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else str(value),
-    )
+    """A field with a single value; anything but a number becomes text."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return Fact(name, after=cast(float, value) if is_number else str(value))

@@ -16,7 +16,7 @@ from neuca_tools.selftest.conditions.base import (
     Session,
     SessionRule,
     fact,
-    number,
+    sysctl_max,
 )
 from neuca_tools.selftest.evidence import Broadcast
 from neuca_tools.selftest.evidence.look import Fact, delta, growth
@@ -55,7 +55,7 @@ def errors(session: Session) -> str:
 def neighbours(session: Session) -> Optional[Hit]:
     for end, host in session.hosts:
         told = next((line for line in host.log if OVERFLOW.search(line)), None)
-        limit = number(host, "net.ipv4.neigh.default.gc_thresh3")
+        limit = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3")
         for look in session.looks:
             samples = (
                 look.phase.sender

@@ -180,7 +180,7 @@ def fragments(look: Look) -> Optional[Hit]:
 
 
 def offered_too_little(look: Look) -> Optional[Hit]:
-    asked = look.phase.target or (look.phase.run.target if look.phase.run else None)
+    asked = look.asked
     sent = look.flow.sent.rate if look.flow else None
     if look.protocol != "udp" or not asked or sent is None or sent >= SENT * asked:
         return None

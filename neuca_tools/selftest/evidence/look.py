@@ -98,6 +98,11 @@ class Look:
         return "udp" if "udp" in self.phase.name else "tcp"
 
     @property
+    def asked(self) -> Optional[float]:
+        """bit/s that this phase was limited to; None or 0 if it was not."""
+        return self.phase.target or (self.phase.run.target if self.phase.run else None)
+
+    @property
     def sender(self) -> Host:
         """The host that sends in this phase."""
         forward = self.phase.direction == "forward"
