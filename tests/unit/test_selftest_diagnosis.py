@@ -48,9 +48,9 @@ VERDICTS = {
     "metal-tuned-tcp": (
         ["D01"],
         0,
-        "run again with buffers of 33.0 MiB, and only if the rate stays is it the link",
+        "run again with buffers of 33.0 MiB, and only if the rate stays the same the link is the limit",
     ),
-    "vm-untuned-udp-100M": (["D07"], 4, "goes as 6 fragments at MTU 1500"),
+    "vm-untuned-udp-100M": (["D07"], 4, "takes 6 fragments at MTU 1500"),
     "vm-tuned-udp-100M": ([], 0, ""),
     "vm-untuned-udp-4000M": (["D09", "D07"], 4, "the loss-free rate is not known: search for it"),
     "vm-tuned-udp-4000M": (["D09", "D07"], 4, "D11 its NIC's rings"),
@@ -162,7 +162,7 @@ def test_the_receivers_window_predicts_the_rate_and_the_limit_after_it():
     finding = diagnose(evidence).limit
     assert (
         finding.text
-        == "the receiver's window of 3.00 MiB lets through 252 Mbit/s at a round trip of 100 ms"
+        == "the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms"
     )
     assert finding.advice == 'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"'
     assert finding.predicted == pytest.approx(0.9 * 8388608 * 8 / 0.1)

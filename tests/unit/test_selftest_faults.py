@@ -24,19 +24,25 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "small-send-buffer": ("D03", "the sender's buffer of 244 KiB is full"),
     "policer": (
         "D17",
-        "loss-free at 12.6 Mbit/s, and never more than 13.3 Mbit/s: a policer drops what is above",
+        "no loss at 12.6 Mbit/s, and never more than 13.3 Mbit/s: a policer drops the excess",
     ),
-    "random-loss": ("D19", "is lost already at 2.11 Mbit/s: not a queue that overflows"),
-    "slow-source": ("D04", "and nothing waited: the sending application had nothing to send"),
+    "random-loss": ("D19", "is lost even at 2.11 Mbit/s: not a queue that overflows"),
+    "slow-source": ("D04", "and nothing was queued: the sending application had nothing to send"),
     "small-switch": (
         "D21",
-        "packets above 1504 bytes vanish on the way, and no ICMP message says so",
+        "packets above 1504 bytes are dropped on the path without an ICMP message",
     ),
-    "asymmetric-path": ("D27", "the way back carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
-    "half-duplex": ("D28", "both ways at once carry 26.2 Mbit/s, each alone 55.0 Mbit/s in all"),
-    "asymmetric-path-two-looks": ("D27", "the way back carries 6.31 Mbit/s, the other 21.1 Mbit/s"),
+    "asymmetric-path": ("D27", "the reverse direction carries 8.61 Mbit/s, the other 28.5 Mbit/s"),
+    "half-duplex": (
+        "D28",
+        "both directions at once carry 26.2 Mbit/s, one after the other 55.0 Mbit/s in total",
+    ),
+    "asymmetric-path-two-looks": (
+        "D27",
+        "the reverse direction carries 6.31 Mbit/s, the other 21.1 Mbit/s",
+    ),
     "limit-of-each-flow": ("D26", "many streams carry 8.0 times as much as one"),
-    "policer-seen-by-tcp-alone": ("D17", "loss without a queue before it, near 5.00 Mbit/s"),
+    "policer-seen-by-tcp-alone": ("D17", "packets are lost while no queue forms, near 5.00 Mbit/s"),
     "flapping-link": ("D40", "a0.carrier_changes 10, not 2"),
     "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
     "slow-reader-with-room": (
@@ -45,7 +51,7 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     ),
     "full-neighbour-table": ("D16", "the local host's table of neighbours overflowed"),
     "small-send-buffer-and-a-quiet-path": ("D03", "the sender's buffer of 43.9 KiB is full"),
-    "shaper": ("D18", "a queue stands before it: this is the path's capacity"),
+    "shaper": ("D18", "while a queue forms: this is the capacity of the path"),
     "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
 }
