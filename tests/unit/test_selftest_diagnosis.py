@@ -202,7 +202,7 @@ def test_absent_is_never_zero():
     assert diagnosis.phases[0].rate == pytest.approx(800e6)
     assert diagnosis.unexplained == (
         "no condition explains this rate, and no rate is expected (--expect): it may be all that "
-        "there is"
+        "the path can carry"
     )
 
 
