@@ -186,38 +186,46 @@ def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
 
 
 def growth(fact: Optional[Fact]) -> float:
-    if (
-        fact is None
-        or not isinstance(fact.after, (int, float))
-        or not isinstance(fact.before, (int, float))
-    ):
+    """By how much a counter grew; 0 if it is not known."""
+    if fact is None:
         return 0.0
-    return max(0.0, fact.after - fact.before)
+    before, after = fact.before, fact.after
+    if not isinstance(before, (int, float)) or not isinstance(after, (int, float)):
+        return 0.0
+    return max(0.0, after - before)
+
+
 
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
-    """Without slow start; the later half, where the test was too short for that."""
+    """Without slow start; the later half of a test that was too short for that."""
     if len(samples) < 2:
         return tuple(samples)
-    begin = samples[0].time + max(START, ROUND_TRIPS * (rtt or 0))
+    begin = samples[0].time + _slow_start(rtt)
     late = tuple(sample for sample in samples if sample.time >= begin)
     return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2 :])
 
 
+def _slow_start(rtt: Optional[float]) -> float:
+    """Seconds that slow start takes at most."""
+    return max(START, ROUND_TRIPS * (rtt or 0))
+
+
 def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
-    counted = [one for one in intervals if not one.omitted]
-    warm = any(one.omitted for one in intervals)
-    late = (
-        counted
-        if warm
-        else [
-            one
-            for one in counted
-            if one.start >= max(START, ROUND_TRIPS * (rtt or 0)) - 0.5
-            or (one.start > 0 and one.seconds > START)
-        ]
-    )
-    return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
+    """Without slow start: what iperf3 was told to omit, or else the first seconds."""
+    counted = tuple(one for one in intervals if not one.omitted)
+    late = counted
+    if len(counted) == len(intervals):
+        late = tuple(one for one in counted if _is_after_slow_start(one, _slow_start(rtt)))
+    if len(late) > 1:
+        return late
+    # Too short a test: at least the first interval is left out if two remain.
+    return counted[1:] if len(counted) > 2 else counted
+
+
+def _is_after_slow_start(one: Interval, begin: float) -> bool:
+    """Of intervals that are longer than slow start, only the first contains it."""
+    return one.start >= begin - 0.5 or (one.start > 0 and one.seconds > START)
 
 
 def steady_sockets(look: Look) -> list[Socket]:
@@ -230,17 +238,12 @@ def steady_sockets(look: Look) -> list[Socket]:
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
-    """The data connections alone: the control connection looks the same, and says other things."""
-    ports = (
-        {one.local_port for one in phase.run.connections}
-        | {one.remote_port for one in phase.run.connections}
-        if phase.run
-        else set()
+    """The data connections of iperf3, without its control connection; all sockets if the ports are not known."""
+    connections = phase.run.connections if phase.run else ()
+    ports = {port for one in connections for port in (one.local_port, one.remote_port)}
+    if not ports:
+        return sample.sockets
+    known = ports | {None}
+    return tuple(
+        one for one in sample.sockets if one.local_port in known and one.remote_port in known
     )
-    chosen = tuple(
-        one
-        for one in sample.sockets
-        if not ports
-        or all(port is None or port in ports for port in (one.local_port, one.remote_port))
-    )
-    return chosen if ports else sample.sockets
