@@ -195,8 +195,6 @@ def growth(fact: Optional[Fact]) -> float:
     return max(0.0, after - before)
 
 
-
-
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
     """Without slow start; the later half of a test that was too short for that."""
     if len(samples) < 2:
