@@ -1,4 +1,4 @@
-"""Rates, sizes and times as people write them."""
+"""Rates, sizes, times and shares as text."""
 
 # SPDX-License-Identifier: MIT
 

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by their annotations: what is absent stays absent, what is wrong is named by its path."""
+"""Frozen dataclasses to JSON and back, by their annotations; errors name the path of what is wrong."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,8 +12,10 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from neuca_tools.errors import SelftestError
 
 T = TypeVar("T")
-MOST_ITEMS = 1_000_000  # of one list
-INTERNAL = {"internal": True}  # metadata of a field that is not part of the format
+# Of one list; the rest is ignored.
+MOST_ITEMS = 1_000_000
+# Metadata of a field that is not part of the format.
+INTERNAL = {"internal": True}
 
 
 def encode(value: object) -> object:
@@ -43,7 +45,7 @@ def _default(one: Field[Any]) -> object:
 
 
 def decode(kind: type[T], data: object, version: int) -> T:
-    """The dataclass `kind` from its JSON. Raises SelftestError: of another version, or with the path of what is wrong."""
+    """The dataclass `kind` from its JSON. Raises SelftestError if the version differs, or with the path of what is wrong."""
     if isinstance(data, dict) and data.get("version") != version:
         raise SelftestError(
             f"read the evidence: its version is {data.get('version')!r}, and this program knows {version}"
@@ -70,7 +72,7 @@ def _decode(kind: object, data: object, path: str) -> object:
 
 
 def _object(kind: type[T], data: dict[str, object], path: str) -> T:
-    """Keys that are not known are those of a later program: passed over."""
+    """Unknown keys are those of a later version, and ignored."""
     hints = get_type_hints(kind)
     parts = fields(cast(Any, kind))
     missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]

@@ -1,4 +1,4 @@
-"""One phase as numbers: what the rules of the diagnosis compare. All of it is derived, and None where it is not known."""
+"""One phase as numbers, which the rules of the diagnosis compare; None where a number is not known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,16 +14,16 @@ from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, loads
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
-START = 2.0  # seconds of slow start that are left out, or 20 round trips if that is more (facts, appendix B)
+# Slow start, which is left out: seconds, or round trips if that is longer (facts, appendix B).
+START = 2.0
 ROUND_TRIPS = 20
-FLAT = (
-    0.02  # a congestion window that moves less than so is at a cap; iperf3's text has three digits
-)
+# A congestion window that varies less than this share is capped; iperf3's text has three digits.
+FLAT = 0.02
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One piece of evidence: a field by its own name, before and after the test."""
+    """One piece of evidence: the value of a field before and after the test."""
 
     field: str
     before: Union[float, str, None] = None
@@ -73,7 +73,7 @@ class RoundTrip:
 
 @dataclass(frozen=True)
 class Look:
-    """A phase, the hosts by their part in it, and what follows from the samples."""
+    """A phase with its sender, its receiver, and the numbers derived from its samples."""
 
     evidence: Evidence
     phase: Phase
@@ -141,7 +141,7 @@ class Look:
 
     @property
     def network(self) -> Optional[float]:
-        """The share of the time that neither window nor buffer explains."""
+        """The share of the time not limited by window or buffer."""
         receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
         if receiver is None or sender is None:
             return None
@@ -149,12 +149,12 @@ class Look:
 
     @property
     def is_full(self) -> bool:
-        """Whether a CPU of either end is what everything waits for."""
+        """Whether a CPU of either end is full."""
         return self.sender_load.is_full or self.receiver_load.is_full
 
     @property
     def left(self) -> float:
-        """As `network`; all of it where the kernel's clocks are not known."""
+        """As `network`; 1 if the kernel's clocks are not known."""
         return 1.0 if self.network is None else self.network
 
     @property
@@ -167,7 +167,7 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """How many times the idle round-trip time it took under this load."""
+        """The round trip under this load as a multiple of the idle one."""
         if not self.round_trip.under_load or not self.round_trip.shortest:
             return None
         return self.round_trip.under_load / self.round_trip.shortest
@@ -180,7 +180,7 @@ class Look:
 
 
 def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
-    """A counter's first and last value, if it grew."""
+    """The first and last value of a counter; None if it did not grow."""
     known = [sample.counters[name] for sample in samples if name in sample.counters]
     return Fact(name, known[0], known[-1]) if len(known) > 1 and known[-1] > known[0] else None
 
@@ -227,7 +227,7 @@ def _is_after_slow_start(one: Interval, begin: float) -> bool:
 
 
 def steady_sockets(look: Look) -> list[Socket]:
-    """The sender's data connections at every look of the steady part."""
+    """The sender's data connections in every sample of the steady part."""
     return [
         one
         for sample in steady_samples(look.phase.sender, look.rtt)
