@@ -45,14 +45,14 @@ def policed(session: Session) -> Optional[Hit]:
     """UDP is free of loss up to a rate that it never exceeds; TCP loses packets while no queue forms."""
     ladder = sorted(filter(_is_measured_udp, session.looks), key=_offered)
     clean = [one for one in ladder if not losing(one)]
-    over = [one for one in ladder if _is_lost_on_the_path(one)]
+    over = list(filter(_is_lost_on_the_path, ladder))
     if clean and over:
         return _plateau(clean, over, ladder)
     slowest = lowest(ladder)
     if slowest is not None and (not over or losing(slowest)):
         # UDP gets through at every rate that was offered, or is lost at every rate (D19).
         return None
-    tcp = next((one for one in session.tcp if _looks_policed(one)), None)
+    tcp = next(filter(_looks_policed, session.tcp), None)
     return None if tcp is None else _policed_by_tcp_alone(tcp)
 
 

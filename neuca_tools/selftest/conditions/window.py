@@ -168,27 +168,23 @@ def _window_facts(look: Look) -> tuple[Fact, ...]:
 
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
-    if look.protocol != "tcp" or look.windows.rwnd_limited is None:
+    limited = look.windows.rwnd_limited
+    if look.protocol != "tcp" or limited is None:
         return None
     sockets = _reading_sockets(look)
-    fill = _middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
-    waits = _reading_delay(look, sockets)
+    fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    if look.windows.rwnd_limited < RECEIVER_LIMITED and waits < HOARDS:
-        return None
-    waiting = waits >= HOARDS or (waits >= WAITS and fill > SLOW_READER)
-    if not waiting and (zero is None or _explained(look, sockets)):
-        return None
-    facts = [
-        fact("rwnd_limited / busy_time", look.windows.rwnd_limited),
-        fact("Recv-Q / rb", fill),
-        zero,
-    ]
+    if waits < HOARDS:
+        if limited < RECEIVER_LIMITED:
+            return None
+        waiting = waits >= WAITS and fill > SLOW_READER
+        if not waiting and (zero is None or _explained(look, sockets)):
+            return None
     hit = Hit(
         # A reader that never catches up is what the whole flow waits for.
-        look.windows.rwnd_limited if waits < HOARDS else 1.0,
+        limited if waits < HOARDS else 1.0,
         f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read",
-        known_facts(facts),
+        known_facts([fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero]),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
@@ -197,6 +193,11 @@ def slow_reader(look: Look) -> Optional[Hit]:
     # An application that reads as fast as its host can is not at fault.
     text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
     return replace(hit, text=text, severity=LIMIT)
+
+
+def _fill(sockets: Sequence[Socket]) -> float:
+    """How full the receive buffer is, as a share."""
+    return _middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
