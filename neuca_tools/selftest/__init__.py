@@ -1,14 +1,14 @@
-"""The self-test: what was measured, what it means, and how it is shown. Pure, but for `running`, which fills an Evidence.
+"""The self-test: what was measured, what it means, and how it is shown. Pure, except for `measure`.
 
-run, readers/         what iperf3 and iperf 2 write, of any version, becomes a Run
-evidence, codec       what was seen at both ends; the same as JSON
-documents             somebody's document becomes Evidence
-measure, load         one phase as numbers (a Look): rates, windows, shares of the time, CPUs
-conditions/           the 47 conditions, a small rule each
-diagnosis             Evidence becomes ranked findings; limits and predict say what comes once one is fixed
-compare, paths        a test against earlier ones; several paths against the first of them
-running/              what measures, and fills the evidence: the one part that is not pure
-report/               text, JSON, HTML with charts, Prometheus, Nagios; codes has the exit codes, amounts the units
+evidence    what was observed on both ends (Evidence), one iperf run (Run), and one phase as numbers
+            (Look): rates, windows, shares of the time, CPUs; `codec` reads and writes it as JSON
+readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence
+conditions  the 47 conditions, a small rule each; `causes` says which explains which
+diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier tests,
+            and of several paths with the first of them
+report      text, JSON, HTML with charts, Prometheus, Nagios
+measure     runs the tests and fills in the evidence: the only part that is not pure
+codes       the exit codes; amounts writes rates, sizes and times
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""Rates, sizes and times as people write them."""
+"""Rates, sizes, times and shares as text."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,9 +9,10 @@ MIB = 2.0**20
 
 def digits(value: float) -> str:
     """Three significant digits, never with an exponent."""
-    return (
-        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-    )
+    # 99.95 and 9.995 are where rounding adds a digit before the point.
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def rate(bits: float) -> str:
@@ -31,16 +32,19 @@ def size(count: float) -> str:
 
 
 def time(seconds: float) -> str:
+    """Seconds, with a decimal prefix: "1.50 s", "13.6 ms", "40 µs"."""
     if seconds >= 1:
         return f"{digits(seconds)} s"
-    return f"{digits(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+    if seconds >= 1e-3:
+        return f"{digits(seconds * 1e3)} ms"
+    return f"{seconds * 1e6:.0f} µs"
 
 
 def percent(share: float) -> str:
-    """Of 1: "26%", "0.49%"; what is not zero is never shown as "0%"."""
+    """A share of 1: "26%", "0.49%"; a share above zero is never shown as "0%"."""
     value = share * 100
     if value >= 9.95 or value == 0:
         return f"{value:.0f}%"
-    return (
-        f"{value:.1f}%" if value >= 0.995 else f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"
-    )
+    if value >= 0.995:
+        return f"{value:.1f}%"
+    return f"{value:.2f}%" if value >= 0.01 else f"{value:.1g}%"

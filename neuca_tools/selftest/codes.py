@@ -1,4 +1,4 @@
-"""The exit codes of neuca-selftest, which are its own (issue 5, point 8)."""
+"""The exit codes of neuca-selftest, their names in reports, and their Nagios states."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,15 +8,18 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script, or a monitoring system, is told."""
+    """See EXIT STATUS in neuca-selftest(1).
+
+    BELOW: the rate is below the threshold, or something is broken. WORSE: than in earlier tests.
+    """
 
     PASS = 0
     ERROR = 1
     USAGE = 2
-    BELOW = 4  # below the threshold, or something is broken
+    BELOW = 4
     NOT_AS_PLANNED = 5
     INCONCLUSIVE = 6
-    WORSE = 7  # than before
+    WORSE = 7
     UNREACHABLE = 8
     BUSY = 9
     NOTHING_CONFIGURED = 77

@@ -10,6 +10,7 @@ import pytest
 from selftest_runs import MIB, flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.conditions.base import sysctl_command
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import (
     Broadcast,
@@ -25,6 +26,7 @@ from neuca_tools.selftest.evidence import (
     Reach,
     Sample,
 )
+from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 
 RTT = {"rtt": 100_000, "min_rtt": 100_000}
@@ -232,6 +234,8 @@ def test_a_finding_is_whole(name):
     assert finding.evidence
     assert all(fact.field and fact.after is not None for fact in finding.evidence)
     assert finding.advice or finding.severity == "info"
+    assert finding.advice.startswith(sysctl_command(finding.sysctls))
+    assert "sysctls" not in encode(finding), "the report has the command in its advice"
 
 
 GOOD = {

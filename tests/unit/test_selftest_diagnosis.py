@@ -38,15 +38,19 @@ SHARED = Path(__file__).parents[3] / "shared" / "samples" / "iperf"
 
 # What must be concluded of the published runs: the conditions that are told, in order; the exit code; a part of the text.
 VERDICTS = {
-    "vm-untuned-tcp": (["D01"], 0, "the window stays at 3.05 MiB without any loss: a buffer's cap"),
+    "vm-untuned-tcp": (
+        ["D01"],
+        0,
+        "the window stays at 3.05 MiB without any loss: it is capped by a buffer",
+    ),
     "vm-tuned-tcp": (["D05", "D17"], 0, "the best interval is just below 5.00 Gbit/s"),
     "metal-untuned-tcp": (["D01"], 0, "at a round trip of 13.0 ms"),
     "metal-tuned-tcp": (
         ["D01"],
         0,
-        "run again with buffers of 33.0 MiB, and only if the rate stays is it the link",
+        "run again with buffers of 33.0 MiB, and only if the rate stays the same the link is the limit",
     ),
-    "vm-untuned-udp-100M": (["D07"], 4, "goes as 6 fragments at MTU 1500"),
+    "vm-untuned-udp-100M": (["D07"], 4, "takes 6 fragments at MTU 1500"),
     "vm-tuned-udp-100M": ([], 0, ""),
     "vm-untuned-udp-4000M": (["D09", "D07"], 4, "the loss-free rate is not known: search for it"),
     "vm-tuned-udp-4000M": (["D09", "D07"], 4, "D11 its NIC's rings"),
@@ -158,7 +162,7 @@ def test_the_receivers_window_predicts_the_rate_and_the_limit_after_it():
     finding = diagnose(evidence).limit
     assert (
         finding.text
-        == "the receiver's window of 3.00 MiB lets through 252 Mbit/s at a round trip of 100 ms"
+        == "the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms"
     )
     assert finding.advice == 'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"'
     assert finding.predicted == pytest.approx(0.9 * 8388608 * 8 / 0.1)
@@ -198,7 +202,7 @@ def test_absent_is_never_zero():
     assert diagnosis.phases[0].rate == pytest.approx(800e6)
     assert diagnosis.unexplained == (
         "no condition explains this rate, and no rate is expected (--expect): it may be all that "
-        "there is"
+        "the path can carry"
     )
 
 

@@ -63,8 +63,8 @@ def test_the_text_says_limit_fix_and_next_limit():
         text(diagnose(SMALL))
         == """\
 tcp         250 Mbit/s  FAIL
-LIMIT       receive window too small: the receiver's window of 3.00 MiB lets through 252 Mbit/s at a round trip of 100
-            ms (D01, explains 80%)
+LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms
+            (D01, explains 80%)
             rwnd_limited / busy_time: 0.8
             snd_wnd: 3144960
             snd_cwnd: 5792000

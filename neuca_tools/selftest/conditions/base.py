@@ -1,12 +1,12 @@
-"""What a condition is: an id, a title and a rule; and what a rule answers."""
+"""What a condition is (an id, a title and a rule), and what its rule returns."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Optional, cast
 
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -17,11 +17,13 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 
 @dataclass(frozen=True)
 class Hit:
-    """A condition that is met.
+    """A condition that applies.
 
-    `share` (0 to 1) is the part of the time that was lost, or of what was lost, that it explains. `end` is the host whom the
-    advice is for: "sender", "receiver", "path" or "tool". `fixed` is the rate that this limit leaves once the advice is taken,
-    None where that cannot be known.
+    `share` (0 to 1) is how much of the lost time, or of the lost packets, it explains. `end` is
+    where the advice applies: "sender", "receiver", "local", "peer", "both", "path" or "tool".
+    `sysctls` are the settings that the advice consists of; `advice` is the rest of it, in words.
+    `fixed` is the rate in bit/s that this limit allows once the advice is taken, if it can be
+    computed. `severity` overrides that of the condition.
     """
 
     share: float
@@ -31,31 +33,47 @@ class Hit:
     end: str = "path"
     confidence: str = HIGH
     fixed: Optional[float] = None
-    severity: Optional[str] = None  # where it differs from the condition's own
+    severity: Optional[str] = None
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def recommendation(self) -> str:
+        """The sysctls as a command, and the rest of the advice."""
+        parts = (sysctl_command(self.sysctls), self.advice)
+        return "; ".join(part for part in parts if part)
+
+
+def sysctl_command(sysctls: Mapping[str, str]) -> str:
+    """The sysctl(8) command that sets these; empty if there are none."""
+    words = [f"{name}={_quoted(value)}" for name, value in sysctls.items()]
+    return " ".join(["sysctl -w", *words]) if words else ""
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value else value
 
 
 class Session(NamedTuple):
-    """All phases of a test, for the rules that compare them or look at hosts and paths."""
+    """All phases of a test, for the rules that compare phases or examine hosts and paths."""
 
     evidence: Evidence
     looks: tuple[Look, ...]
 
     def named(self, name: str, direction: str = "forward") -> Optional[Look]:
-        return next(
-            (
-                one
-                for one in self.looks
-                if one.phase.name == name and one.phase.direction == direction
-            ),
-            None,
-        )
+        """The first phase with this name and direction."""
+        for one in self.looks:
+            if (one.phase.name, one.phase.direction) == (name, direction):
+                return one
+        return None
 
     @property
     def hosts(self) -> tuple[tuple[str, Host], ...]:
+        """Both hosts, each with the name of its end."""
         return (("local", self.evidence.local), ("peer", self.evidence.peer))
 
     @property
     def tcp(self) -> tuple[Look, ...]:
+        """The TCP phases in which a rate was measured."""
         return tuple(one for one in self.looks if one.protocol == "tcp" and one.rate)
 
 
@@ -78,26 +96,23 @@ class SessionRule(NamedTuple):
 
 
 def links_of(host: Host) -> tuple[Link, ...]:
-    """The devices on the way to the peer; all of them where the way is not known."""
+    """The devices on the path to the peer; all of them if the path is not known."""
     on_path = tuple(link for link in host.links if link.name in host.path)
     return on_path or host.links
 
 
 def sysctl_max(host: Host, name: str) -> Optional[int]:
-    """The last of the three numbers of tcp_rmem or tcp_wmem."""
-    words = host.sysctls.get(name, "").split()
-    return int(words[-1]) if words and words[-1].isdecimal() and len(words[-1]) < 20 else None
+    """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
+    last = (host.sysctls.get(name, "").split() or [""])[-1]
+    return int(last) if last.isdecimal() and len(last) < 20 else None
 
 
-def number(host: Host, name: str) -> Optional[int]:
-    return sysctl_max(host, name)
+def known_facts(facts: Iterable[Optional[Fact]]) -> tuple[Fact, ...]:
+    """Without those that are absent or have no value."""
+    return tuple(one for one in facts if one is not None and one.after is not None)
 
 
 def fact(name: str, value: object) -> Fact:
-    """A field that did not change, or of which only one value is known."""
-    return Fact(
-        name,
-        after=value
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else str(value),
-    )
+    """A field with a single value; anything but a number becomes text."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return Fact(name, after=cast(float, value) if is_number else str(value))

@@ -16,24 +16,19 @@ ASYMMETRY = 1.3  # (D27)
 
 
 def per_flow(session: Session) -> Optional[Hit]:
-    one = session.named("tcp")
-    many = session.named("tcp-parallel")
-    if one is None or many is None or not one.rate or not many.rate or many.rate <= GAP * one.rate:
+    one, many = session.named("tcp"), session.named("tcp-parallel")
+    if one is None or many is None or not one.rate or not many.rate:
         return None
-    if one.is_full:
+    if many.rate <= GAP * one.rate or one.is_full:
         return None
-    text = (
-        f"many streams carry {many.rate / one.rate:.1f} times as much as one: a limit of each flow (its window, or a policer "
-        "or a hash of links on the way)"
-    )
     return Hit(
         0.4 * (1 - one.rate / many.rate),
-        text,
+        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is limited, "
+        "by its window, or by a policer or a hash over links on the path",
         (Fact("one and many streams, bit/s", one.rate, many.rate),),
-        "raise tcp_rmem and tcp_wmem at both ends; compare a few source ports",
-        "path",
-        MEDIUM,
-        many.rate,
+        "raise tcp_rmem and tcp_wmem on both ends; compare a few source ports",
+        confidence=MEDIUM,
+        fixed=many.rate,
     )
 
 
@@ -44,45 +39,43 @@ def asymmetric(session: Session) -> Optional[Hit]:
     fast, slow = max(there.rate, back.rate), min(there.rate, back.rate)
     if fast <= ASYMMETRY * slow:
         return None
-    way = "forward" if there.rate < back.rate else "back"
-    text = f"the way {way} carries {amounts.rate(slow)}, the other {amounts.rate(fast)}: the two directions are not alike"
+    direction = "forward" if there.rate < back.rate else "reverse"
     return Hit(
         0.5 * (1 - slow / fast),
-        text,
+        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there.rate, back.rate),),
         "compare ip route get, ethtool -k and sysctls of both ends",
-        "path",
-        MEDIUM,
-        fast,
+        confidence=MEDIUM,
+        fixed=fast,
     )
 
 
 def collapse(session: Session) -> Optional[Hit]:
-    there, back, both = (
-        session.named("tcp"),
-        session.named("tcp", "reverse"),
-        session.named(TOGETHER),
-    )
-    if there is None or both is None or not there.rate or both.phase.run is None:
+    both = session.named(TOGETHER)
+    alone = _sum_of_directions(session)
+    if both is None or both.phase.run is None or alone is None or both.is_full:
         return None
-    rates = [flow.rate for flow in both.phase.run.flows]
-    alone = there.rate + ((back.rate if back else None) or there.rate)
-    together = sum(rate for rate in rates if rate)
-    if len(rates) < 2 or not together or together >= BOTH_WAYS * alone or both.is_full:
+    flows = both.phase.run.flows
+    together = sum(flow.rate or 0.0 for flow in flows)
+    if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
-    text = (
-        f"both ways at once carry {amounts.rate(together)}, each alone {amounts.rate(alone)} in all: half duplex, one shaper "
-        "for both, or acknowledgements that starve"
-    )
-    facts = (Fact("alone and together, bit/s", alone, together),)
     return Hit(
         0.5 * (1 - together / alone),
-        text,
-        facts,
+        f"both directions at once carry {amounts.rate(together)}, one after the other "
+        f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
+        "acknowledgements",
+        (Fact("alone and together, bit/s", alone, together),),
         "ethtool DEV (duplex); fq on both ends",
-        "path",
-        MEDIUM,
+        confidence=MEDIUM,
     )
+
+
+def _sum_of_directions(session: Session) -> Optional[float]:
+    """bit/s of both directions, each measured alone; a direction that was not counts as much as the other."""
+    there, back = session.named("tcp"), session.named("tcp", "reverse")
+    if there is None or not there.rate:
+        return None
+    return there.rate + ((back.rate if back else None) or there.rate)
 
 
 COMPARE_SESSION = (

@@ -1,10 +1,11 @@
-"""D06, D21 to D25, D29: MTUs, overlays, and which way the packets go."""
+"""D06, D21 to D25, D29: MTUs, overlays, and the devices that packets use."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
@@ -17,14 +18,19 @@ from neuca_tools.selftest.conditions.base import (
     Session,
     SessionRule,
     fact,
+    known_facts,
     links_of,
 )
-from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.evidence import Host, Link, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-WASTED = 400  # bytes of MTU (D06)
-DEAD = 1e6  # bytes in a whole test: only what fitted into small packets (D21)
-THROUGH = 8e6  # bit/s: no flow that hangs carries so much (D21)
+# Bytes of MTU (D06).
+WASTED = 400
+# Bytes in a whole test: no more than what fits into small packets (D21).
+DEAD = 1e6
+# bit/s: a flow that hangs never carries so much (D21).
+THROUGH = 8e6
+# Bytes that a link adds to each packet, over IPv4.
 OVERHEADS = {
     "vxlan": 50,
     "geneve": 50,
@@ -33,193 +39,216 @@ OVERHEADS = {
     "macvlan": 0,
     "ipvlan": 0,
     "bridge": 0,
-}  # bytes, over IPv4
+}
 TUNNELS = ("vxlan", "geneve", "gre")
 OFFLOAD = "tx-udp_tnl-segmentation"
-SLOWER = 0.7  # of the underlay's rate (D24)
-ELSEWHERE = 0.1  # of the bytes on another NIC (D29)
-BUSY_OWNER = 0.5  # of a CPU (D25)
+# Of the rate of the underlay (D24).
+SLOWER = 0.7
+# Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
+NOISE, ELSEWHERE = 1e6, 0.1
+# Of a CPU (D25).
+BUSY_OWNER = 0.5
 
 
 def black_hole(session: Session) -> Optional[Hit]:
-    """Large packets vanish, and nobody says so."""
-    mtus = [link.mtu for _, host in session.hosts for link in links_of(host) if link.mtu]
-    probed = [
-        value
-        for value in (session.evidence.path_mtu.forward, session.evidence.path_mtu.backward)
-        if value
-    ]
-    small = (
-        bool(probed and mtus and min(probed) < min(mtus))
-        and session.evidence.path_mtu.told is not True
-    )
+    """Large packets are dropped on the path, and no ICMP message reports it."""
+    probed, mtu = _probed_mtu(session), _mtu_of_both(session)
+    unreported = _is_less(probed, mtu) and session.evidence.path_mtu.told is not True
     stuck = next((one for one in session.tcp if _is_stuck(one)), None)
-    if not small and stuck is None:
+    if stuck is None and (not unreported or _gets_through(session)):
         return None
-    if stuck is None and any((one.rate or 0) > THROUGH for one in session.tcp):
-        return None  # traffic gets through: probing, clamping or a route's MTU takes care of it
-    facts = [fact("path MTU, acknowledged", min(probed))] if probed else []
-    facts += [fact("MTU of the interfaces", min(mtus))] if mtus else []
-    facts += [one for one in (stuck.sender_fact("TcpExt.TCPTimeouts"),) if one] if stuck else []
-    size = f" above {min(probed)} bytes" if probed else ""
-    text = f"packets{size} vanish on the way, and no ICMP message says so: connections open and then hang"
+    facts = [
+        Fact("path MTU, acknowledged", after=probed),
+        Fact("MTU of the interfaces", after=mtu),
+        stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
+    ]
+    above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
-        text,
-        tuple(facts),
-        "sysctl -w net.ipv4.tcp_mtu_probing=1 now; then set the path's MTU, or let ICMP "
-        '"fragmentation needed" through',
-        "path",
-        confidence=HIGH if small else MEDIUM,
+        f"packets{above} are dropped on the path without an ICMP message: connections open, then hang",
+        known_facts(facts),
+        'then set the MTU of the path, or let ICMP "fragmentation needed" through',
+        confidence=HIGH if unreported else MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
+
+
+def _gets_through(session: Session) -> bool:
+    """Whether a TCP test was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
+    return any((one.rate or 0) > THROUGH for one in session.tcp)
+
+
+def _is_less(value: Optional[int], limit: Optional[int]) -> bool:
+    """False if either is not known."""
+    return value is not None and limit is not None and value < limit
+
+
+def _mtu_of_both(session: Session) -> Optional[int]:
+    """Bytes: the smallest MTU of the devices of either host on the path."""
+    return _smallest_mtu(link for _, host in session.hosts for link in links_of(host))
+
+
+def _probed_mtu(session: Session) -> Optional[int]:
+    """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
+    found = session.evidence.path_mtu
+    return min((value for value in (found.forward, found.backward) if value), default=None)
+
+
+def _smallest_mtu(links: Iterable[Link]) -> Optional[int]:
+    return min((link.mtu for link in links if link.mtu), default=None)
 
 
 def _is_stuck(look: Look) -> bool:
+    """Whether a TCP test backed off again and again after what fits into a few small packets."""
     sockets = [one for sample in look.phase.sender[-1:] for one in sample.sockets]
     acked = sum(one.bytes_acked or 0 for one in sockets)
     return bool(sockets) and acked < DEAD and any((one.backoff or 0) >= 2 for one in sockets)
 
 
 def smaller_path(session: Session) -> Optional[Hit]:
+    """The path MTU is smaller than the interface's, and ICMP reports it."""
     for end, host in session.hosts:
-        mtus = [link.mtu for link in links_of(host) if link.mtu]
-        if host.route_mtu and mtus and host.route_mtu < min(mtus):
-            text = (
-                f"the path to the peer takes {host.route_mtu} bytes, the interface of the {end} host {min(mtus)}; ICMP says "
-                "so, and TCP follows"
-            )
-            advice = (
-                f"ip route change PREFIX … mtu {host.route_mtu}, or the same MTU on all of the path"
-            )
-            return Hit(
-                0.1,
-                text,
-                (Fact("path MTU", min(mtus), host.route_mtu),),
-                advice,
-                end,
-                severity=INFO,
-            )
-    told, probed = session.evidence.path_mtu.told, session.evidence.path_mtu.forward
-    mtus = [link.mtu for link in links_of(session.evidence.local) if link.mtu]
-    if told and probed and mtus and probed < min(mtus):
+        mtu = _smallest_mtu(links_of(host))
+        if host.route_mtu and mtu and host.route_mtu < mtu:
+            return _reported_mtu(end, f"the interface of the {end} host", mtu, host.route_mtu)
+    path = session.evidence.path_mtu
+    mtu = _smallest_mtu(links_of(session.evidence.local))
+    if path.told and path.forward and mtu and path.forward < mtu:
+        return _reported_mtu("path", "the interface", mtu, path.forward)
+    return None
+
+
+def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
+    return Hit(
+        0.1,
+        f"the path MTU is {path_mtu} bytes, that of {interface} {mtu}; ICMP reports it, and TCP "
+        "adapts to it",
+        (Fact("path MTU", mtu, path_mtu),),
+        f"ip route change PREFIX … mtu {path_mtu}, or use one MTU along the whole path",
+        end,
+        severity=INFO,
+    )
+
+
+class _Stacked(NamedTuple):
+    """A link and its lower device. MTUs in bytes; `possible` is the most that the lower device can carry."""
+
+    end: str
+    link: Link
+    mtu: int
+    lower: Link
+    possible: int
+
+
+def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
+    """Every one of `links` whose lower device and MTUs are known; a kind of unknown overhead has none."""
+    for end, host in session.hosts:
+        by_name = {link.name: link for link in host.links}
+        for link in links(host):
+            lower = by_name.get(link.parent or "")
+            if lower is not None and lower.mtu and link.mtu:
+                possible = lower.mtu - OVERHEADS.get(link.kind or "", 0)
+                yield _Stacked(end, link, link.mtu, lower, possible)
+
+
+def wasted_mtu(session: Session) -> Optional[Hit]:
+    """A link's MTU is smaller than its lower device allows, while the number of packets limits."""
+    for end, link, mtu, lower, possible in _stacked(session, links_of):
+        if possible - mtu <= WASTED or not _packets_limit(session, end):
+            continue
         return Hit(
-            0.1,
-            f"the path takes {probed} bytes, the interface {min(mtus)}; ICMP says so, and TCP follows",
-            (Fact("path MTU", min(mtus), probed),),
-            f"ip route change PREFIX … mtu {probed}",
-            "path",
-            severity=INFO,
+            1 - mtu / possible,
+            f"{link.name} of the {end} host has MTU {mtu}; its lower device {lower.name} allows "
+            f"{possible}",
+            (Fact(f"{link.name} mtu", possible, mtu),),
+            f"ip link set {link.name} mtu {possible}, on both ends",
+            end,
         )
     return None
 
 
-def wasted_mtu(session: Session) -> Optional[Hit]:
-    """A device takes smaller packets than what it lies on, and the number of packets is what limits."""
-    for end, host in session.hosts:
-        by_name = {link.name: link for link in host.links}
-        for link in links_of(host):
-            parent = by_name.get(link.parent or "")
-            if (
-                parent is None
-                or not parent.mtu
-                or not link.mtu
-                or not _packets_limit(session, links_of(host))
-            ):
-                continue
-            possible = parent.mtu - OVERHEADS.get(link.kind or "", 0)
-            if possible - link.mtu > WASTED:
-                text = f"{link.name} of the {end} host has MTU {link.mtu}; {parent.name} below it would carry {possible}"
-                return Hit(
-                    1 - link.mtu / possible,
-                    text,
-                    (Fact(f"{link.name} mtu", possible, link.mtu),),
-                    f"ip link set {link.name} mtu {possible}, at both ends",
-                    end,
-                )
-    return None
-
-
-def _packets_limit(session: Session, chain: tuple[Link, ...]) -> bool:
-    full = any(one.is_full for one in session.looks)
-    off = any(
-        link.offloads.get(name) is False
-        for link in chain
-        for name in (OFFLOAD, "tcp-segmentation-offload")
-    )
-    overlay = any(link.kind in TUNNELS for link in chain)
-    return full or off or overlay
+def _packets_limit(session: Session, end: str) -> bool:
+    """Whether each packet costs this host noticeable CPU time: a full CPU, no offload, or an overlay."""
+    chain = links_of(dict(session.hosts)[end])
+    if any(one.is_full for one in session.looks):
+        return True
+    if any(link.kind in TUNNELS for link in chain):
+        return True
+    offloads = (OFFLOAD, "tcp-segmentation-offload")
+    return any(link.offloads.get(name) is False for link in chain for name in offloads)
 
 
 def inconsistent(session: Session) -> Optional[Hit]:
-    for end, host in session.hosts:
-        by_name = {link.name: link for link in host.links}
-        for link in host.links:
-            parent = by_name.get(link.parent or "")
-            overhead = OVERHEADS.get(link.kind or "")
-            if (
-                parent
-                and link.mtu
-                and parent.mtu
-                and overhead is not None
-                and link.mtu > parent.mtu - overhead
-            ):
-                return Hit(
-                    0.6,
-                    f"{link.name} of the {end} host has MTU {link.mtu}, more than {parent.name} carries "
-                    f"({parent.mtu - overhead})",
-                    (Fact(f"{link.name} mtu", parent.mtu - overhead, link.mtu),),
-                    f"ip link set {link.name} mtu {parent.mtu - overhead}, or raise {parent.name} first",
-                    end,
-                )
+    """A link's MTU is larger than its lower device allows."""
+    for end, link, mtu, lower, possible in _stacked(session, lambda host: host.links):
+        if link.kind not in OVERHEADS or mtu <= possible:
+            continue
+        return Hit(
+            0.6,
+            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} allows "
+            f"only {possible}",
+            (Fact(f"{link.name} mtu", possible, mtu),),
+            f"ip link set {link.name} mtu {possible}, or raise the MTU of {lower.name} first",
+            end,
+        )
     return None
 
 
 def overlay_tax(session: Session) -> Optional[Hit]:
-    over, under = (
-        [one.rate for one in session.tcp if one.phase.path == name]
-        for name in ("overlay", "underlay")
-    )
-    ratio = (over[0] or 0) / under[0] if over and under and under[0] else None
-    without = [
-        (end, link)
-        for end, host in session.hosts
-        for link in links_of(host)
-        if link.offloads.get(OFFLOAD) is False
-    ]
-    tunnels = any(link.kind in TUNNELS for _, host in session.hosts for link in links_of(host))
-    if ratio is None or ratio >= SLOWER or (not without and tunnels):
+    """An overlay is much slower than the path below it, which was measured as well."""
+    over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
+    if over is None or not under or over >= SLOWER * under:
         return None
-    facts = [Fact("overlay / underlay, bit/s", under[0], over[0])]
-    facts += [fact(f"{link.name} {OFFLOAD}", "off") for _, link in without[:1]]
-    text = f"the overlay carries {amounts.percent(ratio)} of what the path below it does: encapsulation without offload"
-    advice = f"ethtool -K DEV {OFFLOAD} on, if the NIC can; jumbo frames below the overlay"
-    return Hit(1 - ratio, text, tuple(facts), advice, "path", HIGH if without else MEDIUM, under[0])
+    links = [link for _, host in session.hosts for link in links_of(host)]
+    without = [link for link in links if link.offloads.get(OFFLOAD) is False]
+    if not without and any(link.kind in TUNNELS for link in links):
+        return None
+    facts = [Fact("overlay / underlay, bit/s", under, over)]
+    facts += [fact(f"{link.name} {OFFLOAD}", "off") for link in without[:1]]
+    return Hit(
+        1 - over / under,
+        f"the overlay carries {amounts.percent(over / under)} of the rate of the path below it: "
+        "encapsulation without offload",
+        tuple(facts),
+        f"ethtool -K DEV {OFFLOAD} on, if the NIC supports it; jumbo frames below the overlay",
+        confidence=HIGH if without else MEDIUM,
+        fixed=under,
+    )
+
+
+def _first_rate(session: Session, path: str) -> Optional[float]:
+    """bit/s of the first TCP test over "overlay" or "underlay"."""
+    return next((one.rate for one in session.tcp if one.phase.path == path), None)
 
 
 def userspace(session: Session) -> Optional[Hit]:
+    """A process forwards the packets of a tun or tap device."""
     for end, host in session.hosts:
-        for link in links_of(host):
-            if link.kind in ("tun", "tap") and (
-                link.owner_cpu is None or link.owner_cpu >= BUSY_OWNER
-            ):
-                busy = (
-                    f", which takes {amounts.percent(link.owner_cpu)} of a CPU"
-                    if link.owner_cpu
-                    else ""
-                )
-                text = f"packets of the {end} host go through a process behind {link.name}{busy}: a userspace overlay"
-                return Hit(
-                    0.7 if busy else 0.3,
-                    text,
-                    (fact(f"{link.name} kind", link.kind),),
-                    "an overlay of the kernel's: vxlan, wireguard",
-                    end,
-                )
+        link = next(filter(_is_userspace, links_of(host)), None)
+        if link is None:
+            continue
+        busy = ""
+        if link.owner_cpu:
+            busy = f", which uses {amounts.percent(link.owner_cpu)} of a CPU"
+        return Hit(
+            0.7 if busy else 0.3,
+            f"packets of the {end} host pass through a process behind {link.name}{busy}: "
+            "a userspace overlay",
+            (fact(f"{link.name} kind", link.kind),),
+            "use an overlay that the kernel implements: vxlan, wireguard",
+            end,
+        )
     return None
 
 
+def _is_userspace(link: Link) -> bool:
+    if link.kind not in ("tun", "tap"):
+        return False
+    return link.owner_cpu is None or link.owner_cpu >= BUSY_OWNER
+
+
 def wrong_way(session: Session) -> Optional[Hit]:
-    """The bytes of a test went over another NIC than the one that was meant; or would have, and there was no test."""
+    """The traffic used another NIC than the planned one, or would have if there had been a test."""
     route, planned = session.evidence.reach.route, session.evidence.local.planned
     if route and planned and route != planned and not session.looks:
         return Hit(
@@ -230,58 +259,54 @@ def wrong_way(session: Session) -> Optional[Hit]:
             "local",
         )
     for one in session.looks:
-        for end, host, samples, name in (
-            ("sender", one.sender, one.phase.sender, "tx_bytes"),
-            ("receiver", one.receiver, one.phase.receiver, "rx_bytes"),
-        ):
-            hit = _wrong_device(
-                host, end, {link.name: delta(samples, f"{link.name}.{name}") for link in host.links}
-            )
-            if hit is not None:
-                return hit
+        sent = _counted(one.sender, one.phase.sender, "tx_bytes")
+        received = _counted(one.receiver, one.phase.receiver, "rx_bytes")
+        hit = _wrong_device(one.sender, "sender", sent)
+        hit = hit or _wrong_device(one.receiver, "receiver", received)
+        if hit is not None:
+            return hit
     return None
 
 
+def _counted(host: Host, samples: Sequence[Sample], name: str) -> dict[str, Optional[Fact]]:
+    """How this counter of each device grew."""
+    return {link.name: delta(samples, f"{link.name}.{name}") for link in host.links}
+
+
 def _wrong_device(host: Host, end: str, counted: dict[str, Optional[Fact]]) -> Optional[Hit]:
-    family = _family(host, host.planned)
+    family = _family(host)
     if host.planned is None or not family:
         return None
     if any(link.kind in TUNNELS and not link.parent for link in host.links if link.name in family):
-        return None  # what carries it is not known, and counts the same bytes
-    elsewhere = {
-        name: fact
-        for name, fact in counted.items()
-        if name not in family and name != "lo" and growth(fact) > 1e6
-    }
-    planned = growth(counted.get(host.planned))
-    worst = max(elsewhere, key=lambda name: growth(elsewhere[name]), default=None)
-    if worst is None or growth(elsewhere[worst]) <= ELSEWHERE * (
-        growth(elsewhere[worst]) + planned
-    ):
+        # The lower device of the tunnel is not known, and it counts the same bytes.
         return None
-    share = growth(elsewhere[worst]) / (growth(elsewhere[worst]) + planned)
-    facts = tuple(one for one in (elsewhere[worst], counted.get(host.planned)) if one is not None)
+    others = counted.keys() - family - {"lo"}
+    worst = max(sorted(others), key=lambda name: growth(counted[name]), default="")
+    elsewhere, planned = growth(counted.get(worst)), growth(counted.get(host.planned))
+    if elsewhere <= NOISE or elsewhere <= ELSEWHERE * (elsewhere + planned):
+        return None
+    share = elsewhere / (elsewhere + planned)
+    facts = (counted[worst], counted.get(host.planned))
     return Hit(
         share,
         f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
-        facts,
+        known_facts(facts),
         f"ip route get PEER; ip route replace PEER dev {host.planned} src ADDRESS",
         end,
     )
 
 
-def _family(host: Host, name: Optional[str]) -> set[str]:
-    """A device with what it lies on and what lies on it: their counters count the same bytes."""
-    parents = {link.name: link.parent for link in host.links}
-    if name not in parents:
+def _family(host: Host) -> set[str]:
+    """The planned device with all its lower and upper devices, which count the same bytes; empty if it is absent."""
+    if host.planned not in {link.name for link in host.links}:
         return set()
-    found = {name}
+    found = {host.planned}
+    pairs = [{link.name, link.parent} for link in host.links if link.parent]
     while True:
-        more = {child for child, parent in parents.items() if parent in found}
-        more |= {parent for child, parent in parents.items() if child in found and parent}
-        if more <= found:
-            return {one for one in found if one}
-        found |= {one for one in more if one}
+        more = found.union(*(pair for pair in pairs if pair & found))
+        if more == found:
+            return {name for name in found if name}
+        found = more
 
 
 PATH_SESSION = (

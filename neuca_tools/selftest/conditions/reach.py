@@ -10,19 +10,23 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
     FAULT,
+    HIGH,
     LIMIT,
     MEDIUM,
     Hit,
     Session,
     SessionRule,
     fact,
-    number,
+    known_facts,
+    sysctl_max,
 )
-from neuca_tools.selftest.evidence import Broadcast
-from neuca_tools.selftest.evidence.look import Fact, delta, growth
+from neuca_tools.selftest.evidence import Broadcast, Rdma, Sample
+from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-LOST_BROADCASTS = 0.01  # of all answers (D47)
-NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
+# Of all answers (D47).
+LOST_BROADCASTS = 0.01
+# Of gc_thresh3 (D16).
+NEARLY_FULL = 0.8
 OVERFLOW = re.compile(
     r"neighbou?r table overflow|neighbor: arp_cache: neighbor table overflow", re.IGNORECASE
 )
@@ -34,6 +38,8 @@ FULL_QUEUES = (
     "conntrack.insert_failed",
     "conntrack.drop",
 )
+LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
+LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
@@ -47,44 +53,58 @@ OTHER_PROGRAM = re.compile(
 
 
 def errors(session: Session) -> str:
+    """What iperf said about all runs that failed."""
     return " | ".join(one.run.error for one in session.evidence.phases if one.run and one.run.error)
 
 
 def neighbours(session: Session) -> Optional[Hit]:
+    """The neighbour table of a host overflows, or is about to."""
     for end, host in session.hosts:
-        told = next((line for line in host.log if OVERFLOW.search(line)), None)
-        limit = number(host, "net.ipv4.neigh.default.gc_thresh3")
+        limit = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3")
         for look in session.looks:
-            samples = (
-                look.phase.sender
-                if (look.phase.direction == "forward") is (end == "local")
-                else look.phase.receiver
-            )
-            full = delta(samples, "arp_cache.table_fulls") or delta(
-                samples, "ndisc_cache.table_fulls"
-            )
-            entries = max(
-                (sample.counters.get("arp_cache.entries", 0) for sample in samples), default=0
-            )
-            if full is not None or (limit and entries > NEARLY_FULL * limit):
-                return _too_many(
-                    end, full or Fact("arp_cache.entries", limit, entries), growth(full), limit
-                )
-        if told is not None:
-            return _too_many(end, fact("dmesg", told), 1, limit)
+            hit = _neighbours_counted(end, _samples_of(look, end), limit)
+            if hit is not None:
+                return hit
+        logged = next((line for line in host.log if OVERFLOW.search(line)), None)
+        if logged is not None:
+            return _too_many(end, fact("dmesg", logged), limit, overflowed=True)
     return None
 
 
-def _too_many(end: str, evidence: Fact, full: float, limit: Optional[int]) -> Hit:
+def _samples_of(look: Look, end: str) -> tuple[Sample, ...]:
+    """The samples of the "local" or the "peer" host."""
+    sends = (look.phase.direction == "forward") is (end == "local")
+    return look.phase.sender if sends else look.phase.receiver
+
+
+def _neighbours_counted(
+    end: str, samples: tuple[Sample, ...], limit: Optional[int]
+) -> Optional[Hit]:
+    full = delta(samples, "arp_cache.table_fulls") or delta(samples, "ndisc_cache.table_fulls")
+    if full is not None:
+        return _too_many(end, full, limit, overflowed=True)
+    entries = max((one.counters.get("arp_cache.entries", 0) for one in samples), default=0)
+    if not limit or entries <= NEARLY_FULL * limit:
+        return None
+    return _too_many(end, Fact("arp_cache.entries", limit, entries), limit, overflowed=False)
+
+
+def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) -> Hit:
     size = 4 * (limit or 1024)
-    text = f"the {end} host's table of neighbours {'overflowed: packets vanish and nobody is told' if full else 'is nearly full'}"
+    state = "is nearly full"
+    if overflowed:
+        state = "overflowed: packets are dropped without an error message"
     return Hit(
-        0.9 if full else 0.3,
-        text,
+        0.9 if overflowed else 0.3,
+        f"the neighbour table of the {end} host {state}",
         (evidence,),
-        f"sysctl -w net.ipv4.neigh.default.gc_thresh3={size} "
-        f"net.ipv4.neigh.default.gc_thresh2={size // 2} net.ipv4.neigh.default.gc_thresh1={size // 4} (and net.ipv6)",
+        "likewise for net.ipv6",
         end,
+        sysctls={
+            "net.ipv4.neigh.default.gc_thresh3": str(size),
+            "net.ipv4.neigh.default.gc_thresh2": str(size // 2),
+            "net.ipv4.neigh.default.gc_thresh1": str(size // 4),
+        },
     )
 
 
@@ -92,49 +112,44 @@ def reverse_path(session: Session) -> Optional[Hit]:
     for look in session.looks:
         for end, samples in (("sender", look.phase.sender), ("receiver", look.phase.receiver)):
             dropped = delta(samples, "TcpExt.IPReversePathFilter")
-            if dropped is not None and growth(dropped) > 0:
-                share = 1.0 if session.evidence.reach.tcp == "timeout" or not look.rate else 0.5
-                text = (
-                    f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they come in where no route "
-                    "goes back"
-                )
-                advice = (
-                    "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or routes that go and come one way"
-                )
-                return Hit(share, text, (dropped,), advice, end)
+            if dropped is None:
+                continue
+            is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
+            return Hit(
+                1.0 if is_cut_off else 0.5,
+                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they arrive "
+                "on an interface that has no route back to their source",
+                (dropped,),
+                "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or make both directions use the same "
+                "interface",
+                end,
+            )
     return None
 
 
 def no_neighbour(session: Session) -> Optional[Hit]:
-    reach = session.evidence.reach
-    if (
-        reach.neighbour in ("failed", "incomplete")
-        or reach.tcp == "no-route"
-        or NO_NEIGHBOUR.search(errors(session))
-    ):
-        text = "nobody answers for the peer's address on this network (ARP or ND)"
-        advice = "ip neigh show PEER; check cable, VLAN, address and prefix of both ends, and MAC filters"
-        return Hit(
-            1.0,
-            text,
-            (fact("neighbour", reach.neighbour or errors(session) or "no route to host"),),
-            advice,
-            "path",
-        )
-    return None
+    reach, said = session.evidence.reach, errors(session)
+    unresolved = reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route"
+    if not unresolved and not NO_NEIGHBOUR.search(said):
+        return None
+    return Hit(
+        1.0,
+        "no response to ARP or ND for the peer's address on this network",
+        (fact("neighbour", reach.neighbour or said or "no route to host"),),
+        "ip neigh show PEER; check cable, VLAN, address and prefix on both ends, and MAC filters",
+    )
 
 
 def no_route(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.tcp == "unreachable" or NO_ROUTE.search(errors(session)):
-        advice = "ip route get PEER; ip route add PREFIX via GATEWAY dev DEV"
-        return Hit(
-            1.0,
-            "this host has no route to the peer",
-            (fact("connect", "ENETUNREACH"),),
-            advice,
-            "sender",
-        )
-    return None
+    if session.evidence.reach.tcp != "unreachable" and not NO_ROUTE.search(errors(session)):
+        return None
+    return Hit(
+        1.0,
+        "this host has no route to the peer",
+        (fact("connect", "ENETUNREACH"),),
+        "ip route get PEER; ip route add PREFIX via GATEWAY dev DEV",
+        "sender",
+    )
 
 
 def filtered(session: Session) -> Optional[Hit]:
@@ -142,56 +157,59 @@ def filtered(session: Session) -> Optional[Hit]:
     if reach.tcp == "refused" or REFUSED.search(said):
         return Hit(
             1.0,
-            "the peer answers, and nothing listens on that port",
+            "the peer responds, but nothing listens on that port",
             (fact("connect", "ECONNREFUSED"),),
-            "start the other end: iperf3 -s -1",
+            "start the server: iperf3 -s -1",
             "receiver",
         )
-    if reach.tcp == "timeout" or TIMED_OUT.search(said):
-        if reach.neighbour in ("failed", "incomplete"):
-            return None
-        known = "ping is answered, and " if reach.ping else ""
-        return Hit(
-            0.95,
-            f"{known}a connection gets no answer at all: a firewall drops it, or the way back is another",
-            (fact("connect", "timeout"), *((fact("ping", "answered"),) if reach.ping else ())),
-            "open the port on the peer (nft list ruleset; iptables -S)",
-            "receiver",
-            "high" if reach.ping else MEDIUM,
-        )
-    return None
+    if reach.tcp != "timeout" and not TIMED_OUT.search(said):
+        return None
+    if reach.neighbour in ("failed", "incomplete"):
+        return None
+    pinged = [fact("ping", "answered")] if reach.ping else []
+    but = "ping is answered, but " if pinged else ""
+    return Hit(
+        0.95,
+        f"{but}a connection gets no response: a firewall drops it, or packets return another way",
+        (fact("connect", "timeout"), *pinged),
+        "open the port on the peer (nft list ruleset; iptables -S)",
+        "receiver",
+        HIGH if pinged else MEDIUM,
+    )
 
 
 def busy(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.tcp == "busy" or BUSY.search(errors(session)):
-        return Hit(
-            1.0,
-            "the peer's iperf3 is busy with somebody else's test, or with one that was never ended",
-            (fact("iperf3", errors(session) or "busy"),),
-            "try again later; a server for one test alone: iperf3 -s -1 --idle-timeout 20",
-            "receiver",
-        )
-    return None
+    said = errors(session)
+    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
+        return None
+    return Hit(
+        1.0,
+        "the peer's iperf3 is busy with another test, or with one that never ended",
+        (fact("iperf3", said or "busy"),),
+        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
+        "receiver",
+    )
 
 
 def other_program(session: Session) -> Optional[Hit]:
     if session.evidence.reach.wrong_peer:
         return Hit(
             1.0,
-            "who answers at the peer's address is not the peer",
+            "the host that responds at the peer's address is not the peer",
             (fact("identity", "differs"),),
             "check the address; look for a second host that has it (arping -D)",
-            "path",
         )
-    if OTHER_PROGRAM.search(errors(session)):
-        return Hit(
-            0.9,
-            "the two ends do not speak the same protocol: iperf 2 on one side, or versions too far apart",
-            (fact("iperf3", errors(session)),),
-            "install the same iperf3 at both ends",
-            "tool",
-        )
-    return None
+    said = errors(session)
+    if not OTHER_PROGRAM.search(said):
+        return None
+    return Hit(
+        0.9,
+        "client and server do not speak the same protocol: one of them is iperf 2, or their versions "
+        "are too far apart",
+        (fact("iperf3", said),),
+        "install the same iperf3 on both ends",
+        "tool",
+    )
 
 
 def connection_rate(session: Session) -> Optional[Hit]:
@@ -201,93 +219,94 @@ def connection_rate(session: Session) -> Optional[Hit]:
             0.8,
             f"{tested.no_address} connections found no free port",
             (fact("EADDRNOTAVAIL", tested.no_address),),
-            'sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
-            "sender",
+            end="sender",
+            sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
     for look in session.looks:
         for end, samples in (("receiver", look.phase.receiver), ("sender", look.phase.sender)):
-            found = [one for name in FULL_QUEUES if (one := delta(samples, name)) is not None]
+            found = known_facts(delta(samples, name) for name in FULL_QUEUES)
             if found:
-                advice = (
-                    "sysctl -w net.netfilter.nf_conntrack_max=262144"
-                    if found[0].field.startswith("conntrack")
-                    else "sysctl -w net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096; restart the listener"
-                )
-                return Hit(
-                    0.6,
-                    f"connections were turned away at the {end}: {found[0].field}",
-                    tuple(found),
-                    advice,
-                    end,
-                )
+                return _turned_away(end, found)
     return None
 
 
+def _turned_away(end: str, found: tuple[Fact, ...]) -> Hit:
+    conntrack = found[0].field.startswith("conntrack")
+    return Hit(
+        0.6,
+        f"the {end} turned connections away: {found[0].field} grew",
+        found,
+        "" if conntrack else "restart the listener",
+        end,
+        sysctls=LARGER_CONNTRACK if conntrack else LARGER_BACKLOG,
+    )
+
+
 def duplicate(session: Session) -> Optional[Hit]:
-    macs = session.evidence.reach.macs
-    if len(set(macs)) < 2:
+    macs = sorted(set(session.evidence.reach.macs))
+    if len(macs) < 2:
         return None
     return Hit(
         0.97,
-        f"{len(set(macs))} MAC addresses answer for the peer's address",
-        (fact("ARP answers", ", ".join(sorted(set(macs)))),),
-        "arping -D -I DEV PEER; with two NICs of one host in a subnet: sysctl -w net.ipv4.conf.all.arp_ignore=1 "
-        "net.ipv4.conf.all.arp_announce=2",
+        f"{len(macs)} MAC addresses answer for the peer's address",
+        (fact("ARP answers", ", ".join(macs)),),
+        "arping -D -I DEV PEER; if one host has two NICs in a subnet: sysctl -w "
+        "net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
         "receiver",
     )
 
 
 def broadcast_lost(tested: Broadcast) -> bool:
-    """Whether somebody never answered, or not often enough."""
-    lost = tested.times.lost or 0
-    return (tested.answered or 0) < (tested.expected or 0) or lost > LOST_BROADCASTS * (
-        tested.times.count or 0
-    )
+    """Whether a host never answered, or too many answers were lost."""
+    if (tested.answered or 0) < (tested.expected or 0):
+        return True
+    return (tested.times.lost or 0) > LOST_BROADCASTS * (tested.times.count or 0)
 
 
 def broadcasts(session: Session) -> Optional[Hit]:
     tested = session.evidence.broadcast
     if not broadcast_lost(tested):
         return None
-    part = (tested.times.lost or 0) / (tested.times.count or 1)
+    lost, count = tested.times.lost or 0, tested.times.count or 0
     missing = (tested.expected or 0) - (tested.answered or 0)
-    told = (
-        f"{missing} of {tested.expected} hosts never answered a broadcast"
-        if missing > 0
-        else f"{amounts.percent(part)} of the answers to broadcasts never came"
+    part = lost / (count or 1)
+    facts = [Fact("answers", tested.times.count, count - lost)]
+    text = f"{amounts.percent(part)} of the answers to broadcasts were lost"
+    if missing > 0:
+        facts.insert(0, Fact("hosts that answered", tested.expected, tested.answered))
+        text = f"{missing} of {tested.expected} hosts never answered a broadcast"
+    return Hit(
+        part or 1.0,
+        text,
+        tuple(facts),
+        "run neuca-selftest --serve on each of them, with the same secret; sysctl -w "
+        "net.core.netdev_max_backlog=10000 on the host with the bridge; fewer hosts in one network",
+        confidence=MEDIUM,
     )
-    facts = [Fact("hosts that answered", tested.expected, tested.answered)] if missing > 0 else []
-    facts.append(
-        Fact("answers", tested.times.count, (tested.times.count or 0) - (tested.times.lost or 0))
-    )
-    advice = (
-        "neuca-selftest --serve on each of them, with the same secret; sysctl -w net.core.netdev_max_backlog=10000 on the "
-        "host of the bridge; fewer hosts in one network"
-    )
-    return Hit(part or 1.0, told, tuple(facts), advice, "path", MEDIUM)
 
 
 def rdma(session: Session) -> Optional[Hit]:
     tested = session.evidence.rdma
-    why = (
-        tested.error
-        or (
-            f"port state {tested.state}"
-            if tested.state and "ACTIVE" not in tested.state.upper()
-            else None
-        )
-        or ("no GID for this network" if tested.device and tested.gid == "" else None)
-    )
+    why = _why_no_rdma(tested)
     if why is None:
         return None
     return Hit(
         0.5,
         f"RDMA over {tested.device or 'any device'} does not work: {why}",
         (fact("RDMA", why),),
-        "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route (-d, -g)",
-        "path",
-        MEDIUM,
+        "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route "
+        "(-d, -g)",
+        confidence=MEDIUM,
     )
+
+
+def _why_no_rdma(tested: Rdma) -> Optional[str]:
+    """None if RDMA works or was not tested."""
+    if tested.error:
+        return tested.error
+    if tested.state and "ACTIVE" not in tested.state.upper():
+        return f"port state {tested.state}"
+    return "no GID for this network" if tested.device and tested.gid == "" else None
 
 
 REACH_SESSION = (

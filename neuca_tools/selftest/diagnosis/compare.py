@@ -95,7 +95,7 @@ def comparable(evidence: Evidence) -> list[tuple[Key, PhaseResult]]:
 
 
 def _host(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
-    """Only what both tests knew is compared: absent is not known. Not `strict`: what can be asked for may be another."""
+    """Changes of what both tests knew. Unless `strict`, configured names and addresses may change."""
     for name in ("name", "kernel", "iperf3"):
         yield from _value(where, name, getattr(old, name), getattr(new, name))
     yield from _mapping(where, "", old.sysctls, new.sysctls)
@@ -104,24 +104,28 @@ def _host(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
     matched = _matched(old.links, new.links)
     for before, after in matched:
         yield from _link(where, before, after, strict)
-    gone = [link.name for link in old.links if link not in [before for before, _ in matched]]
-    come = [link.name for link in new.links if link not in [after for _, after in matched]]
-    yield from (Change(where, name, "present", None, strict) for name in gone)
-    yield from (Change(where, name, None, "present", strict) for name in come)
+    kept = [before for before, _ in matched], [after for _, after in matched]
+    for link in old.links:
+        if link not in kept[0]:
+            yield Change(where, link.name, "present", None, strict)
+    for link in new.links:
+        if link not in kept[1]:
+            yield Change(where, link.name, None, "present", strict)
 
 
 def _matched(old: Iterable[Link], new: Sequence[Link]) -> list[tuple[Link, Link]]:
-    """By MAC and kind, so that a NIC with another name is the same NIC; without a MAC by name."""
-    found = []
-    for one in old:
-        keys = [link for link in new if link.mac and link.mac == one.mac and link.kind == one.kind]
-        same = next(
-            (link for link in keys if link.name == one.name), keys[0] if len(keys) == 1 else None
-        )
-        same = same or next((link for link in new if link.name == one.name), None)
-        if same is not None:
-            found.append((one, same))
-    return found
+    """Pairs of the same link in both tests."""
+    pairs = ((one, _same(one, new)) for one in old)
+    return [(one, same) for one, same in pairs if same is not None]
+
+
+def _same(one: Link, links: Sequence[Link]) -> Optional[Link]:
+    """By MAC and kind, so that a renamed NIC is recognized; without a MAC, or with several matches, by name."""
+    twins = [link for link in links if link.mac and (link.mac, link.kind) == (one.mac, one.kind)]
+    if len(twins) == 1:
+        return twins[0]
+    candidates = (*twins, *links)
+    return next((link for link in candidates if link.name == one.name), None)
 
 
 def _link(where: str, old: Link, new: Link, strict: bool) -> Iterator[Change]:

@@ -1,17 +1,17 @@
-"""Evidence becomes ranked findings: the one pure function of the self-test, `diagnose`."""
+"""From evidence to ranked findings: `diagnose`."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session, known_facts
 from neuca_tools.selftest.conditions.causes import (
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -22,13 +22,18 @@ from neuca_tools.selftest.conditions.causes import (
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Fact, Look
 
-FAULT_FIRST = 0.15  # what a fault counts more than a limit that explains as much
-TRIFLE = 0.1  # of the lost time, or of what was lost
-SLIGHT = 0.01  # of the datagrams, of a test that reached what it should: a moment at which a host was busy
-SHORTEST = 0.9  # of the time that was asked for
+# How much more a fault weighs than a limit that explains the same share.
+FAULT_FIRST = 0.15
+# Of the lost time, or of the lost packets: less is no cause of anything else.
+TRIFLE = 0.1
+# Of the datagrams, in a test that reached what it should: a host was busy for a moment.
+SLIGHT = 0.01
+# Of the duration that was asked for.
+SHORTEST = 0.9
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT
 )
@@ -36,11 +41,16 @@ LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | fro
 
 @dataclass(frozen=True)
 class Finding:
-    """One condition that is met: see `Hit` for `share`, `end` and `confidence`."""
+    """One condition that applies.
+
+    See `Hit` for `share`, `end` and `confidence`. `severity` is "fault", "limit" or "info".
+    `predicted` is the rate in bit/s once it is fixed, `next_limit` what limits then. `advice`
+    starts with the command that sets `sysctls`, if there are any.
+    """
 
     id: str
     title: str
-    severity: str  # fault, limit or info
+    severity: str
     share: float
     confidence: str
     phase: Optional[str]
@@ -48,15 +58,17 @@ class Finding:
     text: str
     evidence: tuple[Fact, ...]
     advice: str
-    predicted: Optional[float] = None  # bit/s, once it is fixed
+    predicted: Optional[float] = None
     next_limit: Optional[str] = None
+    sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
 
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """What one phase reached.
+    """What one phase reached; rates in bit/s, `loss` as a share.
 
-    `rate` is what iperf3 itself says of all the test; `steady` that of the part after slow start, which is what is judged.
+    `rate` is what iperf3 reports for the whole test; `steady` is that of the part after slow start,
+    which decides `passed`. `passed` is None if there is nothing to compare the rate with.
     """
 
     name: str
@@ -65,7 +77,7 @@ class PhaseResult:
     rate: Optional[float]
     loss: Optional[float]
     retransmits: Optional[int]
-    passed: Optional[bool]  # None: there is nothing to compare with
+    passed: Optional[bool]
     error: Optional[str] = None
     steady: Optional[float] = None
 
@@ -74,7 +86,8 @@ class PhaseResult:
 class Diagnosis:
     """Findings, the most important first.
 
-    `inconclusive` says why this test says nothing, `unexplained` why a rate that was measured has no explanation.
+    `inconclusive` says why this test has no result, `unexplained` why a rate that was measured has
+    no explanation; `expect` is in bit/s.
     """
 
     findings: tuple[Finding, ...]
@@ -85,16 +98,17 @@ class Diagnosis:
 
     @property
     def unknown(self) -> Optional[str]:
+        """Why the diagnosis is incomplete, if it is."""
         return self.inconclusive or self.unexplained
 
     @property
     def limit(self) -> Optional[Finding]:
-        """What holds the rate back, or is broken."""
+        """The most important limit or fault."""
         return next((one for one in self.findings if one.severity != INFO), None)
 
     @property
     def exit_code(self) -> ExitCode:
-        """Point 8 of the issue: why the test did not run, else whether the rate is as expected."""
+        """Why the test did not run; if it did, whether the rate is as expected."""
         ids = {one.id for one in self.findings if one.severity == FAULT}
         for outcome in OUTCOMES:
             if ids & outcome.conditions and self._applies(outcome):
@@ -103,8 +117,7 @@ class Diagnosis:
             return ExitCode.INCONCLUSIVE
         if ids & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
-        failed = any(one.passed is False for one in self.phases)
-        if failed or ids:
+        if ids or any(one.passed is False for one in self.phases):
             return ExitCode.BELOW
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
@@ -122,101 +135,110 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
     all_passed = bool(judged) and all(judged)
     found = [*_of_phases(looks, results), *_of_the_session(session, all_passed)]
-    ranked = tuple(sorted(_weighed(found), key=_order))
-    why_not = _inconclusive(looks, ranked)
-    unexplained = None if why_not else _unexplained(evidence, looks, ranked, all_passed)
-    return Diagnosis(ranked, results, why_not, evidence.expect, unexplained)
+    ranked = tuple(sorted(_symptoms_as_information(found), key=_order))
+    inconclusive = _inconclusive(looks, ranked)
+    unexplained = None if inconclusive else _unexplained(evidence, looks, ranked, all_passed)
+    return Diagnosis(ranked, results, inconclusive, evidence.expect, unexplained)
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
-    """What each phase reached, without a word of why."""
+    """What each phase reached, without an explanation."""
     return tuple(_result(look(evidence, phase)) for phase in evidence.phases)
 
 
 def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterable[Finding]:
-    """A condition of several phases is told once, of that in which it explains most."""
-    best: dict[str, Finding] = {}
+    """Each condition once, of the phase in which it explains most."""
+    best: dict[tuple[str, str], Finding] = {}
     for one, result in zip(looks, results):
         for row in PHASE_RULES:
             hit = row.rule(one)
             if hit is None:
                 continue
-            severity = hit.severity or row.severity
-            slight = one.protocol == "udp" and bool(result.passed) and (one.loss or 0) < SLIGHT
-            trifle = severity == FAULT and (
-                slight or (hit.share < TRIFLE and result.passed is not False)
-            )
-            if one.phase.search or (severity == LIMIT and result.passed) or trifle:
-                severity = (
-                    INFO  # everything has a limit, and a few drops; these are where they should be
-                )
+            severity = _severity(hit, hit.severity or row.severity, one, result)
             found = _finding(row.id, row.title, severity, hit, one)
-            known = best.get(f"{row.id} {row.title}")
-            if known is None or (known.severity == INFO, -known.share) > (
-                severity == INFO,
-                -hit.share,
-            ):
-                best[f"{row.id} {row.title}"] = found
+            known = best.get((row.id, row.title))
+            if known is None or _weight_in_phase(found) > _weight_in_phase(known):
+                best[row.id, row.title] = found
     return best.values()
+
+
+def _weight_in_phase(one: Finding) -> tuple[bool, float]:
+    return one.severity != INFO, one.share
+
+
+def _severity(hit: Hit, severity: str, one: Look, result: PhaseResult) -> str:
+    """Information if the phase reached what it should: every path has a limit and drops a few packets."""
+    if one.phase.search or (severity == LIMIT and result.passed):
+        return INFO
+    if severity == FAULT and _is_negligible(hit, one, result):
+        return INFO
+    return severity
+
+
+def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
+    """Whether a fault made no difference to the rate of this phase."""
+    if one.protocol == "udp" and result.passed and (one.loss or 0) < SLIGHT:
+        return True
+    return hit.share < TRIFLE and result.passed is not False
 
 
 def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     for row in SESSION_RULES:
         hit = row.rule(session)
-        if hit is not None:
-            severity = hit.severity or row.severity
-            yield _finding(
-                row.id,
-                row.title,
-                INFO if severity == LIMIT and all_passed else severity,
-                hit,
-                reference,
-                named=False,
-            )
+        if hit is None:
+            continue
+        severity = hit.severity or row.severity
+        if severity == LIMIT and all_passed:
+            severity = INFO
+        found = _finding(row.id, row.title, severity, hit, reference)
+        yield replace(found, phase=None)
 
 
-def _finding(
-    name: str, title: str, severity: str, hit: Hit, of: Optional[Look], named: bool = True
-) -> Finding:
-    known = tuple(fact for fact in hit.facts if fact.after is not None)
-    sure = of is not None and severity != INFO and hit.confidence != LOW
-    predicted, following = next_after(name, hit, of) if of is not None and sure else (None, None)
+def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
+    predicted: Optional[float] = None
+    following: Optional[str] = None
+    if of is not None and severity != INFO and hit.confidence != LOW:
+        predicted, following = next_after(name, hit, of)
     return Finding(
-        name,
-        title,
-        severity,
-        max(0.0, min(1.0, hit.share)),
-        hit.confidence,
-        of.phase.name if of and named else None,
-        hit.end,
-        hit.text,
-        known,
-        hit.advice,
-        predicted,
-        following,
+        id=name,
+        title=title,
+        severity=severity,
+        share=max(0.0, min(1.0, hit.share)),
+        confidence=hit.confidence,
+        phase=of.phase.name if of else None,
+        end=hit.end,
+        text=hit.text,
+        evidence=known_facts(hit.facts),
+        advice=hit.recommendation,
+        predicted=predicted,
+        next_limit=following,
+        sysctls=hit.sysctls,
     )
 
 
-def _weighed(found: list[Finding]) -> list[Finding]:
-    """Symptoms step back behind their causes: they are told, as information."""
-    ids = {
-        name
-        for one in found
-        if one.severity != INFO and one.confidence != LOW and one.share >= 0.1
-        for name in (one.id, one.title)
-    }
-    return [_stepped_back(one, ids) for one in found]
+def _symptoms_as_information(found: Sequence[Finding]) -> list[Finding]:
+    """The same findings; what another one explains (see `causes`) is information."""
+    certain = [one for one in found if _is_certain(one)]
+    names = {one.id for one in certain} | {one.title for one in certain}
+    return [_as_symptom(one) if _has_cause(one, names) else one for one in found]
 
 
-def _stepped_back(one: Finding, met: set[str]) -> Finding:
-    if not is_explained((one.id, one.title), one.phase, met):
-        return one
+def _is_certain(one: Finding) -> bool:
+    """Whether a finding is certain and large enough to be the cause of another."""
+    return one.severity != INFO and one.confidence != LOW and one.share >= TRIFLE
+
+
+def _has_cause(one: Finding, names: Collection[str]) -> bool:
+    return is_explained((one.id, one.title), one.phase, names)
+
+
+def _as_symptom(one: Finding) -> Finding:
     return replace(one, severity=INFO, predicted=None, next_limit=None)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:
-    """Of what is told as information the limits come last: everything has one, and these are where they should be."""
+    """By weight; information comes last, and limits last of it, because every path has one."""
     weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0)
     return (one.severity == INFO, one.severity == INFO and one.id in LIMITS, -weight, one.id)
 
@@ -225,50 +247,62 @@ def _result(one: Look) -> PhaseResult:
     error = one.phase.run.error if one.phase.run else None
     whole = one.flow.rate if one.flow else None
     return PhaseResult(
-        one.phase.name,
-        one.phase.direction,
-        one.protocol,
-        whole or one.rate,
-        one.loss,
-        one.throughput.retransmits,
-        passed(one),
-        error,
-        one.rate,
+        name=one.phase.name,
+        direction=one.phase.direction,
+        protocol=one.protocol,
+        rate=whole or one.rate,
+        loss=one.loss,
+        retransmits=one.throughput.retransmits,
+        passed=passed(one),
+        error=error,
+        steady=one.rate,
     )
 
 
 def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:
+    """Why the test says nothing about the path; None if it does, or if a finding says why it did not run."""
     if any(one.id in UNFINISHED for one in found):
         return None
     for one in looks:
-        run = one.phase.run
-        if run is not None and run.error:
-            return f"iperf did not finish: {run.error}"
-        if (
-            run is not None
-            and run.duration
-            and one.flow
-            and (one.flow.sent.seconds or run.duration) < SHORTEST * run.duration
-        ):
-            return f"the test ended after {amounts.time(one.flow.sent.seconds or 0)} of {amounts.time(run.duration)}"
+        cut = _cut_short(one)
+        if cut is not None:
+            return cut
     if not any(one.rate for one in looks) and not found:
         return "nothing was measured"
     return next((one.text for one in found if one.id == "D10"), None)
 
 
+def _cut_short(one: Look) -> Optional[str]:
+    """Why a run did not last as long as it should have; None if it did."""
+    run = one.phase.run
+    if run is None:
+        return None
+    if run.error:
+        return f"iperf did not finish: {run.error}"
+    if not run.duration or one.flow is None:
+        return None
+    seconds = one.flow.sent.seconds or run.duration
+    if seconds >= SHORTEST * run.duration:
+        return None
+    return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
+
+
 def _unexplained(
     evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], all_passed: bool
 ) -> Optional[str]:
+    """Why a rate that was measured has no explanation; None if it has one, or needs none."""
     tcp = next((one for one in looks if one.protocol == "tcp"), None)
-    explained = all_passed or any(one.severity != INFO or one.id == "D18" for one in found)
-    if explained or tcp is None:  # datagrams came as they were sent
+    if all_passed or tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None
-    if (
-        tcp.windows.rwnd_limited is None
-        and tcp.windows.cwnd is None
-        and tcp.windows.snd_wnd is None
-    ):
+    windows = tcp.windows
+    if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
         return "neither window, retransmits nor round trip is known: iperf3 -J says more"
     if evidence.expect is None:
-        return "no condition explains this rate, and no rate is expected (--expect): it may be all that there is"
-    return "the rate is below what is expected, and no condition explains it: the counters of both ends would tell more"
+        return (
+            "no condition explains this rate, and no rate is expected (--expect): it may be all that "
+            "the path can carry"
+        )
+    return (
+        "the rate is below what is expected, and no condition explains it: the counters of both ends "
+        "would tell more"
+    )

@@ -81,22 +81,21 @@ def compare_paths(paths: Sequence[Tests]) -> PathComparison:
 
 
 def _rows(paths: Sequence[Tests]) -> Iterator[Row]:
-    """In the order in which the baseline has them; then what it has not."""
+    """In the order of the baseline's measurements, followed by those it does not have."""
     measured = [(path.label, [_measured(one) for one in path.rounds]) for path in paths]
     known = dict.fromkeys(key for _, rounds in measured for one in rounds for key in one)
     for key, unit in known:
-        found = [
-            _value(label, [one[key, unit] for one in rounds if (key, unit) in one])
-            for label, rounds in measured
-        ]
+        found = [_value(label, _all_of(rounds, (key, unit))) for label, rounds in measured]
         values = [value for value in found if value is not None]
-        first = values[0] if values[0].label == paths[0].label else None
-        yield Row(
-            key[0],
-            key[1],
-            unit,
-            tuple(value if value is first else _against(first, value, unit) for value in values),
-        )
+        baseline = values[0] if values[0].label == paths[0].label else None
+        others = values[1:] if baseline else values
+        compared = [_against(baseline, value, unit) for value in others]
+        yield Row(key[0], key[1], unit, tuple([baseline, *compared] if baseline else compared))
+
+
+def _all_of(rounds: Sequence[dict[tuple[Key, str], float]], key: tuple[Key, str]) -> list[float]:
+    """What each round that has this measurement reached."""
+    return [one[key] for one in rounds if key in one]
 
 
 def _measured(evidence: Evidence) -> dict[tuple[Key, str], float]:

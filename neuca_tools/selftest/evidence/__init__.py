@@ -1,9 +1,10 @@
-"""What a self-test saw at both ends: the shape that the running half fills, and all that the diagnosis looks at.
+"""What a self-test observed on both ends: `measure` fills it in, and the diagnosis uses nothing else.
 
-Everything may be absent: None, an empty tuple or a missing key is "not known", never zero. Sizes are bytes, rates bit/s, times
-seconds; only the fields of TCP_INFO keep the kernel's units (microseconds, segments), for they are quoted as evidence.
+Anything may be absent: None, an empty tuple or a missing key means "not known", never zero. Sizes
+are in bytes, rates in bit/s, times in seconds. Only the fields of TCP_INFO keep the kernel's units
+(microseconds, segments), because findings quote them.
 
-Counters are kept under the kernel's own names, so that a finding can quote them:
+Counters have the kernel's own names, so that a finding can quote them:
 
 Udp.RcvbufErrors, Ip.ReasmFails, TcpExt.TCPToZeroWindowAdv   /proc/net/snmp and /proc/net/netstat
 softnet.processed, softnet.dropped, softnet.time_squeeze     /proc/net/softnet_stat, all CPUs together (softnet.3.dropped: CPU 3)
@@ -26,12 +27,13 @@ from typing import Optional
 from neuca_tools.selftest.evidence.run import Run
 
 VERSION = 1
-NOT_ASKED = "not asked for"  # why a step is skipped that nobody wanted
+# The text of a step that was skipped because it was not requested.
+NOT_ASKED = "not asked for"
 
 
 @dataclass(frozen=True)
 class Socket:
-    """TCP_INFO of one socket at one time (tcp(7), linux/tcp.h), with its memory as `ss -m` shows it."""
+    """TCP_INFO of one socket at one time (tcp(7), linux/tcp.h), with its memory as shown by `ss -m`."""
 
     local_port: Optional[int] = None
     remote_port: Optional[int] = None
@@ -63,18 +65,18 @@ class Socket:
 
 @dataclass(frozen=True)
 class Cpu:
-    """Seconds that one CPU spent since boot (/proc/stat): `user` with nice, `system` with irq."""
+    """Seconds that one CPU spent since boot (/proc/stat); `user` includes nice, `system` irq, `idle` iowait."""
 
     user: float = 0.0
     system: float = 0.0
     softirq: float = 0.0
-    idle: float = 0.0  # with iowait
+    idle: float = 0.0
     steal: float = 0.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at one end. `time` is monotonic, of that end's own clock."""
+    """The state of one end at one time, in seconds of its own monotonic clock."""
 
     time: float
     sockets: tuple[Socket, ...] = ()
@@ -84,27 +86,37 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phase:
-    """One test: its name ("tcp", "tcp-parallel", "udp" …), iperf's own words, and the samples of both ends."""
+    """One test: its name ("tcp", "tcp-parallel", "udp" …), what iperf reported, and samples of both ends.
+
+    In direction "forward" the host that is `local` sends. `target` is the rate in bit/s that was
+    requested, where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
+    "underlay" if both were measured. With `search` the phase is one of several attempts to find
+    what the path can carry, so that a low rate is no failure.
+    """
 
     name: str
     run: Optional[Run] = None
-    direction: str = "forward"  # "forward": the host that is `local` sends
-    target: Optional[float] = None  # the rate that was asked for, where the run does not say
+    direction: str = "forward"
+    target: Optional[float] = None
     sender: tuple[Sample, ...] = ()
     receiver: tuple[Sample, ...] = ()
-    raw: Optional[str] = None  # what iperf wrote, as it was
-    path: Optional[str] = None  # "overlay" or "underlay", where both were measured
-    search: bool = (
-        False  # one of several tries at what the path takes: that it takes less is no shortfall
-    )
+    raw: Optional[str] = None
+    path: Optional[str] = None
+    search: bool = False
 
 
 @dataclass(frozen=True)
 class Link:
-    """One network device: its facts from netlink, sysfs and ethtool."""
+    """One network device, from netlink, sysfs and ethtool.
+
+    `kind` is "physical", "vlan", "vxlan", "bridge", "veth", "macvlan", "tun" … and `parent` the
+    name of the lower device. `offloads` are those of `ethtool -k`, `rings` has the keys "rx",
+    "rx_max", "tx" and "tx_max". `owner_cpu` is the share of a CPU that the process behind a tun
+    device uses.
+    """
 
     name: str
-    kind: Optional[str] = None  # physical, vlan, vxlan, bridge, veth, macvlan, tun …
+    kind: Optional[str] = None
     parent: Optional[str] = None
     mtu: Optional[int] = None
     max_mtu: Optional[int] = None
@@ -114,41 +126,44 @@ class Link:
     qdisc: Optional[str] = None
     txqueuelen: Optional[int] = None
     numa_node: Optional[int] = None
-    offloads: Mapping[str, bool] = field(default_factory=dict)  # ethtool -k
-    rings: Mapping[str, int] = field(default_factory=dict)  # rx, rx_max, tx, tx_max
+    offloads: Mapping[str, bool] = field(default_factory=dict)
+    rings: Mapping[str, int] = field(default_factory=dict)
     pcie_speed: Optional[str] = None
     pcie_max_speed: Optional[str] = None
-    owner_cpu: Optional[float] = None  # of a tun device: the share of a CPU that its process takes
+    owner_cpu: Optional[float] = None
     mac: Optional[str] = None
     addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Host:
-    """One end: what does not change during a test."""
+    """One end: what does not change during a test.
+
+    `memory` is in bytes. `wanted` are the sysctls that tuning asks for. `path` names the devices on
+    the path to the peer, the one with the address first; `planned` is the device that traffic to the
+    peer should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
+    that of the CPU on which iperf3 ran. `log` are the kernel messages during the test. `drift` are
+    the changes that a pass of the agent would make now.
+    """
 
     name: Optional[str] = None
     kernel: Optional[str] = None
     iperf3: Optional[str] = None
     memory: Optional[int] = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
-    wanted: Mapping[str, str] = field(default_factory=dict)  # sysctls that tuning has asked for
+    wanted: Mapping[str, str] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
-    path: tuple[
-        str, ...
-    ] = ()  # names of the devices on the way to the peer, the one with the address first
-    planned: Optional[str] = None  # the device that traffic to the peer should use
-    route_mtu: Optional[int] = None  # that the kernel learned for the peer (ip route get)
-    numa_node: Optional[int] = None  # of the CPU that iperf3 ran on
-    log: tuple[str, ...] = ()  # kernel messages during the test
-    drift: tuple[
-        str, ...
-    ] = ()  # what a pass of the agent would do now: the host is not as it was asked to be
+    path: tuple[str, ...] = ()
+    planned: Optional[str] = None
+    route_mtu: Optional[int] = None
+    numa_node: Optional[int] = None
+    log: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Round-trip times of requests and responses; `lost` of `count` came never."""
+    """Round-trip times of requests in seconds; `lost` of `count` requests had no response."""
 
     count: Optional[int] = None
     lost: Optional[int] = None
@@ -159,19 +174,25 @@ class Latency:
 
 @dataclass(frozen=True)
 class Reach:
-    """Whether the peer can be reached at all: each step's own word for what happened."""
+    """Whether the peer can be reached: the result of each step.
 
-    neighbour: Optional[str] = None  # reachable, incomplete, failed
-    macs: tuple[str, ...] = ()  # every MAC that answered for the peer's address
+    `neighbour` is "reachable", "incomplete" or "failed"; `macs` are all MACs that answered for the
+    peer's address. `tcp` is "connected", "refused", "timeout", "no-route", "unreachable" or "busy".
+    `wrong_peer`: who answered does not have the peer's secret or identity. `route` is the device
+    through which the route to the peer leaves.
+    """
+
+    neighbour: Optional[str] = None
+    macs: tuple[str, ...] = ()
     ping: Optional[bool] = None
-    tcp: Optional[str] = None  # connected, refused, timeout, no-route, unreachable, busy
-    wrong_peer: Optional[bool] = None  # who answered has not the other end's secret or identity
-    route: Optional[str] = None  # the device that the route to the peer leaves through
+    tcp: Optional[str] = None
+    wrong_peer: Optional[bool] = None
+    route: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class PathMtu:
-    """The largest packet that the other end acknowledged with DF set, one way; `told`: an ICMP message said so."""
+    """Bytes: the largest packet with DF set that the receiver acknowledged; `told`: ICMP reported the limit."""
 
     forward: Optional[int] = None
     backward: Optional[int] = None
@@ -180,16 +201,16 @@ class PathMtu:
 
 @dataclass(frozen=True)
 class Connections:
-    """The connection-rate test."""
+    """The connection-rate test: connections/s, and how many failed; `no_address` of these with EADDRNOTAVAIL."""
 
-    rate: Optional[float] = None  # connections/s
+    rate: Optional[float] = None
     failed: Optional[int] = None
-    no_address: Optional[int] = None  # of them: EADDRNOTAVAIL
+    no_address: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Requests to everybody: how many hosts should answer, how many did at least once, and the round trips of all answers."""
+    """Broadcast requests: how many hosts should answer, how many answered at least once, and the round trips."""
 
     expected: Optional[int] = None
     answered: Optional[int] = None
@@ -210,7 +231,7 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Step:
-    """One phase of the self-test with its own verdict, for people: pass, fail, skipped, unknown; search: a try."""
+    """One step of the self-test, for people; `verdict` is "pass", "fail", "skipped", "unknown" or "search"."""
 
     name: str
     verdict: str
@@ -219,13 +240,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A whole self-test, or what is known of somebody else's run."""
+    """A whole self-test, or what is known about a foreign iperf run.
+
+    `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path if
+    it is known from elsewhere. `address` is that of the peer, `boot` the kernel's boot id on the
+    local host, `taken` the time in ISO 8601.
+    """
 
     local: Host = Host()
     peer: Host = Host()
     phases: tuple[Phase, ...] = ()
     expect: Optional[float] = None
-    rtt: Optional[float] = None  # of the idle path, where it is known from elsewhere
+    rtt: Optional[float] = None
     reach: Reach = Reach()
     idle: Latency = Latency()
     idle_tcp: Latency = Latency()
@@ -235,8 +261,8 @@ class Evidence:
     broadcast: Broadcast = Broadcast()
     rdma: Rdma = Rdma()
     steps: tuple[Step, ...] = ()
-    address: Optional[str] = None  # of the peer
-    boot: Optional[str] = None  # the kernel's identity of the boot in which this was measured
+    address: Optional[str] = None
+    boot: Optional[str] = None
     label: Optional[str] = None
-    taken: Optional[str] = None  # ISO 8601
+    taken: Optional[str] = None
     version: int = VERSION

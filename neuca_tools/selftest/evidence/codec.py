@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by their annotations: what is absent stays absent, what is wrong is named by its path."""
+"""Frozen dataclasses to JSON and back, by their annotations; errors name the path of what is wrong."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,17 +12,20 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from neuca_tools.errors import SelftestError
 
 T = TypeVar("T")
-MOST_ITEMS = 1_000_000  # of one list
+# Of one list; the rest is ignored.
+MOST_ITEMS = 1_000_000
+# Metadata of a field that is not part of the format.
+INTERNAL = {"internal": True}
 
 
 def encode(value: object) -> object:
-    """Plain JSON; what is as its default is left out."""
+    """Plain JSON. Fields that have their default value, or are marked INTERNAL, are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         known = {one.name: getattr(value, one.name) for one in fields(value)}
         return {
             one.name: encode(known[one.name])
             for one in fields(value)
-            if one.name == "version" or known[one.name] != _default(one)
+            if _is_written(one, known[one.name])
         }
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
@@ -31,12 +34,18 @@ def encode(value: object) -> object:
     return value
 
 
+def _is_written(one: Field[Any], value: object) -> bool:
+    if one.metadata == INTERNAL:
+        return False
+    return one.name == "version" or value != _default(one)
+
+
 def _default(one: Field[Any]) -> object:
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
 def decode(kind: type[T], data: object, version: int) -> T:
-    """The dataclass `kind` from its JSON. Raises SelftestError: of another version, or with the path of what is wrong."""
+    """The dataclass `kind` from its JSON. Raises SelftestError if the version differs, or with the path of what is wrong."""
     if isinstance(data, dict) and data.get("version") != version:
         raise SelftestError(
             f"read the evidence: its version is {data.get('version')!r}, and this program knows {version}"
@@ -63,7 +72,7 @@ def _decode(kind: object, data: object, path: str) -> object:
 
 
 def _object(kind: type[T], data: dict[str, object], path: str) -> T:
-    """Keys that are not known are those of a later program: passed over."""
+    """Unknown keys are those of a later version, and ignored."""
     hints = get_type_hints(kind)
     parts = fields(cast(Any, kind))
     missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]

@@ -142,7 +142,9 @@ def _rate(
     weights = [one.seconds for one in steady if one.rate is not None]
     if steady and sum(weights) > 0:
         return sum(rate * weight for rate, weight in zip(rates, weights)) / sum(weights)
-    return mean(rates) if rates else flow.sent.rate if flow else None
+    if rates:
+        return mean(rates)
+    return flow.sent.rate if flow else None
 
 
 def _rates(samples: Sequence[Sample], phase: Phase) -> Iterable[float]:
@@ -179,7 +181,9 @@ def _loss(
 
 def _retransmits(steady: tuple[Interval, ...], flow: Optional[Flow]) -> Optional[int]:
     known = [one.retransmits for one in steady if one.retransmits is not None]
-    return sum(known) if known else flow.sent.retransmits if flow else None
+    if known:
+        return sum(known)
+    return flow.sent.retransmits if flow else None
 
 
 def _cwnd(one: Socket) -> float:

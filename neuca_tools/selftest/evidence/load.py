@@ -11,35 +11,41 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence import Cpu, Sample
 
-HALF = 0.5  # of the intervals (D09)
-FULL = 0.95  # a CPU that is busier in an interval has nothing left (facts, D09)
+# Of the intervals (D09).
+HALF = 0.5
+# Of an interval: a CPU that is busier than this is full (facts, D09).
+FULL = 0.95
 
 
 @dataclass(frozen=True)
 class Load:
-    """The busiest CPU, by the share of the time in which it was full. Shares are of that CPU's own time."""
+    """The busiest CPU: the one that was full in most intervals. Shares are of its own time.
+
+    `full` is the share of the intervals in which it was full. `steal` is the largest of all CPUs.
+    """
 
     cpu: Optional[int] = None
-    full: Optional[float] = None  # share of the intervals in which it was full
+    full: Optional[float] = None
     busy: Optional[float] = None
     user: Optional[float] = None
     system: Optional[float] = None
     softirq: Optional[float] = None
-    steal: Optional[float] = None  # the worst CPU's
+    steal: Optional[float] = None
 
     @property
     def is_full(self) -> bool:
-        """Whether that CPU had nothing left half of the time or more: the interval in which a test begins or ends is not full."""
+        """Whether it was full in at least half of the intervals; the first and the last of a test never are."""
         return (self.full or 0.0) >= HALF
 
     @property
     def what(self) -> str:
+        """What it spent most of its busy time on: "user", "system" or "softirq"."""
         parts = {"user": self.user or 0, "system": self.system or 0, "softirq": self.softirq or 0}
         return max(parts, key=lambda name: parts[name])
 
 
 def loads(samples: Sequence[Sample]) -> Load:
-    """Load() where there are no two looks at the CPUs."""
+    """Load() if fewer than two samples have CPU times."""
     known = [sample for sample in samples if sample.cpus]
     if len(known) < 2:
         return Load()
@@ -59,7 +65,7 @@ def loads(samples: Sequence[Sample]) -> Load:
 
 
 def busy_series(samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
-    """For each CPU the busy share of each interval; for the charts."""
+    """The busy share of each interval, for each CPU."""
     known = [sample for sample in samples if sample.cpus]
     count = min((len(sample.cpus) for sample in known), default=0)
     return tuple(

@@ -1,4 +1,4 @@
-"""One phase as numbers: what the rules of the diagnosis compare. All of it is derived, and None where it is not known."""
+"""One phase as numbers, which the rules of the diagnosis compare; None where a number is not known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,16 +14,16 @@ from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, loads
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
-START = 2.0  # seconds of slow start that are left out, or 20 round trips if that is more (facts, appendix B)
+# Slow start, which is left out: seconds, or round trips if that is longer (facts, appendix B).
+START = 2.0
 ROUND_TRIPS = 20
-FLAT = (
-    0.02  # a congestion window that moves less than so is at a cap; iperf3's text has three digits
-)
+# A congestion window that varies less than this share is capped; iperf3's text has three digits.
+FLAT = 0.02
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One piece of evidence: a field by its own name, before and after the test."""
+    """One piece of evidence: the value of a field before and after the test."""
 
     field: str
     before: Union[float, str, None] = None
@@ -73,7 +73,7 @@ class RoundTrip:
 
 @dataclass(frozen=True)
 class Look:
-    """A phase, the hosts by their part in it, and what follows from the samples."""
+    """A phase with its sender, its receiver, and the numbers derived from its samples."""
 
     evidence: Evidence
     phase: Phase
@@ -96,6 +96,11 @@ class Look:
         if run is not None and run.protocol:
             return run.protocol
         return "udp" if "udp" in self.phase.name else "tcp"
+
+    @property
+    def asked(self) -> Optional[float]:
+        """bit/s that this phase was limited to; None or 0 if it was not."""
+        return self.phase.target or (self.phase.run.target if self.phase.run else None)
 
     @property
     def sender(self) -> Host:
@@ -136,7 +141,7 @@ class Look:
 
     @property
     def network(self) -> Optional[float]:
-        """The share of the time that neither window nor buffer explains."""
+        """The share of the time not limited by window or buffer."""
         receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited
         if receiver is None or sender is None:
             return None
@@ -144,12 +149,12 @@ class Look:
 
     @property
     def is_full(self) -> bool:
-        """Whether a CPU of either end is what everything waits for."""
+        """Whether a CPU of either end is full."""
         return self.sender_load.is_full or self.receiver_load.is_full
 
     @property
     def left(self) -> float:
-        """As `network`; all of it where the kernel's clocks are not known."""
+        """As `network`; 1 if the kernel's clocks are not known."""
         return 1.0 if self.network is None else self.network
 
     @property
@@ -162,7 +167,7 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """How many times the idle round-trip time it took under this load."""
+        """The round trip under this load as a multiple of the idle one."""
         if not self.round_trip.under_load or not self.round_trip.shortest:
             return None
         return self.round_trip.under_load / self.round_trip.shortest
@@ -175,48 +180,54 @@ class Look:
 
 
 def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
-    """A counter's first and last value, if it grew."""
+    """The first and last value of a counter; None if it did not grow."""
     known = [sample.counters[name] for sample in samples if name in sample.counters]
     return Fact(name, known[0], known[-1]) if len(known) > 1 and known[-1] > known[0] else None
 
 
 def growth(fact: Optional[Fact]) -> float:
-    if (
-        fact is None
-        or not isinstance(fact.after, (int, float))
-        or not isinstance(fact.before, (int, float))
-    ):
+    """By how much a counter grew; 0 if it is not known."""
+    if fact is None:
         return 0.0
-    return max(0.0, fact.after - fact.before)
+    before, after = fact.before, fact.after
+    if not isinstance(before, (int, float)) or not isinstance(after, (int, float)):
+        return 0.0
+    return max(0.0, after - before)
 
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
-    """Without slow start; the later half, where the test was too short for that."""
+    """Without slow start; the later half of a test that was too short for that."""
     if len(samples) < 2:
         return tuple(samples)
-    begin = samples[0].time + max(START, ROUND_TRIPS * (rtt or 0))
+    begin = samples[0].time + _slow_start(rtt)
     late = tuple(sample for sample in samples if sample.time >= begin)
     return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2 :])
 
 
+def _slow_start(rtt: Optional[float]) -> float:
+    """Seconds that slow start takes at most."""
+    return max(START, ROUND_TRIPS * (rtt or 0))
+
+
 def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tuple[Interval, ...]:
-    counted = [one for one in intervals if not one.omitted]
-    warm = any(one.omitted for one in intervals)
-    late = (
-        counted
-        if warm
-        else [
-            one
-            for one in counted
-            if one.start >= max(START, ROUND_TRIPS * (rtt or 0)) - 0.5
-            or (one.start > 0 and one.seconds > START)
-        ]
-    )
-    return tuple(late if len(late) > 1 else counted[1:] if len(counted) > 2 else counted)
+    """Without slow start: what iperf3 was told to omit, or else the first seconds."""
+    counted = tuple(one for one in intervals if not one.omitted)
+    late = counted
+    if len(counted) == len(intervals):
+        late = tuple(one for one in counted if _is_after_slow_start(one, _slow_start(rtt)))
+    if len(late) > 1:
+        return late
+    # Too short a test: at least the first interval is left out if two remain.
+    return counted[1:] if len(counted) > 2 else counted
+
+
+def _is_after_slow_start(one: Interval, begin: float) -> bool:
+    """Of intervals that are longer than slow start, only the first contains it."""
+    return one.start >= begin - 0.5 or (one.start > 0 and one.seconds > START)
 
 
 def steady_sockets(look: Look) -> list[Socket]:
-    """The sender's data connections at every look of the steady part."""
+    """The sender's data connections in every sample of the steady part."""
     return [
         one
         for sample in steady_samples(look.phase.sender, look.rtt)
@@ -225,17 +236,12 @@ def steady_sockets(look: Look) -> list[Socket]:
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
-    """The data connections alone: the control connection looks the same, and says other things."""
-    ports = (
-        {one.local_port for one in phase.run.connections}
-        | {one.remote_port for one in phase.run.connections}
-        if phase.run
-        else set()
+    """The data connections of iperf3, without its control connection; all sockets if the ports are not known."""
+    connections = phase.run.connections if phase.run else ()
+    ports = {port for one in connections for port in (one.local_port, one.remote_port)}
+    if not ports:
+        return sample.sockets
+    known = ports | {None}
+    return tuple(
+        one for one in sample.sockets if one.local_port in known and one.remote_port in known
     )
-    chosen = tuple(
-        one
-        for one in sample.sockets
-        if not ports
-        or all(port is None or port in ports for port in (one.local_port, one.remote_port))
-    )
-    return chosen if ports else sample.sockets

@@ -1,6 +1,7 @@
-"""What one run of iperf3 or iperf 2 says, whatever its version and the form in which it was written.
+"""One run of iperf3 or iperf 2, whatever its version and the format of its output.
 
-Everything that a version or a form does not tell is None ("not known"), never zero. Rates are bit/s, sizes bytes, times seconds.
+What a version or a format does not report is None ("not known"), never zero. Rates are in bit/s,
+sizes in bytes, times in seconds.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,17 +14,19 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Interval:
-    """What went over in one interval, all streams of a direction together: windows are sums, `rtt` is their mean."""
+    """One interval, all streams of a direction together: windows are their sums, `rtt` is their mean.
+
+    `cwnd` is the sender's congestion window, `snd_wnd` what the receiver allows (iperf3 3.10 or later
+    on Linux 5.4 or later).
+    """
 
     start: float
     end: float
     bytes: Optional[float] = None
     rate: Optional[float] = None
     retransmits: Optional[int] = None
-    cwnd: Optional[float] = None  # bytes, as iperf3 prints it: the sender's congestion window
-    snd_wnd: Optional[float] = (
-        None  # bytes: what the receiver allows (iperf3 3.10 on Linux 5.4 and later)
-    )
+    cwnd: Optional[float] = None
+    snd_wnd: Optional[float] = None
     rtt: Optional[float] = None
     pmtu: Optional[int] = None
     datagrams: Optional[int] = None
@@ -38,7 +41,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Total:
-    """The end of a run, as one end of it counted."""
+    """The totals of a run, as one end counted them."""
 
     seconds: Optional[float] = None
     bytes: Optional[float] = None
@@ -61,13 +64,13 @@ class Flow:
 
     @property
     def rate(self) -> Optional[float]:
-        """bit/s of the whole test: what arrived, where that is known."""
+        """bit/s of the whole test, as received if that is known."""
         return self.received.rate or self.sent.rate
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A data connection, as the end that wrote the document sees it."""
+    """A data connection, as seen by the end that wrote the document."""
 
     local: str
     local_port: int

@@ -19,7 +19,7 @@ from neuca_tools.selftest.readers.lines import (
     parse_connection,
     parse_row,
 )
-from neuca_tools.selftest.readers.values import total, whole
+from neuca_tools.selftest.readers.values import scaled, total, whole
 
 MOST_LINES = 500_000
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
@@ -44,25 +44,35 @@ class _Text(NamedTuple):
 
 
 def read(document: str) -> Run:
-    """The run that a text tells of. Never raises: what cannot be read is the run's `error`."""
+    """The run that a text describes. Never raises: what cannot be read is the run's `error`."""
     text = _parts(document)
     udp = text.words.udp or "UDP port" in document or "datagrams" in document
     ids = {one[0] for one in text.connections}
-    datagram, failed = _SENDING.search(document), _FAILED.search(document)
-    error = failed[1] or failed[2] if failed else None
+    no_rows = None if text.rows else "no line of a result"
     return Run(
-        "iperf",
-        None,
-        "udp" if udp else "tcp",
-        _flows(text, udp),
-        tuple(dict.fromkeys(Connection(*one[1:]) for one in text.connections)),
-        text.words.streams or len(ids) or None,
-        text.words.duration,
-        _target(text, udp),
-        text.words.datagram or (int(datagram[1]) if datagram else None),
-        text.words.buffer,
-        error=error or (None if text.rows else "no line of a result"),
+        tool="iperf",
+        protocol="udp" if udp else "tcp",
+        flows=_flows(text, udp),
+        connections=tuple(dict.fromkeys(Connection(*one[1:]) for one in text.connections)),
+        streams=text.words.streams or len(ids) or None,
+        duration=text.words.duration,
+        target=_target(text, udp),
+        datagram=text.words.datagram or _count(_SENDING, document),
+        buffer=text.words.buffer,
+        error=_failure(document) or no_rows,
     )
+
+
+def _failure(document: str) -> Optional[str]:
+    """iperf's own reason for an error, if it printed one."""
+    found = _FAILED.search(document)
+    return found[1] or found[2] if found else None
+
+
+def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:
+    """The number in the first match."""
+    found = pattern.search(document)
+    return int(found[1]) if found else None
 
 
 def _parts(document: str) -> _Text:
@@ -100,18 +110,16 @@ def _flows(text: _Text, udp: bool) -> tuple[Flow, ...]:
 
 def _flow(direction: str, rows: list[Row], text: _Text, udp: bool) -> Flow:
     """A line with losses is the receiver's, whoever printed it."""
-    heard = [row for row in rows if udp and _LOSSES.match(row.rest)]
-    said = [row for row in rows if row not in heard]
-    totals = _whole_run(said)
-    parts = [
-        row for row in said or heard if row not in totals and row not in _whole_run(heard)
-    ] or totals
-    counted, disorder = _SENT.search(text.document), _ORDER.search(text.document)
-    sent = replace(_total(totals), datagrams=int(counted[1]) if counted else None)
-    received = replace(
-        _total(_whole_run(heard)), out_of_order=int(disorder[1]) if disorder else None
+    received = [row for row in rows if udp and _LOSSES.match(row.rest)]
+    sent = [row for row in rows if row not in received]
+    sums, sums_received = _whole_run(sent), _whole_run(received)
+    parts = [row for row in sent or received if row not in (*sums, *sums_received)]
+    return Flow(
+        direction,
+        gather([(row, _interval(row, udp)) for row in parts or sums]),
+        replace(_total(sums), datagrams=_count(_SENT, text.document)),
+        replace(_total(sums_received), out_of_order=_count(_ORDER, text.document)),
     )
-    return Flow(direction, gather([(row, _interval(row, udp)) for row in parts]), sent, received)
 
 
 def _whole_run(rows: list[Row]) -> list[Row]:
@@ -137,18 +145,16 @@ def _interval(row: Row, udp: bool) -> Interval:
 
 
 def _total(rows: list[Row]) -> Total:
-    """A [SUM] line, or the streams' lines added up."""
+    """A [SUM] line, or the sum of the streams' lines."""
     chosen = [row for row in rows if row.id == "SUM"] or rows
     if not chosen:
         return Total()
-    losses = [found for row in chosen if (found := _LOSSES.match(row.rest)) is not None]
-    jitter = floating(losses[0][1]) if losses else None
+    losses = [found for found in (_LOSSES.match(row.rest) for row in chosen) if found]
     return Total(
-        chosen[0].end - chosen[0].start,
-        sum(row.bytes for row in chosen),
-        sum(row.rate for row in chosen),
-        None,
-        whole(total(int(one[3]) for one in losses)),
-        whole(total(max(0, int(one[2])) for one in losses)),
-        jitter=None if jitter is None else jitter / 1000,
+        seconds=chosen[0].end - chosen[0].start,
+        bytes=sum(row.bytes for row in chosen),
+        rate=sum(row.rate for row in chosen),
+        datagrams=whole(total(int(one[3]) for one in losses)),
+        lost=whole(total(max(0, int(one[2])) for one in losses)),
+        jitter=scaled(floating(losses[0][1]), 1e-3) if losses else None,
     )

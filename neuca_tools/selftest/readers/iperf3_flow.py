@@ -66,31 +66,32 @@ def with_windows(heard: Flow, told: Flow) -> Flow:
 def _interval(
     document: Mapping[str, Any], suffix: str, sender: Optional[bool]
 ) -> Optional[Interval]:
-    streams = [
-        one
-        for one in mappings(document.get("streams"))
-        if sender is None or one.get("sender", sender) is sender
-    ]
+    streams = _streams(document, sender)
     summed = mapping(document.get(f"sum{suffix}")) or (streams[0] if len(streams) == 1 else {})
     start, end = number(summed.get("start")), number(summed.get("end"))
     if start is None or end is None:
         return None
-    jitter = scaled(number(summed.get("jitter_ms")), 1e-3)
     return Interval(
         start,
         end,
-        number(summed.get("bytes")),
-        number(summed.get("bits_per_second")),
-        whole(summed.get("retransmits")),
-        total(_known(one, "snd_cwnd") for one in streams),
-        total(_known(one, "snd_wnd") for one in streams),
-        scaled(mean(_known(one, "rtt") for one in streams), 1e-6),
-        min((int(one["pmtu"]) for one in streams if _known(one, "pmtu")), default=None),
-        whole(summed.get("packets")),
-        whole(summed.get("lost_packets")),
-        jitter,
-        summed.get("omitted") is True,
+        bytes=number(summed.get("bytes")),
+        rate=number(summed.get("bits_per_second")),
+        retransmits=whole(summed.get("retransmits")),
+        cwnd=total(_known(one, "snd_cwnd") for one in streams),
+        snd_wnd=total(_known(one, "snd_wnd") for one in streams),
+        rtt=scaled(mean(_known(one, "rtt") for one in streams), 1e-6),
+        pmtu=min((int(one["pmtu"]) for one in streams if _known(one, "pmtu")), default=None),
+        datagrams=whole(summed.get("packets")),
+        lost=whole(summed.get("lost_packets")),
+        jitter=scaled(number(summed.get("jitter_ms")), 1e-3),
+        omitted=summed.get("omitted") is True,
     )
+
+
+def _streams(document: Mapping[str, Any], sender: Optional[bool]) -> list[Mapping[str, Any]]:
+    """The streams of an interval that send, or receive; all if `sender` is None."""
+    every = mappings(document.get("streams"))
+    return [one for one in every if sender is None or one.get("sender", sender) is sender]
 
 
 def _known(stream: Mapping[str, Any], key: str) -> Optional[float]:
@@ -99,57 +100,48 @@ def _known(stream: Mapping[str, Any], key: str) -> Optional[float]:
 
 
 def _totals(end: Mapping[str, Any], suffix: str, sender: Optional[bool]) -> tuple[Total, Total]:
-    """Of UDP, 3.7 and 3.9 have `sum` alone: what was sent, with the receiver's count of losses."""
+    """What was sent, and what was received.
+
+    For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
+    """
     both = mapping(end.get(f"sum{suffix}"))
-    sent = mapping(end.get(f"sum_sent{suffix}")) or both
+    sent = _total(mapping(end.get(f"sum_sent{suffix}")) or both)
+    out_of_order = _out_of_order(end, sender)
     received = mapping(end.get(f"sum_received{suffix}"))
-    out_of_order = total(
-        _out_of_order(one)
-        for one in mappings(end.get("streams"))
-        if sender is None or mapping(one.get("udp")).get("sender", sender) is sender
-    )
-    first = _total(sent)
     if not received and number(both.get("lost_percent")) is not None:
-        return first, replace(
-            arrived(first, whole(both.get("lost_packets")), first.datagrams),
-            out_of_order=whole(out_of_order),
-        )
-    second = _total(received)
-    lost = whole(both.get("lost_packets")) if second.lost is None else second.lost
-    datagrams = whole(both.get("packets")) if second.datagrams is None else second.datagrams
-    if (
-        first.datagrams
-        and datagrams is not None
-        and lost is not None
-        and first.datagrams - datagrams > TAIL * first.datagrams
-    ):
-        datagrams, lost = first.datagrams, lost + first.datagrams - datagrams
-    return first, Total(
-        second.seconds,
-        second.bytes,
-        second.rate,
-        None,
-        datagrams,
-        lost,
-        whole(out_of_order),
-        second.jitter,
+        found = arrived(sent, whole(both.get("lost_packets")), sent.datagrams)
+        return sent, replace(found, out_of_order=out_of_order)
+    found = _total(received)
+    lost = whole(both.get("lost_packets")) if found.lost is None else found.lost
+    datagrams = whole(both.get("packets")) if found.datagrams is None else found.datagrams
+    missing = _missing_tail(sent.datagrams, datagrams)
+    if missing and lost is not None:
+        datagrams, lost = sent.datagrams, lost + missing
+    return sent, replace(
+        found, retransmits=None, datagrams=datagrams, lost=lost, out_of_order=out_of_order
     )
 
 
-def _out_of_order(stream: Mapping[str, Any]) -> Optional[float]:
-    return number(mapping(stream.get("udp")).get("out_of_order"))
+def _missing_tail(sent: Optional[int], counted: Optional[int]) -> int:
+    """How many datagrams were lost after the last one that was received; 0 if few are missing."""
+    if not sent or counted is None or sent - counted <= TAIL * sent:
+        return 0
+    return sent - counted
+
+
+def _out_of_order(end: Mapping[str, Any], sender: Optional[bool]) -> Optional[int]:
+    streams = (mapping(one.get("udp")) for one in mappings(end.get("streams")))
+    chosen = (one for one in streams if sender is None or one.get("sender", sender) is sender)
+    return whole(total(number(one.get("out_of_order")) for one in chosen))
 
 
 def _total(summed: Mapping[str, Any]) -> Total:
-    seconds = number(summed.get("seconds"))
-    jitter = scaled(number(summed.get("jitter_ms")), 1e-3)
     return Total(
-        seconds,
-        number(summed.get("bytes")),
-        number(summed.get("bits_per_second")),
-        whole(summed.get("retransmits")),
-        whole(summed.get("packets")),
-        whole(summed.get("lost_packets")),
-        None,
-        jitter,
+        seconds=number(summed.get("seconds")),
+        bytes=number(summed.get("bytes")),
+        rate=number(summed.get("bits_per_second")),
+        retransmits=whole(summed.get("retransmits")),
+        datagrams=whole(summed.get("packets")),
+        lost=whole(summed.get("lost_packets")),
+        jitter=scaled(number(summed.get("jitter_ms")), 1e-3),
     )

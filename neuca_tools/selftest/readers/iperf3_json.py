@@ -123,30 +123,27 @@ def _flows(document: Mapping[str, Any], reverse: bool, both: bool) -> tuple[Flow
         return (flow(document, "forward", "", True), flow(document, "reverse", REVERSE, False))
     if not reverse:
         return (flow(document, "forward"),)
-    server = document.get("server_output_json"), text(document.get("server_output_text"))
-    told = (
-        (flow(mapping(server[0]), "reverse"),)
-        if server[0]
-        else read_iperf3_text(server[1]).flows
-        if server[1]
-        else ()
-    )
-    heard = flow(document, "reverse")
-    return (with_windows(heard, told[0]) if told else heard,)
+    received, sent = flow(document, "reverse"), _flow_of_server(document)
+    return (with_windows(received, sent) if sent else received,)
+
+
+def _flow_of_server(document: Mapping[str, Any]) -> Optional[Flow]:
+    """What the server of a reverse test reported (--get-server-output), if anything."""
+    as_json = document.get("server_output_json")
+    if as_json:
+        return flow(mapping(as_json), "reverse")
+    as_text = text(document.get("server_output_text"))
+    return next(iter(read_iperf3_text(as_text).flows), None) if as_text else None
 
 
 def _connections(start: Mapping[str, Any]) -> list[Connection]:
     found = []
     for one in mappings(start.get("connected")):
         local, remote = text(one.get("local_host")), text(one.get("remote_host"))
-        ports = whole(one.get("local_port")), whole(one.get("remote_port"))
-        if (
-            local is not None
-            and remote is not None
-            and ports[0] is not None
-            and ports[1] is not None
-        ):
-            found.append(Connection(local, ports[0], remote, ports[1]))
+        local_port, remote_port = whole(one.get("local_port")), whole(one.get("remote_port"))
+        if local is None or remote is None or local_port is None or remote_port is None:
+            continue
+        found.append(Connection(local, local_port, remote, remote_port))
     return found
 
 

@@ -35,29 +35,27 @@ _CPU = re.compile(
 
 
 def read(document: str) -> Run:
-    """The run that a text tells of. Never raises: what cannot be read is the run's `error`."""
+    """The run that a text describes. Never raises: what cannot be read is the run's `error`."""
     every = document.split("\n")[:MOST_LINES]
     rows = [(line, found) for line in every if (found := parse_row(line)) is not None]
-    words = next(
-        (said for line in every if (said := parse_command(line)) is not None), Words("iperf3")
-    )
+    commands = (parse_command(line) for line in every)
+    words = next(filter(None, commands), Words("iperf3"))
     udp = words.udp or "Datagrams" in document
+    reverse = words.reverse or "Reverse mode" in document
     version = _VERSION.search(document[:BEGINNING])
     connections = _connections(every)
     local, remote = _cpus(document)
     return Run(
-        "iperf3",
-        version[1] if version else None,
-        "udp" if udp else "tcp",
-        tuple(
-            _flows([found for _, found in rows], words.reverse or "Reverse mode" in document, udp)
-        ),
-        connections,
-        words.streams or _streams(rows, connections),
-        words.duration,
-        words.target if words.target is not None else _target(document),
-        words.datagram,
-        words.buffer,
+        tool="iperf3",
+        version=version[1] if version else None,
+        protocol="udp" if udp else "tcp",
+        flows=tuple(_flows([found for _, found in rows], reverse, udp)),
+        connections=connections,
+        streams=words.streams or _streams(rows, connections),
+        duration=words.duration,
+        target=_target(document) if words.target is None else words.target,
+        datagram=words.datagram,
+        buffer=words.buffer,
         cpu_local=local,
         cpu_remote=remote,
         error=_error(every, [line for line, _ in rows], document),
@@ -113,20 +111,14 @@ def _flows(rows: list[Row], reverse: bool, udp: bool) -> list[Flow]:
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     ends = [row for row in rows if row.rest.endswith(("sender", "receiver"))]
     old = [] if ends or not udp else _old_udp_end(rows)
-    intervals = gather(
-        [(row, _interval(row, udp)) for row in rows if row not in ends and row not in old]
-    )
+    parts = [(row, _interval(row, udp)) for row in rows if row not in (*ends, *old)]
     if old:
-        both = _total(old, udp)
-        return Flow(
-            direction,
-            intervals,
-            replace(both, lost=None, jitter=None),
-            arrived(both, both.lost, both.datagrams),
-        )
-    sent = _total([row for row in ends if row.rest.endswith("sender")], udp)
-    received = _total([row for row in ends if row.rest.endswith("receiver")], udp)
-    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+        sent = _total(old, udp)
+        received = arrived(sent, sent.lost, sent.datagrams)
+    else:
+        sent = _total([row for row in ends if row.rest.endswith("sender")], udp)
+        received = _total([row for row in ends if row.rest.endswith("receiver")], udp)
+    return Flow(direction, gather(parts), replace(sent, lost=None, jitter=None), received)
 
 
 def _old_udp_end(rows: list[Row]) -> list[Row]:

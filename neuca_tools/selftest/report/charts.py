@@ -1,4 +1,4 @@
-"""Which charts a report has: each of them a title, a legend and an SVG, left out where nothing of it is known."""
+"""The charts of a report: a title, a legend and an SVG each, left out if there is no data."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,13 +10,17 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.compare import numbered
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
-from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Sample
+from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.load import busy_series
 from neuca_tools.selftest.evidence.look import data_sockets
+from neuca_tools.selftest.evidence.run import Interval
 from neuca_tools.selftest.report.svg import Bar, Format, Series, bars, heat, lines, stacked
+from neuca_tools.selftest.report.text import arrow
 
-MOST_POINTS = 600  # of one line: more cannot be seen
+# Of one line: more cannot be seen.
+MOST_POINTS = 600
+CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
 
 
@@ -32,7 +36,7 @@ class Chart(NamedTuple):
 def charts(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None
 ) -> list[Chart]:
-    """All that the evidence has something for."""
+    """All charts for which the evidence has data."""
     found = [
         *_before_and_after(diagnosis, before),
         _latency(evidence),
@@ -43,33 +47,23 @@ def charts(
 
 
 def _of_phase(phase: Phase) -> Iterator[Chart]:
-    streams = phase.run.streams if phase.run else None
-    asked = (
-        f", {amounts.rate(phase.target)}"
-        if phase.target
-        else f", {streams} streams"
-        if streams and streams > 1
-        else ""
-    )
-    group = f"{_named(phase.name, phase.direction)}{asked}"
+    group = f"{arrow(phase.name, phase.direction)}{_variant(phase)}"
     yield from (chart._replace(group=group) for chart in _figures(phase))
+
+
+def _variant(phase: Phase) -> str:
+    """What tells this phase from others of its name: its rate or its number of streams."""
+    if phase.target:
+        return f", {amounts.rate(phase.target)}"
+    streams = phase.run.streams if phase.run else None
+    return f", {streams} streams" if streams and streams > 1 else ""
 
 
 def _figures(phase: Phase) -> Iterator[Chart]:
     yield _chart("Rate", [("rate", _rates(phase))], amounts.rate)
-    windows = [
-        ("congestion window", _window(phase, "cwnd")),
-        ("receiver's window", _window(phase, "snd_wnd")),
-        ("in flight", _window(phase, "in_flight")),
-    ]
-    if (
-        phase.run.protocol if phase.run else None
-    ) != "udp":  # its sockets are those of iperf3's control connection
-        yield _chart("Window", windows, amounts.size)
-        yield _chart("Round-trip time", [("round-trip time", _rtt(phase))], amounts.time)
-        yield Chart(
-            "Where the time went", TIME_PARTS, stacked(_time_parts(phase), TIME_PARTS, _second)
-        )
+    if phase.run is None or phase.run.protocol != "udp":
+        # The TCP sockets of a UDP test are iperf3's control connection.
+        yield from _of_tcp(phase)
     rows = [
         (f"{end} {number}", _thinned(values))
         for end, samples in (("send", phase.sender), ("recv", phase.receiver))
@@ -78,8 +72,16 @@ def _figures(phase: Phase) -> Iterator[Chart]:
     yield Chart("CPUs of both ends", (), heat(rows, _second))
 
 
-def _named(name: str, direction: str) -> str:
-    return f"{name} ←" if direction == "reverse" else name
+def _of_tcp(phase: Phase) -> Iterator[Chart]:
+    windows = [
+        ("congestion window", _window(phase, "cwnd")),
+        ("receiver's window", _window(phase, "snd_wnd")),
+        ("in flight", _window(phase, "in_flight")),
+    ]
+    yield _chart("Window", windows, amounts.size)
+    yield _chart("Round-trip time", [("round-trip time", _rtt(phase))], amounts.time)
+    parts = stacked(_time_parts(phase), TIME_PARTS, _second)
+    yield Chart("Where the time went", TIME_PARTS, parts)
 
 
 def _chart(
@@ -103,26 +105,24 @@ def _points(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, floa
 
 
 def _rates(phase: Phase) -> Sequence[tuple[float, float]]:
-    flow = phase.run.flow(phase.direction) if phase.run else None
-    if flow is not None and flow.intervals:
-        return _points(
-            [
-                (one.end, one.rate)
-                for one in flow.intervals
-                if one.rate is not None and not one.omitted
-            ]
-        )
+    """(seconds, bit/s) of every interval, by iperf or else by the sender's samples."""
+    intervals = _intervals(phase)
+    if intervals:
+        return _points([(one.end, one.rate) for one in intervals if one.rate is not None])
     found = []
     for before, after in zip(phase.sender, phase.sender[1:]):
-        acked = _sum(after, phase, "bytes_acked"), _sum(before, phase, "bytes_acked")
-        if acked[0] is not None and acked[1] is not None and after.time > before.time:
-            found.append(
-                (
-                    after.time - phase.sender[0].time,
-                    max(0.0, (acked[0] - acked[1]) * 8 / (after.time - before.time)),
-                )
-            )
+        first, last = _sum(before, phase, "bytes_acked"), _sum(after, phase, "bytes_acked")
+        seconds = after.time - before.time
+        if first is not None and last is not None and seconds > 0:
+            rate = max(0.0, (last - first) * 8 / seconds)
+            found.append((after.time - phase.sender[0].time, rate))
     return _points(found)
+
+
+def _intervals(phase: Phase) -> list[Interval]:
+    """What iperf counted in this direction, without slow start if it was told to omit that."""
+    flow = phase.run.flow(phase.direction) if phase.run else None
+    return [one for one in flow.intervals if not one.omitted] if flow else []
 
 
 def _sum(sample: Sample, phase: Phase, name: str) -> Optional[float]:
@@ -131,81 +131,71 @@ def _sum(sample: Sample, phase: Phase, name: str) -> Optional[float]:
 
 
 def _window(phase: Phase, name: str) -> Sequence[tuple[float, float]]:
+    """(seconds, bytes) of "cwnd", "snd_wnd" or "in_flight", all streams together."""
     found = []
     for sample in phase.sender:
-        each = [
-            {
-                "cwnd": _product(one.snd_cwnd, one.mss),
-                "snd_wnd": one.snd_wnd,
-                "in_flight": _product(one.unacked, one.mss),
-            }[name]
-            for one in data_sockets(sample, phase)
-        ]
+        each = [_bytes_of(one, name) for one in data_sockets(sample, phase)]
         known = [value for value in each if value is not None]
         if known:
             found.append((sample.time - phase.sender[0].time, float(sum(known))))
-    flow = phase.run.flow(phase.direction) if phase.run else None
-    if not found and flow is not None and name != "in_flight":
-        found = [
-            (one.end, value)
-            for one in flow.intervals
-            if (value := getattr(one, name)) is not None and not one.omitted
-        ]
-    return _points(found)
+    if found or name == "in_flight":
+        return _points(found)
+    told = [(one.end, getattr(one, name)) for one in _intervals(phase)]
+    return _points([(end, value) for end, value in told if value is not None])
 
 
-def _product(segments: Optional[int], size: Optional[int]) -> Optional[int]:
-    return None if segments is None or size is None else segments * size
+def _bytes_of(socket: Socket, name: str) -> Optional[int]:
+    if name == "snd_wnd":
+        return socket.snd_wnd
+    segments = socket.snd_cwnd if name == "cwnd" else socket.unacked
+    return None if segments is None or socket.mss is None else segments * socket.mss
 
 
 def _rtt(phase: Phase) -> Sequence[tuple[float, float]]:
-    found = [
-        (sample.time - phase.sender[0].time, sum(known) / len(known) / 1e6)
-        for sample in phase.sender
-        if (known := [one.rtt for one in data_sockets(sample, phase) if one.rtt])
-    ]
-    flow = phase.run.flow(phase.direction) if phase.run else None
-    if not found and flow is not None:
-        found = [
-            (one.end, one.rtt) for one in flow.intervals if one.rtt is not None and not one.omitted
-        ]
-    return _points(found)
+    """(seconds, seconds): the mean round trip of all streams."""
+    found = []
+    for sample in phase.sender:
+        known = [one.rtt for one in data_sockets(sample, phase) if one.rtt]
+        if known:
+            found.append((sample.time - phase.sender[0].time, sum(known) / len(known) / 1e6))
+    told = [(one.end, one.rtt) for one in _intervals(phase) if one.rtt is not None]
+    return _points(found or told)
 
 
 def _time_parts(phase: Phase) -> Sequence[tuple[float, ...]]:
-    """Of each interval: the three parts of the time in which data was on its way, and the rest."""
+    """Shares of each interval, in the order of TIME_PARTS."""
     found = []
     for before, after in zip(phase.sender, phase.sender[1:]):
-        ends = [
-            (_sum(after, phase, name), _sum(before, phase, name))
-            for name in ("busy_time", "rwnd_limited", "sndbuf_limited")
-        ]
-        gone = (after.time - before.time) * 1e6 * max(1, len(data_sockets(after, phase)))
-        if gone <= 0 or any(one is None for pair in ends for one in pair):
+        streams = max(1, len(data_sockets(after, phase)))
+        elapsed = (after.time - before.time) * 1e6 * streams
+        grown = [_grown(before, after, phase, name) for name in CHRONOGRAPHS]
+        shares = [min(1.0, max(0.0, one / elapsed)) for one in grown if one is not None and elapsed]
+        if elapsed <= 0 or len(shares) < len(CHRONOGRAPHS):
             continue
-        busy, receiver, sender = (
-            min(1.0, max(0.0, ((late or 0) - (early or 0)) / gone)) for late, early in ends
-        )
+        busy, receiver, sender = shares
         found.append((receiver, sender, max(0.0, busy - receiver - sender), 1 - busy))
     return found[:MOST_POINTS]
 
 
+def _grown(before: Sample, after: Sample, phase: Phase, name: str) -> Optional[float]:
+    first, last = _sum(before, phase, name), _sum(after, phase, name)
+    return None if first is None or last is None else last - first
+
+
 def _udp(evidence: Evidence) -> Optional[Chart]:
-    looks = [look(evidence, phase) for phase in evidence.phases]
-    points = sorted(
-        (one.flow.sent.rate, one.loss)
-        for one in looks
-        if one.protocol == "udp"
-        and one.flow
-        and one.flow.sent.rate is not None
-        and one.loss is not None
-    )
+    points = []
+    for phase in evidence.phases:
+        one = look(evidence, phase)
+        offered = one.flow.sent.rate if one.flow else None
+        if one.protocol == "udp" and offered is not None and one.loss is not None:
+            points.append((offered, one.loss))
     if not points:
         return None
+    series = [Series("lost", sorted(points))]
     return Chart(
         "UDP: datagrams lost, against the rate offered",
         (),
-        lines([Series("lost", points)], amounts.percent, amounts.rate, dots=True),
+        lines(series, amounts.percent, amounts.rate, dots=True),
     )
 
 
@@ -216,12 +206,10 @@ def _latency(evidence: Evidence) -> Optional[Chart]:
         ("loaded", evidence.loaded),
         ("broadcast", evidence.broadcast.times),
     )
-    rows = [Bar(name, values) for name, one in measured if (values := _times(one))]
-    return (
-        Chart("Latency, idle and under load", names, bars(rows, amounts.time, names))
-        if rows
-        else None
-    )
+    rows = [Bar(name, _times(one)) for name, one in measured if _times(one)]
+    if not rows:
+        return None
+    return Chart("Latency, idle and under load", names, bars(rows, amounts.time, names))
 
 
 def _times(one: Latency) -> tuple[float, ...]:
@@ -231,11 +219,10 @@ def _times(one: Latency) -> tuple[float, ...]:
 def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Chart]:
     earlier = dict(numbered(before.phases)) if before else {}
     rows = [
-        Bar(_named(one.name, one.direction), (earlier[key].rate or 0.0, one.rate or 0.0))
+        Bar(arrow(one.name, one.direction), (earlier[key].rate or 0.0, one.rate or 0.0))
         for key, one in numbered(diagnosis.phases)
         if key in earlier
     ]
+    names = ("before", "after")
     if rows:
-        yield Chart(
-            "Before and after", ("before", "after"), bars(rows, amounts.rate, ("before", "after"))
-        )
+        yield Chart("Before and after", names, bars(rows, amounts.rate, names))

@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, nothing fetched, light or dark as the reader's system is."""
+"""The report as one HTML file without scripts or external resources, light or dark as the system is."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,15 +10,24 @@ from typing import Optional
 
 from neuca_tools.model.printable import markup as escape
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import WORDS
+from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.report.charts import Chart, charts
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.text import WHERE, fact_line, phase_words, verdict
+from neuca_tools.selftest.report.text import (
+    WHERE,
+    arrow,
+    fact_line,
+    phase_words,
+    share_words,
+    verdict,
+)
 
 PASSED = {True: "pass", False: "fail", None: ""}
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
+FAILED = {ExitCode.BELOW, ExitCode.NOT_AS_PLANNED, ExitCode.WORSE, ExitCode.UNREACHABLE}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -35,78 +44,74 @@ def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] =
     )
 
 
+def _state(code: ExitCode) -> str:
+    """The CSS class of a verdict."""
+    if code is ExitCode.PASS:
+        return "good"
+    return "bad" if code in FAILED else "unknown"
+
+
 def _body(
     evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis], title: str
 ) -> Iterator[str]:
-    state = (
-        "good"
-        if int(diagnosis.exit_code) == 0
-        else "bad"
-        if int(diagnosis.exit_code) in (4, 5, 7, 8)
-        else "unknown"
-    )
     yield f"<header><h1>{escape(title)}</h1>"
     yield f"<p class=quiet>{escape(_about(evidence))}</p>"
-    yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
+    yield f'<p class="verdict {_state(diagnosis.exit_code)}">{escape(verdict(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
     yield from _tests(evidence, diagnosis)
-    yield from (text for finding in diagnosis.findings for text in _finding(finding))
-    for group, figures in groupby(
-        charts(evidence, diagnosis, before), key=lambda chart: chart.group
-    ):
-        yield f"<section>{f'<h2>{escape(group)}</h2>' if group else ''}<div class=charts>"
-        yield from map(_figure, figures)
+    for finding in diagnosis.findings:
+        yield from _finding(finding)
+    figures = charts(evidence, diagnosis, before)
+    for group, members in groupby(figures, key=lambda chart: chart.group):
+        heading = f"<h2>{escape(group)}</h2>" if group else ""
+        yield f"<section>{heading}<div class=charts>"
+        yield from map(_figure, members)
         yield "</div></section>"
 
 
 def _about(evidence: Evidence) -> str:
-    """Which hosts, and when; no more than is known."""
-    hosts = [
-        ", ".join(
-            filter(None, [host.name, more, host.kernel, host.iperf3 and f"iperf3 {host.iperf3}"])
-        )
-        for host, more in ((evidence.local, None), (evidence.peer, evidence.address))
-    ]
+    """The hosts and the time of the test, as far as they are known."""
+    hosts = (_about_host(evidence.local, None), _about_host(evidence.peer, evidence.address))
     return "; ".join(filter(None, [evidence.taken, " → ".join(filter(None, hosts))]))
 
 
+def _about_host(host: Host, address: Optional[str]) -> str:
+    version = host.iperf3 and f"iperf3 {host.iperf3}"
+    return ", ".join(filter(None, [host.name, address, host.kernel, version]))
+
+
 def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
-    """The steps of a test of ours; of somebody else's run its phases."""
+    """The steps of a test by neuca-selftest; otherwise the phases of an iperf run."""
     rows = [(one.name, one.verdict, one.text) for one in evidence.steps if one.text != NOT_ASKED]
-    rows = rows or [
-        (
-            f"{one.name}{' ←' if one.direction == 'reverse' else ''}",
-            PASSED[one.passed],
-            phase_words(one),
+    if not rows:
+        rows = [
+            (arrow(one.name, one.direction), PASSED[one.passed], phase_words(one))
+            for one in diagnosis.phases
+        ]
+    if not rows:
+        return
+    yield "<section><h2>Tests</h2><table>"
+    for name, word, text in rows:
+        yield (
+            f"<tr><th scope=row>{escape(name)}</th>"
+            f'<td class="{MARKS.get(word, "quiet")}">{escape(word)}</td><td>{escape(text)}</td></tr>'
         )
-        for one in diagnosis.phases
-    ]
-    if rows:
-        yield "<section><h2>Tests</h2><table>"
-        yield from (
-            f'<tr><th scope=row>{escape(name)}</th><td class="{MARKS.get(word, "quiet")}">{escape(word)}</td>'
-            f"<td>{escape(text)}</td></tr>"
-            for name, word, text in rows
-        )
-        yield "</table></section>"
+    yield "</table></section>"
 
 
 def _finding(one: Finding) -> Iterator[str]:
     tag = f"<span class=tag>{escape(one.severity)}</span>"
-    yield f'<section class="finding {escape(one.severity)}"><h2>{tag} {escape(one.title)} <small>{escape(one.id)}</small></h2>'
+    title = f"<h2>{tag} {escape(one.title)} <small>{escape(one.id)}</small></h2>"
+    yield f'<section class="finding {escape(one.severity)}">{title}'
     yield f"<p>{escape(one.text)}.</p>"
-    if one.severity != "info":
-        sure = "" if one.confidence == "high" else f", {one.confidence} confidence"
+    if one.severity != INFO:
         meter = f'<span class=meter><span style="width:{one.share:.0%}"></span></span>'
-        yield f"<p class=share>{meter} explains {escape(amounts.percent(one.share))}{escape(sure)}</p>"
+        yield f"<p class=share>{meter} explains {escape(share_words(one))}</p>"
     if one.evidence:
-        yield (
-            "<ul>"
-            + "".join(f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence)
-            + "</ul>"
-        )
+        facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence)
+        yield f"<ul>{''.join(facts)}</ul>"
     if one.advice:
         yield f"<p><b>Fix</b> {escape(WHERE.get(one.end, ''))}</p><pre>{escape(one.advice)}</pre>"
     if one.predicted:

@@ -42,31 +42,39 @@ def ticks(top: float, count: int = 4) -> list[float]:
 def lines(
     series: Sequence[Series], form: Format, across: Format, dots: bool = False, binary: bool = False
 ) -> str:
-    """Lines from zero up, with dots on every point if asked for; `binary` is for sizes."""
+    """Lines over a y axis from zero, with a dot for every point if `dots`; `binary` is for sizes in bytes."""
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     if not xs:
         return ""
-    unit = 1024.0 ** math.floor(math.log(max(ys), 1024)) if binary and max(ys) >= 1 else 1.0
-    rows, columns = (
-        [unit * value for value in ticks(max(ys) / unit)],
-        ticks(max(xs), 2 if dots else 4),
-    )  # rates are long words
+    unit = _binary_unit(max(ys)) if binary else 1.0
+    rows = [unit * value for value in ticks(max(ys) / unit)]
+    # With dots the x axis shows rates, whose labels are long.
+    columns = ticks(max(xs), 2 if dots else 4)
     parts = _grid(rows, form) + _columns(columns, across)
     for place, one in enumerate(series):
         points = [(_x(x, columns[-1]), _y(y, rows[-1])) for x, y in one.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(
-            f'<polyline class="line s{place}" points="{path}"><title>{escape(one.name)}</title></polyline>'
+            f'<polyline class="line s{place}" points="{path}">'
+            f"<title>{escape(one.name)}</title></polyline>"
         )
         if dots or len(points) == 1:
-            parts += [
-                f'<circle class="dot s{place}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(one.name)}: '
-                f"{escape(across(at[0]))}, "
-                f"{escape(form(at[1]))}</title></circle>"
-                for (x, y), at in zip(points, one.points)
-            ]
+            texts = [f"{one.name}: {across(x)}, {form(y)}" for x, y in one.points]
+            parts += [_dot(place, at, text) for at, text in zip(points, texts)]
     return _svg(parts, HEIGHT)
+
+
+def _binary_unit(top: float) -> float:
+    """The largest power of 1024 that is not above `top`; 1 for anything less than one byte."""
+    return 1024.0 ** math.floor(math.log(top, 1024)) if top >= 1 else 1.0
+
+
+def _dot(place: int, at: tuple[float, float], text: str) -> str:
+    return (
+        f'<circle class="dot s{place}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4">'
+        f"<title>{escape(text)}</title></circle>"
+    )
 
 
 def stacked(columns: Sequence[Sequence[float]], names: Sequence[str], across: Format) -> str:
@@ -173,7 +181,9 @@ def _columns(columns: Sequence[float], across: Format, height: int = HEIGHT) -> 
 
 
 def _anchor(place: int, count: int) -> str:
-    return "end" if place == count - 1 else "middle" if place else "start"
+    if place == count - 1:
+        return "end"
+    return "middle" if place else "start"
 
 
 def _svg(parts: Sequence[str], height: int) -> str:

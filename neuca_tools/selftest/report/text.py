@@ -11,15 +11,19 @@ from typing import Optional
 from neuca_tools.model.printable import lines, plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
-from neuca_tools.selftest.conditions.base import INFO
+from neuca_tools.selftest.conditions.base import HIGH, INFO
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 
 WIDTH = 120
-SHOWS = 0.05  # of a rate
+# Of a rate: the difference from which the rate after slow start is shown as well.
+SHOWS = 0.05
+# Columns.
 LABEL = 12
+LABELS = ("LIMIT", "FIX", "NEXT LIMIT")
+LABELS_OF_OTHERS = ("also", "fix", "next limit")
 WHERE = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
@@ -30,13 +34,18 @@ WHERE = {
 
 
 def text(diagnosis: Diagnosis) -> str:
-    """Several lines, without the last line end."""
+    """The whole report, without a newline at its end."""
     return lines([*(phase_line(phase) for phase in diagnosis.phases), *_conclusion(diagnosis)])
 
 
 def conclusion(diagnosis: Diagnosis) -> str:
-    """The same without the phases: they have been told as they ended."""
+    """The report without the phases, which were printed as they ended."""
     return lines(_conclusion(diagnosis))
+
+
+def arrow(name: str, direction: str) -> str:
+    """The name of a phase, with an arrow if the peer sends."""
+    return f"{name} ←" if direction == "reverse" else name
 
 
 def step_line(step: Step) -> str:
@@ -48,7 +57,7 @@ def step_line(step: Step) -> str:
 def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
     told = [one for one in diagnosis.findings if one.severity != INFO]
     for place, finding in enumerate(told):
-        yield from _finding(finding, "LIMIT" if place == 0 else "also")
+        yield from _finding(finding, is_first=place == 0)
     for finding in diagnosis.findings:
         if finding.severity == INFO:
             yield from _labelled("info", f"{finding.text} ({finding.id})")
@@ -58,11 +67,10 @@ def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def phase_words(phase: PhaseResult) -> str:
-    parts = (
-        [amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady)]
-        if phase.rate is not None
-        else []
-    )
+    """What a phase reached, in words; "not known" if that is nothing."""
+    parts = []
+    if phase.rate is not None:
+        parts.append(amounts.rate(phase.rate) + _once_under_way(phase.rate, phase.steady))
     if phase.protocol == "udp" and phase.loss is not None:
         parts.append(f"{amounts.percent(phase.loss)} lost")
     if phase.protocol == "tcp" and phase.retransmits is not None:
@@ -73,34 +81,37 @@ def phase_words(phase: PhaseResult) -> str:
 
 
 def _once_under_way(rate: float, steady: Optional[float]) -> str:
-    """Told where a slow start made a difference that shows."""
-    return (
-        f" ({amounts.rate(steady)} once under way)"
-        if steady is not None and abs(steady - rate) > SHOWS * rate
-        else ""
-    )
+    """The rate after slow start, in brackets; empty if it is much the same."""
+    if steady is None or abs(steady - rate) <= SHOWS * rate:
+        return ""
+    return f" ({amounts.rate(steady)} once under way)"
 
 
 def phase_line(phase: PhaseResult) -> str:
-    passed = {True: "pass", False: "FAIL", None: ""}[phase.passed]
-    way = " ←" if phase.direction == "reverse" else ""
-    return f"{phase.name + way + ' ':<{LABEL}}{phase_words(phase)}{'  ' + passed if passed else ''}"
+    verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
+    return f"{arrow(phase.name, phase.direction) + ' ':<{LABEL}}{phase_words(phase)}{verdict}"
 
 
-def _finding(finding: Finding, label: str) -> Iterator[str]:
-    sure = "" if finding.confidence == "high" else f", {finding.confidence} confidence"
-    explains = f"{finding.id}, explains {amounts.percent(finding.share)}{sure}"
-    yield from _labelled(label, f"{finding.title}: {finding.text} ({explains})")
+def share_words(finding: Finding) -> str:
+    """How much a finding explains, and with what confidence if that is not high."""
+    explains = amounts.percent(finding.share)
+    return (
+        explains if finding.confidence == HIGH else f"{explains}, {finding.confidence} confidence"
+    )
+
+
+def _finding(finding: Finding, is_first: bool) -> Iterator[str]:
+    limit, fix, following = LABELS if is_first else LABELS_OF_OTHERS
+    explains = f"{finding.id}, explains {share_words(finding)}"
+    yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
     for fact in finding.evidence:
         yield from _labelled("", fact_line(fact))
     if finding.advice:
         predicted = f" ⇒ {amounts.rate(finding.predicted)} predicted" if finding.predicted else ""
-        yield from _labelled(
-            "FIX" if label == "LIMIT" else "fix",
-            f"{WHERE.get(finding.end, '')}{finding.advice}{predicted}",
-        )
+        where = WHERE.get(finding.end, "")
+        yield from _labelled(fix, f"{where}{finding.advice}{predicted}")
     if finding.next_limit:
-        yield from _labelled("NEXT LIMIT" if label == "LIMIT" else "next limit", finding.next_limit)
+        yield from _labelled(following, finding.next_limit)
 
 
 def fact_line(fact: Fact) -> str:
@@ -117,11 +128,15 @@ def _value(value: object) -> str:
 
 
 def verdict(diagnosis: Diagnosis) -> str:
+    """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
+    condition = f"{limit.id}, {limit.title}" if limit else ""
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
-        return f"limited by {limit.id}, {limit.title}; no rate is expected (--expect) that it could fall short of"
-    against = f", expected {amounts.rate(diagnosis.expect)}" if diagnosis.expect else ""
-    return f"{WORDS[diagnosis.exit_code]}{against}{f': {limit.id}, {limit.title}' if limit else ''}"
+        return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
+    words = WORDS[diagnosis.exit_code]
+    if diagnosis.expect:
+        words += f", expected {amounts.rate(diagnosis.expect)}"
+    return f"{words}: {condition}" if condition else words
 
 
 def _labelled(label: str, words: str) -> Iterator[str]:
@@ -144,5 +159,6 @@ def comparison(found: Comparison) -> str:
 def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     varies = f" ± {amounts.rate(one.deviation)} of {one.count}" if one.count > 1 else ""
-    way = " ←" if one.direction == "reverse" else ""
-    return f"{one.name + way + ' ':<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{'  WORSE' if one.worse else ''}"
+    worse = "  WORSE" if one.worse else ""
+    name = arrow(one.name, one.direction) + " "
+    return f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{worse}"

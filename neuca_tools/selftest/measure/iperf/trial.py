@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -26,24 +25,9 @@ VALUE = re.compile(r"[0-9]{1,12}( [0-9]{1,12}){0,2}")
 
 
 def advised(finding: Finding) -> dict[str, str]:
-    """The settings of an advice that begins with `sysctl -w`; none where it is another one, or names what is not set here."""
-    if not finding.advice.startswith("sysctl -w "):
-        return {}
-    try:
-        words = shlex.split(
-            finding.advice.partition(", or ")[0]
-            .partition(";")[0]
-            .partition(" (")[0]
-            .partition(" now")[0]
-        )[2:]
-    except ValueError:
-        return {}
-    found = dict(word.split("=", 1) for word in words if "=" in word)
-    return (
-        found
-        if found and len(found) == len(words) and all(map(_allowed, found, found.values()))
-        else {}
-    )
+    """The sysctls that a finding recommends; none if any of them may not be tried."""
+    found = dict(finding.sysctls)
+    return found if all(map(_allowed, found, found.values())) else {}
 
 
 def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
