@@ -13,10 +13,10 @@ from neuca_tools.config import files
 from neuca_tools.config.files import Entry
 from neuca_tools.config.options import (
     MAC_LISTS,
+    OBSOLETE,
     OPTIONS,
     RAW_SECTIONS,
     SECTIONS,
-    WITHOUT_EFFECT,
     Config,
     ConfigFault,
     listed,
@@ -65,7 +65,7 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
             fields.update(_sources(entry, faults))
         elif (section, option) in OPTIONS:
             fields.update(_field(entry, *OPTIONS[section, option], faults))
-        elif section in SECTIONS and (section, option) not in WITHOUT_EFFECT:
+        elif section in SECTIONS and (section, option) not in OBSOLETE:
             faults.append(entry.fault("unknown option, ignoring it", "warning"))
     return fields
 

@@ -72,8 +72,6 @@ class Config:
     log_directory: Path = Path("/var/log/neuca")
     log_file: str = "neuca-agent.log"
     log_level: str = "DEBUG"
-    log_retain: int = 5
-    log_size: int = 5000000
     sources: tuple[str, ...] = ("auto",)
     platform: Literal["dmi", "any"] = "dmi"
     poll_interval: float = 10.0
@@ -248,9 +246,6 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("logging", "log-directory"): ("log_directory", _path),
     ("logging", "log-file"): ("log_file", _file_name),
     ("logging", "log-level"): ("log_level", _level),
-    ("logging", "log-retain"): ("log_retain", _number(0, 100)),
-    ("logging", "log-size"): ("log_size", _number(4096, 1073741824)),
-    ("logging", "log-file-size"): ("log_size", _number(4096, 1073741824)),
     ("metadata", "sources"): ("sources", listed),
     ("metadata", "platform"): ("platform", _one_of("dmi", "any")),
     ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
@@ -274,7 +269,16 @@ MAC_LISTS = {
     ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",
     ("network", "management-macs"): "management_macs",
 }
-# They were options of 1.7: a file that still has them is not wrong.
-WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
+# Options of version 1.7 that no longer have an effect. They are accepted without a fault, whatever
+# their value, so that an upgrade does not report a configuration that worked before.
+OBSOLETE = frozenset(
+    (
+        ("runtime", "pidfile-timeout"),
+        ("runtime", "testing"),
+        ("logging", "log-retain"),
+        ("logging", "log-size"),
+        ("logging", "log-file-size"),
+    )
+)
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)
