@@ -179,7 +179,7 @@ def sysctl_key(text: str) -> str:
 
     Only `net/` is accepted, the one part that CAP_NET_ADMIN alone may write to. `{interface}` stays as it is.
     """
-    path = _lower(_slashed(re.sub(r"(?i)\{interface\}", _PLACEHOLDER, text.strip())))
+    path = _lower(sysctl_path(re.sub(r"(?i)\{interface\}", _PLACEHOLDER, text.strip())))
     if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(_PLACEHOLDER, "x")):
         raise UnusableError(f'"{clip(text)}" is not a sysctl key')
     parts = path.split("/")
@@ -190,9 +190,16 @@ def sysctl_key(text: str) -> str:
     return path
 
 
-def _slashed(key: str) -> str:
+def sysctl_path(key: str) -> str:
+    """A key of sysctl.d(5) as a path: if its first separator is a dot, dots and slashes are swapped.
+
+    >>> sysctl_path("net.ipv4.conf.eth1/5.mtu"), sysctl_path("net/ipv4/conf/eth1.5/mtu")
+    ('net/ipv4/conf/eth1.5/mtu', 'net/ipv4/conf/eth1.5/mtu')
+    """
     first = re.search("[./]", key)
-    return key.translate({ord("."): "/", ord("/"): "."}) if first and first.group() == "." else key
+    if first and first.group() == ".":
+        return key.translate({ord("."): "/", ord("/"): "."})
+    return key
 
 
 def _lower(path: str) -> str:
