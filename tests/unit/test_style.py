@@ -37,7 +37,6 @@ LONG_FUNCTIONS = {
     "neuca_tools/desired/routes.py": {"resolve_routes": 42},
     "neuca_tools/selftest/conditions/queues.py": {"path_capacity": 41},
     "neuca_tools/status/judge.py": {"judge": 73},
-    "neuca_tools/tuning/layer.py": {"layer": 42},
 }
 
 
