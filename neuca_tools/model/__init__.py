@@ -59,7 +59,7 @@ ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
 
 @dataclass(frozen=True)
 class Fault:
-    """Something in a text that is unusable and ignored (`error`), or questionable (`warning`).
+    """Something in a text that is unusable (`error`) or questionable (`warning`).
 
     `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
     """
@@ -158,8 +158,7 @@ class PlatformDocument:
 class Document:
     """The content of a document, and of the platform's own documents (`platform`).
 
-    A fault of severity `error` makes it incomplete: the agent does not remove anything then. The
-    faults of the platform's documents are among `faults`.
+    A fault of severity `error` makes it incomplete: the agent does not remove anything then.
     """
 
     hostname: Optional[str] = None
@@ -292,10 +291,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Hop:
-    """A route through a link, desired or observed.
-
-    `left_over`: it was added by a network manager that has to release the NIC.
-    """
+    """A route through a link. `left_over`: added by a network manager that has to release the NIC."""
 
     to: Network
     link: LinkKey
