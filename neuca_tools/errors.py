@@ -1,24 +1,24 @@
-"""The exceptions of the agent: one class for each stage, every one with a text made for people; and the exit codes.
-
-A text says what was tried, on what, and why it failed; `hint`, where there is one, says what a person can do.
-"""
+"""The exceptions of the agent, one class for each stage, and the exit codes of the commands."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    78,
-)  # neuca-status(7)
+# These are documented in neuca-status(7).
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_PENDING = 3
+EXIT_DEGRADED = 4
+EXIT_INVALID = 78
 
 
 class NeucaError(Exception):
-    """Anything that the agent raises on purpose."""
+    """Base class of all errors that the agent raises.
+
+    `text` says what was tried, on what, and why it failed. `hint` says what a person can do, and is
+    empty if there is nothing to suggest.
+    """
 
     def __init__(self, text: str, hint: str = "") -> None:
         super().__init__(text)
@@ -27,27 +27,27 @@ class NeucaError(Exception):
 
 
 class UsageError(NeucaError):
-    """The words of a command line that make no sense (exit code 2)."""
+    """The arguments of a command are invalid (exit code 2)."""
 
 
 class ConfigError(NeucaError):
-    """A configuration file that cannot be read at all."""
+    """A configuration file cannot be read at all."""
 
 
 class DocumentError(NeucaError):
-    """A document that is refused whole: binary rubbish, too large, no section that can be read."""
+    """A whole document is refused: it is binary data, too large, or has no usable section."""
 
 
 class SourceError(NeucaError):
-    """A source that did not answer, or not with anything usable. Never means "there is no document"."""
+    """A source gave no response, or an unusable one. Never means that there is no document."""
 
 
 class ObserveError(NeucaError):
-    """The state of this host that could not be read."""
+    """The state of this host could not be read."""
 
 
 class ApplyError(NeucaError):
-    """One operation that the kernel or a file system refused; `errno` is 0 where there was none."""
+    """An operation failed in the kernel or a file system; `errno` is 0 if there is none."""
 
     def __init__(self, text: str, errno: int = 0) -> None:
         super().__init__(text)
@@ -59,16 +59,16 @@ class LockedError(ApplyError):
 
 
 class GuardError(ApplyError):
-    """An operation on a link that no pass may write to: a defect of ours, caught before it could do harm."""
+    """An operation on a link that no pass may change was stopped: a defect of the agent."""
 
 
 class RecordError(NeucaError):
-    """The agent's own state files, unreadable or of a later version."""
+    """A state file of the agent is unreadable, or of a later version."""
 
 
 class ManagerError(NeucaError):
-    """NetworkManager or systemd-networkd did not do as asked, or did not answer in time."""
+    """NetworkManager or systemd-networkd refused a request, or gave no response in time."""
 
 
 class SelftestError(NeucaError):
-    """Evidence of a self-test that cannot be read, or a report that cannot be written."""
+    """The evidence of a self-test cannot be read, or a report cannot be written."""

@@ -1,4 +1,4 @@
-"""Files that are either whole or untouched, whatever happens while they are written; and the lock that one pass holds."""
+"""Read files, write them atomically (complete or unchanged after a crash), and lock one pass against others."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,15 +16,21 @@ from typing import Optional
 
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
-LARGEST = 64 * 1024 * 1024  # bytes; a state file of ours has a few hundred for each NIC
-NEW = ".neuca-new"  # udevd, NetworkManager, networkd and systemd-sysctl all pass over a file that ends so
-SHORTEST_PATIENCE = 0.001  # seconds; setitimer(2) takes 0 for "never"
-FLOCK = "hhqqi"  # fcntl(2): type, whence, start, length, process id
-FEW = 4  # files up to which one fsync each is cheaper than a sync of the file system
+# Bytes that are read of a file. State files have a few hundred for each NIC.
+LARGEST = 64 * 1024 * 1024
+# Suffix of a file that is being written. udevd, NetworkManager, networkd and systemd-sysctl ignore
+# files with such a name.
+NEW = ".neuca-new"
+# Seconds; setitimer(2) takes 0 for "never".
+SHORTEST_PATIENCE = 0.001
+# struct flock of fcntl(2): type, whence, start, length, process ID.
+FLOCK = "hhqqi"
+# Up to this number of files, one fsync each is cheaper than a sync of the file system.
+FEW = 4
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
-    """The content of a file (`most` bytes), None where there is none. Raises OSError otherwise: an error is not "absent"."""
+    """The first `most` bytes of a file; None if it does not exist. Raises OSError for any other error."""
     try:
         with path.open("rb", buffering=0) as stream:
             return stream.read(min(os.fstat(stream.fileno()).st_size, most))
@@ -33,7 +39,7 @@ def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
 
 
 def names_in(directory: Path) -> list[str]:
-    """What a directory has, in order; nothing where there is none. Raises ObserveError otherwise."""
+    """The sorted names in a directory; empty if it does not exist. Raises ObserveError otherwise."""
     try:
         return sorted(path.name for path in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -43,16 +49,17 @@ def names_in(directory: Path) -> list[str]:
 
 
 def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> None:
-    """Write or remove (None) them all, with one sync for many. Raises ApplyError that names the path.
+    """Write each file, or remove it if its content is None.
 
-    A power cut leaves each file as it was or as it should be: written beside, synced, renamed, directory synced (rename(2)).
+    After a power cut each file is unchanged or complete: a temporary file is written, synced and
+    renamed, and its directory is synced (rename(2)). Many files are synced at once. Raises
+    ApplyError with the path.
     """
     try:
         _write_files(files, mode)
     except ApplyError:
-        for path in (
-            files
-        ):  # nothing of a write that failed stays; what was renamed already has no such name
+        # Remove the temporary files. Those that were renamed no longer have such a name.
+        for path in files:
             with suppress(OSError):
                 path.with_name(path.name + NEW).unlink()
         raise
@@ -62,34 +69,38 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     for path, content in contents.items():
         with _naming("write", path):
-            with suppress(
-                FileExistsError
-            ):  # a file where a directory should be: the open below says it better
+            # If the parent is a file, opening the new file fails with a better message.
+            with suppress(FileExistsError):
                 make_directory(path.parent)
             _write_new(path, content, mode, sync=len(contents) <= FEW)
-    for directory in {path.parent for path in contents} if len(contents) > FEW else ():
-        with _naming("sync", directory):
-            _sync_file_system(directory)
+    if len(contents) > FEW:
+        for directory in {path.parent for path in contents}:
+            with _naming("sync", directory):
+                _sync_file_system(directory)
     for path, wanted in files.items():
-        with _naming("write" if wanted is not None else "remove", path):
-            _finish(path, wanted is not None)
+        _finish(path, wanted is not None)
     for directory in {path.parent for path in files}:
         with _naming("sync", directory), suppress(FileNotFoundError):
             sync_directory(directory)
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
-    """Make a directory and those above it that are missing, with this mode whatever the umask. Raises OSError."""
+    """Create a directory and its missing parents with this mode, regardless of the umask.
+
+    Raises OSError.
+    """
     if path.is_dir():
         return
     make_directory(path.parent, mode)
-    with suppress(FileExistsError):  # another process was faster; what is no directory fails later
+    # Another process may have created it. If it is not a directory, using it fails later.
+    with suppress(FileExistsError):
         path.mkdir(mode & 0o700)
         path.chmod(mode)
 
 
 @contextmanager
 def _naming(what: str, path: Path) -> Iterator[None]:
+    """Turn an OSError into an ApplyError that says what failed on which path."""
     try:
         yield
     except OSError as error:
@@ -98,13 +109,15 @@ def _naming(what: str, path: Path) -> Iterator[None]:
 
 def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
     new = path.with_name(path.name + NEW)
+    # A leftover of a crash, or planted by an attacker: never write to an existing file.
     with suppress(FileNotFoundError):
-        new.unlink()  # left by a crash, or planted: never write through it
+        new.unlink()
     descriptor = os.open(
         new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode
     )
     with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(descriptor, mode)  # whatever the umask
+        # os.open applies the umask.
+        os.fchmod(descriptor, mode)
         stream.write(content)
         stream.flush()
         if sync:
@@ -112,15 +125,17 @@ def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
 
 
 def _finish(path: Path, wanted: bool) -> None:
+    """Rename the temporary file of a path, or remove the path."""
     if wanted:
-        path.with_name(path.name + NEW).replace(path)
+        with _naming("write", path):
+            path.with_name(path.name + NEW).replace(path)
     else:
-        with suppress(FileNotFoundError):
+        with _naming("remove", path), suppress(FileNotFoundError):
             path.unlink()
 
 
 def sync_directory(directory: Path) -> None:
-    """Its entries are on the disk then (fsync(2)). Raises OSError."""
+    """Write the entries of a directory to the disk (fsync(2)). Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -129,7 +144,10 @@ def sync_directory(directory: Path) -> None:
 
 
 def _sync_file_system(directory: Path) -> None:
-    """syncfs(2), which Python has no name for: os.sync() would wait for every file system, a dead NFS mount included."""
+    """Call syncfs(2) through ctypes, as Python does not have it. Raises OSError.
+
+    os.sync() would wait for every file system, including an NFS mount without a server.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -142,10 +160,11 @@ def _sync_file_system(directory: Path) -> None:
 
 @contextmanager
 def locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold the lock; two passes never run at once. Waits `patience` seconds for another one, then raises LockedError.
+    """Hold a lock on a file, so that two passes never run at once.
 
-    fcntl(2) has no time-out: an interval timer's signal ends the wait. The lock goes with the process, however it dies, and a
-    child that outlives it does not have it.
+    Raises LockedError if another process still holds it after `patience` seconds. fcntl(2) has no
+    timeout, so the signal of an interval timer ends the wait. The kernel releases the lock when the
+    process dies, and a child process does not inherit it.
     """
     with _naming("lock", path):
         make_directory(path.parent)
@@ -173,9 +192,10 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
 
 
 def lock_holder(path: Path) -> int:
-    """The process that holds a lock of `locked`: 0 for nobody, or for one that this PID namespace does not see (fcntl(2)).
+    """The ID of the process that holds a lock of `locked`.
 
-    Not for a lock that this process holds: to close any descriptor of its file lets it go. Raises ApplyError.
+    0 if there is none, or if it is in another PID namespace (fcntl(2)). Raises ApplyError. Do not
+    call this for a lock that this process holds: closing any descriptor of the file releases it.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -188,6 +208,8 @@ def lock_holder(path: Path) -> int:
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        return int(holder) if kind != fcntl.F_UNLCK else 0
+        if kind == fcntl.F_UNLCK:
+            return 0
+        return int(holder)
     finally:
         os.close(descriptor)

@@ -44,7 +44,7 @@ def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> Tun
         environment.detect(_signs()),
         {path: value for path, value in found.items() if value is not None},
         {path: one for path, one in obstacles.items() if one},
-        sysctld.words(_sysctl_files(sysctl_directory)),
+        sysctld.parse(_sysctl_files(sysctl_directory)),
         _memory(),
         _modules() if CONGESTION in paths else None,
         own,

@@ -1,4 +1,4 @@
-"""The agent's own configuration: `options` says what there is, `files` what is written, `load` joins them."""
+"""The agent's own configuration: `options` lists the options, `files` reads the files, `load` combines both."""
 
 # SPDX-License-Identifier: MIT
 

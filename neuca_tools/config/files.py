@@ -1,4 +1,4 @@
-"""The files of the configuration: what they hold as raw options, line by line, whatever it means."""
+"""Read the configuration files into raw options, without interpreting them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,7 +18,7 @@ _NO_SECTION = "before the first section"
 
 
 class Entry(NamedTuple):
-    """One option as it is written. Without an option it is a section's header."""
+    """One option as written in a file; `option` is empty for the header of a section."""
 
     file: str
     section: str
@@ -27,12 +27,20 @@ class Entry(NamedTuple):
 
     def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> ConfigFault:
         return ConfigFault(
-            self.file, self.section, self.option, values.clip(self.value), reason, severity
+            file=self.file,
+            section=self.section,
+            option=self.option,
+            value=values.clip(self.value),
+            reason=reason,
+            severity=severity,
         )
 
 
 class _Parser(RawConfigParser):
-    """1.7's grammar: ` ;` begins a comment, the last of two equal options wins; there is no section of defaults."""
+    """The grammar of version 1.7.
+
+    ` ;` begins a comment, the last of two equal options wins, and no section provides defaults.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -40,12 +48,14 @@ class _Parser(RawConfigParser):
         )
 
     def optionxform(self, optionstr: str) -> str:
-        # Options are lowered later: a sysctl key may hold the name of an interface.
+        # Not lower-cased here, because a sysctl key may contain the name of an interface.
         return optionstr
 
 
 def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
-    """All options of a file and of `config.d` beside it, in order; each section is an entry without an option.
+    """Read a file and those in `config.d` next to it, in order.
+
+    Returns their options, with an entry without an option for each section header, and the faults.
 
     Raises ConfigError for a file that exists and cannot be read.
     """
@@ -57,7 +67,7 @@ def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
 
 
 def files(path: Path) -> list[Path]:
-    """The configuration file, and those of `config.d` beside it, in order. Raises ConfigError."""
+    """The configuration file and those in `config.d` next to it, in order. Raises ConfigError."""
     return [path, *_drop_ins(path.parent / "config.d")]
 
 
@@ -93,12 +103,13 @@ def _read(file: Path) -> str:
 
 
 def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
-    """All options of a file in their order, and each section as an entry without an option."""
+    """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
     try:
-        # configparser gives up on a line before the first section, and this would cost all that follows.
+        # configparser stops at an option before the first section; this header lets it go on.
         parser.read_string(f"[{_NO_SECTION}]\n{text}", str(file))
-    except ParsingError as error:  # raised when all other lines have been read
+    except ParsingError as error:
+        # Raised at the end, when all other lines have been read.
         faults += [_broken(file, number - 1) for number, _ in error.errors]
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
@@ -118,10 +129,5 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
 
 
 def _broken(file: Path, number: int) -> ConfigFault:
-    return ConfigFault(
-        str(file),
-        "",
-        "",
-        "",
-        f'line {number} is neither a section nor "option = value", ignoring it',
-    )
+    reason = f'line {number} is neither a section nor "option = value", ignoring it'
+    return ConfigFault(str(file), "", "", "", reason)

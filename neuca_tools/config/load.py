@@ -1,22 +1,22 @@
-"""From raw options to a Config: what cannot be used becomes a fault, and the default is used."""
+"""Read a Config from raw options: an unusable value becomes a fault, and its option keeps its default."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
 from neuca_tools.config.options import (
     MAC_LISTS,
+    OBSOLETE,
     OPTIONS,
     RAW_SECTIONS,
     SECTIONS,
-    WITHOUT_EFFECT,
     Config,
     ConfigFault,
     listed,
@@ -35,9 +35,10 @@ DEFAULT_PATH = Path("/etc/neuca/config")
 
 
 def load(path: Path = DEFAULT_PATH) -> Config:
-    """The configuration in a file and in `config.d` beside it; a file that does not exist says nothing.
+    """Read the configuration file and the files in `config.d` next to it.
 
-    Raises ConfigError for a file that exists and cannot be read. All else that is wrong becomes a fault and a default.
+    A file that does not exist counts as empty. Raises ConfigError for a file that exists and cannot
+    be read. Everything else that is wrong becomes a fault, and the default applies.
     """
     entries, faults = files.read(path)
     faults += _unknown_sections(entries)
@@ -59,39 +60,41 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
     for (section, option), entry in last.items():
         if section in RAW_SECTIONS:
             fields[section][option] = entry.value
-        elif (section, option) in MAC_LISTS:
-            fields[MAC_LISTS[section, option]] = _macs(entry, faults)
-        elif (section, option) == SOURCES:
-            fields.update(_sources(entry, faults))
-        elif (section, option) in OPTIONS:
-            fields.update(_field(entry, *OPTIONS[section, option], faults))
-        elif section in SECTIONS and (section, option) not in WITHOUT_EFFECT:
-            faults.append(entry.fault("unknown option, ignoring it", "warning"))
+        elif section in SECTIONS and (section, option) not in OBSOLETE:
+            fields.update(_field((section, option), entry, faults))
     return fields
 
 
-def _field(
-    entry: Entry, name: str, read: Callable[[str], object], faults: list[ConfigFault]
-) -> dict[str, object]:
+def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> dict[str, Any]:
+    """The field that an option sets, with its value; empty if it sets none."""
+    if where in MAC_LISTS:
+        return {MAC_LISTS[where]: _macs(entry, faults)}
+    if where == SOURCES:
+        return _sources(entry, faults)
+    if where not in OPTIONS:
+        faults.append(entry.fault("unknown option, ignoring it", "warning"))
+        return {}
+    if not entry.value:
+        return {}
+    name, read = OPTIONS[where]
     try:
-        return {name: read(entry.value)} if entry.value else {}
+        return {name: read(entry.value)}
     except UnusableError as reason:
         faults.append(entry.fault(f"{reason}, using the default"))
         return {}
 
 
 def _macs(entry: Entry, faults: list[ConfigFault]) -> frozenset[str]:
-    """The MAC addresses that can be read. One that cannot is an error: the list must not shrink unseen."""
-    found = (
-        _mac(entry, "".join(part.split()), faults)
-        for part in entry.value.split(",")
-        if part.strip()
-    )
+    """The MAC addresses that can be read.
+
+    An unreadable one is an error: nobody may overlook that the list is shorter than intended.
+    """
+    found = (_mac(entry, "".join(text.split()), faults) for text in listed(entry.value))
     return frozenset(filter(None, found))
 
 
 def _sources(entry: Entry, faults: list[ConfigFault]) -> dict[str, tuple[str, ...]]:
-    """The sources that there are, in order; one that is none costs only itself. None left: the default."""
+    """The field for the known sources, in order. An unknown one is skipped; empty if none is left."""
     found = []
     for text in listed(entry.value):
         try:
@@ -99,7 +102,9 @@ def _sources(entry: Entry, faults: list[ConfigFault]) -> dict[str, tuple[str, ..
             found.append(text)
         except UsageError as reason:
             faults.append(entry.fault(f"{reason}, ignoring this one"))
-    return {"sources": tuple(found)} if found else {}
+    if not found:
+        return {}
+    return {"sources": tuple(found)}
 
 
 def _mac(entry: Entry, text: str, faults: list[ConfigFault]) -> Optional[str]:
@@ -111,11 +116,11 @@ def _mac(entry: Entry, text: str, faults: list[ConfigFault]) -> Optional[str]:
 
 
 def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
-    """What the link sections ask. A later file wins, setting by setting."""
+    """The requests of the link sections. A later file wins, setting by setting."""
     merged: dict[LinkKey, links.Asked] = {}
     origin: dict[tuple[str, str], str] = {}
     for (file, section), lines in _by_section(entries).items():
-        # A fault has its key as it may be shown: cut, or left out.
+        # A fault shows its key clipped, or not at all.
         origin.update({(section, shown_key(section, line.key)): file for line in lines})
         try:
             key = links.section_key(section)
@@ -125,9 +130,24 @@ def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkReq
         asked, more = links.read_section(key, lines)
         faults += (_config_fault(file, fault) for fault in more)
         merged[key] = links.stack(merged[key], asked) if key in merged else asked
-    checked = [links.check(asked) for asked in merged.values() if not asked.unsure]
-    named, late = links.unique_names(one.asked for one in checked)
-    late = [fault for one in checked for fault in one.faults] + late
+    return _checked(merged.values(), origin, faults)
+
+
+def _checked(
+    requests: Iterable[links.Asked],
+    origin: Mapping[tuple[str, str], str],
+    faults: list[ConfigFault],
+) -> tuple[LinkRequest, ...]:
+    """The requests without what contradicts itself; `origin` maps section and key to the file."""
+    late: list[Fault] = []
+    checked: list[links.Asked] = []
+    for asked in requests:
+        if not asked.unsure:
+            usable, more = links.check(asked)
+            checked.append(usable)
+            late += more
+    named, more = links.unique_names(checked)
+    late += more
     faults += (_config_fault(origin[fault.section, fault.key], fault) for fault in late)
     return stacking.with_parents(asked.request for asked in named)
 
@@ -145,4 +165,11 @@ def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
 
 
 def _config_fault(file: str, fault: Fault) -> ConfigFault:
-    return ConfigFault(file, fault.section, fault.key, fault.value, fault.reason, fault.severity)
+    return ConfigFault(
+        file=file,
+        section=fault.section,
+        option=fault.key,
+        value=fault.value,
+        reason=fault.reason,
+        severity=fault.severity,
+    )

@@ -1,4 +1,4 @@
-"""Every option of the configuration: its field, its default, and the reader that holds it within its bounds."""
+"""Every option of the configuration: its field, its default, and the reader that checks its bounds."""
 
 # SPDX-License-Identifier: MIT
 
@@ -26,7 +26,10 @@ _LOOPBACK = IPv4Address("127.255.255.1")
 
 @dataclass(frozen=True)
 class ConfigFault:
-    """One thing in a configuration file that cannot be used (`error`: commands exit 78), or that has no effect."""
+    """Something in a configuration file that cannot be used.
+
+    With an `error`, commands exit with EXIT_INVALID (78); a `warning` does not change the exit code.
+    """
 
     file: str
     section: str
@@ -37,18 +40,23 @@ class ConfigFault:
 
     @property
     def text(self) -> str:
-        section = f"[{values.clip(self.section)}]" if self.section else ""
-        option = f'"{values.clip(self.option)}"' if self.option else ""
-        value = f'= "{self.value}"' if self.value else ""
-        what = " ".join(filter(None, (section, option, value)))
-        return ": ".join(filter(None, (self.file, what, self.reason)))
+        """`FILE: [SECTION] "OPTION" = "VALUE": REASON`, without the parts that are empty."""
+        what = []
+        if self.section:
+            what.append(f"[{values.clip(self.section)}]")
+        if self.option:
+            what.append(f'"{values.clip(self.option)}"')
+        if self.value:
+            what.append(f'= "{self.value}"')
+        return ": ".join(filter(None, (self.file, " ".join(what), self.reason)))
 
 
 @dataclass(frozen=True)
 class Config:
-    """Every option with its default. Times are in seconds, sizes in bytes; a MAC is written `fe:16:3e:00:6d:af`.
+    """Every option with its default. Times are in seconds, `rate` is in bit/s.
 
-    `links` have a state only where the file gives one: `documents.links.combine` puts them over those of a document.
+    MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
+    sets one; `documents.neuca.links.combine` merges these requests over those of a document.
     """
 
     set_loopback_hostname: bool = True
@@ -72,8 +80,6 @@ class Config:
     log_directory: Path = Path("/var/log/neuca")
     log_file: str = "neuca-agent.log"
     log_level: str = "DEBUG"
-    log_retain: int = 5
-    log_size: int = 5000000
     sources: tuple[str, ...] = ("auto",)
     platform: Literal["dmi", "any"] = "dmi"
     poll_interval: float = 10.0
@@ -99,22 +105,22 @@ class Config:
 
     @property
     def complete(self) -> bool:
-        """Whether every value could be used."""
+        """Whether every value was usable."""
         return not any(fault.severity == "error" for fault in self.faults)
 
     @property
     def choice(self) -> Choice:
-        """What `[tuning]` asks for: rate in bit/s, round-trip time in seconds."""
+        """What `[tuning]` selects: profiles, rate in bit/s, round-trip time in seconds."""
         return Choice(self.profiles, self.rate, self.rtt)
 
     @property
     def state(self) -> Place:
-        """Where state files are, and where they are kept while the state directory takes none."""
+        """Where state files are stored, and where while the state directory is not writable."""
         return Place(self.state_directory, self.run_directory)
 
     @property
     def surroundings(self) -> Surroundings:
-        """Where the sources look."""
+        """What the sources need to know of their environment."""
         return Surroundings(self.run_directory, self.platform == "dmi")
 
     @property
@@ -126,7 +132,7 @@ class Config:
         return self.log_directory / self.log_file
 
 
-# --- Readers of single values: each raises UnusableError ------------------------------------------------------------
+# --- Readers of single values; each raises UnusableError ------------------------------------------------------------
 
 TRUTH = {
     "true": True,
@@ -138,7 +144,8 @@ TRUTH = {
     "off": False,
     "0": False,
 }
-# What useradd(8) of Debian and of Fedora both take. No name is an option, a path, or more than one word of a sudoers file.
+# What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
+# always a single word in a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -197,10 +204,12 @@ def _level(text: str) -> str:
 
 
 def _host_sysctls(text: str) -> frozenset[str]:
-    """Host-wide settings that documents may change; none that would change every interface."""
+    """Keys of host-wide sysctls that documents may set; one that affects every interface is refused."""
     found = frozenset(map(values.sysctl_key, listed(text)))
     for key in sorted(found):
-        reason = f"{OWN} does not belong in it" if OWN in key else key_reason(key)
+        reason = key_reason(key)
+        if OWN in key:
+            reason = f"{OWN} does not belong in it"
         if reason:
             raise UnusableError(f'"{values.clip(key)}": {reason}')
     return found
@@ -213,7 +222,7 @@ def _login(text: str) -> str:
 
 
 def profile_names(text: str) -> tuple[str, ...]:
-    """A comma list of profiles. Whether there are such files is found out when they are read."""
+    """A comma-separated list of profile names. Whether they exist shows when they are read."""
     for name in listed(text):
         if not NAME.fullmatch(name):
             raise UnusableError(
@@ -223,7 +232,7 @@ def profile_names(text: str) -> tuple[str, ...]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """A comma list, each entry judged by `load`."""
+    """The entries of a comma-separated list, unchecked."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -248,9 +257,6 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("logging", "log-directory"): ("log_directory", _path),
     ("logging", "log-file"): ("log_file", _file_name),
     ("logging", "log-level"): ("log_level", _level),
-    ("logging", "log-retain"): ("log_retain", _number(0, 100)),
-    ("logging", "log-size"): ("log_size", _number(4096, 1073741824)),
-    ("logging", "log-file-size"): ("log_size", _number(4096, 1073741824)),
     ("metadata", "sources"): ("sources", listed),
     ("metadata", "platform"): ("platform", _one_of("dmi", "any")),
     ("metadata", "poll-interval"): ("poll_interval", _seconds(1, 86400)),
@@ -274,7 +280,16 @@ MAC_LISTS = {
     ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",
     ("network", "management-macs"): "management_macs",
 }
-# They were options of 1.7: a file that still has them is not wrong.
-WITHOUT_EFFECT = (("runtime", "pidfile-timeout"), ("runtime", "testing"))
+# Options of version 1.7 that no longer have an effect. They are accepted without a fault, whatever
+# their value, so that an upgrade does not report a configuration that worked before.
+OBSOLETE = frozenset(
+    (
+        ("runtime", "pidfile-timeout"),
+        ("runtime", "testing"),
+        ("logging", "log-retain"),
+        ("logging", "log-size"),
+        ("logging", "log-file-size"),
+    )
+)
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

@@ -1,7 +1,7 @@
-"""What documents say: bytes of a source become a text (`envelope`), the text a Document (`neuca_ini`), all of it pure.
+"""Parse documents: `envelope` finds the text in the bytes of a source, `neuca` and `platform` parse it. Pure.
 
-`ini` reads lines; `interfaces`, `links` and `tables` read what they mean, with the typed readers of `values`; `secrecy`
-says what may be shown, to messages and to `redact`.
+In `neuca`, `ini` splits the text into lines, `interface_lines`, `links` and `tables` interpret them,
+and `values` has the readers of single values. `privacy` decides what messages and `redact` may show.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""From the bytes of a source to the text of a NEuca document, if there is one: gzip, MIME and foreign user-data."""
+"""Find the text of a NEuca document in the bytes of a source: unpack gzip and MIME, skip foreign user-data."""
 
 # SPDX-License-Identifier: MIT
 
@@ -21,7 +21,7 @@ MIME_TYPE = "text/x-neuca-userdata"
 _MOST_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
-# What cloud-init tells user-data by (cloudinit/handlers/__init__.py and the user-data chapter of its manual).
+# How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
 _FOREIGN = re.compile(
     rb"#!|##\s*template:|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
     re.IGNORECASE,
@@ -35,16 +35,19 @@ _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 
 
 def find_document(data: bytes) -> Optional[str]:
-    """The text of the NEuca document in these bytes, its line ends LF; None where there is no document for us.
+    """The text of the NEuca document in these bytes, with LF as line ends; None if there is none.
 
-    Raises DocumentError for what was meant for us and cannot be one: too long, not UTF-8, no section at all.
+    Raises DocumentError for data that is not foreign and is unusable: too long, not UTF-8, or without
+    any section.
     """
     plain = _unzipped(data)
     if _is_foreign(plain):
         return None
     if _MIME.match(plain.lstrip()[:MAX_BYTES]):
         part = _part(plain.lstrip())
-        return None if part is None else _text(_unzipped(part))
+        if part is None:
+            return None
+        return _text(_unzipped(part))
     return _text(plain)
 
 
@@ -53,12 +56,13 @@ def _is_foreign(data: bytes) -> bool:
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The bytes without gzip and byte order mark, within the limits; decompression stops at the limit."""
+    """The bytes without gzip compression and byte order mark; raises DocumentError beyond the limits."""
+    limit = MAX_BYTES
     if data.startswith(_GZIP):
         data, limit = _gunzip(data), MAX_UNZIPPED_BYTES
-    else:
-        limit = MAX_BYTES
-    plain = data[len(_BOM) :] if data.startswith(_BOM) else data
+    plain = data
+    if data.startswith(_BOM):
+        plain = data[len(_BOM) :]
     if len(data) > limit and not _is_foreign(plain):
         raise DocumentError(f"cannot read the document: it is longer than {limit} bytes")
     return plain
@@ -82,8 +86,9 @@ def _gunzip(data: bytes) -> bytes:
 
 
 def _part(data: bytes) -> Optional[bytes]:
-    """The one part of our type in a MIME message."""
-    from email import message_from_bytes  # few documents are MIME, and it is slow to import
+    """The content of the part with our type in a MIME message; None if there is none."""
+    # Imported here, because it is slow and few documents are MIME.
+    from email import message_from_bytes
 
     lower = data.lower()
     if lower.count(b"multipart/") + lower.count(b"message/") > _MOST_PARTS:
@@ -97,17 +102,22 @@ def _part(data: bytes) -> Optional[bytes]:
         raise DocumentError(
             f'cannot read the document: {len(ours)} MIME parts of type "{MIME_TYPE}", not one'
         )
-    return _decoded(ours[0]) if ours else None
+    if not ours:
+        return None
+    return _decoded(ours[0])
 
 
 def _decoded(part: Message) -> bytes:
     encoding = str(part.get("content-transfer-encoding", "")).strip().lower()
-    payload = part.get_payload(decode=True) if encoding in _DECODED else None
+    payload: object = None
+    if encoding in _DECODED:
+        payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         raise DocumentError(
             "cannot read the document: the transfer encoding of its MIME part is unknown"
         )
-    if part.defects:  # decoding has filled them in: characters were left out
+    # Decoding records what it had to leave out.
+    if part.defects:
         raise DocumentError(
             f"cannot read the document: its MIME part is damaged: {type(part.defects[0]).__name__}"
         )

@@ -1,4 +1,4 @@
-"""What of a document may be shown to everybody: the network and the host name, nothing else."""
+"""Decide what of a document everybody may read: the network and the host name, nothing else."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,23 +15,25 @@ LINK_KINDS = ("interface", "vlan", *KINDS)
 _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
 SECRET_WORDS = ("token", "secret", "password")
-# A key outside the open sections may be a piece of a script or of a public key whose line lost its indentation.
+# In the other sections, a key may be part of a script or of a public key that is not indented.
 _PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
 
 
 def link_kind(section: str) -> str:
-    """`interface`, `vlan`, `bond` and so on where the section is about one link, else empty."""
-    kind = section.split(None, 1)[0] if section.strip() else ""
-    return kind if kind in LINK_KINDS else ""
+    """`interface`, `vlan`, `bond` and so on if the section is about one link, else empty."""
+    words = section.split(None, 1)
+    if words and words[0] in LINK_KINDS:
+        return words[0]
+    return ""
 
 
 def is_known_section(section: str) -> bool:
-    """Whether a section means anything to NEuca."""
+    """Whether NEuca reads a section of this name."""
     return section in SECTIONS or bool(link_kind(section))
 
 
 def is_open(section: str, key: str = "") -> bool:
-    """Whether a key of a section, and its value, may be shown."""
+    """Whether a key and its value may be shown."""
     if any(secret in key for secret in SECRET_WORDS):
         return False
     if section == "global":
@@ -40,10 +42,14 @@ def is_open(section: str, key: str = "") -> bool:
 
 
 def shown_key(section: str, key: str) -> str:
-    """A key as a message may name it."""
-    return clip(key) if is_open(section, key) or _PLAIN_KEY.fullmatch(key) else ""
+    """A key for messages, clipped; empty if it may not be shown."""
+    if is_open(section, key) or _PLAIN_KEY.fullmatch(key):
+        return clip(key)
+    return ""
 
 
 def shown_value(section: str, key: str, value: str) -> str:
-    """A value as a message may quote it."""
-    return clip(value) if is_open(section, key) or not value else REDACTED
+    """A value for messages: clipped, or REDACTED if it may not be shown."""
+    if is_open(section, key) or not value:
+        return clip(value)
+    return REDACTED

@@ -1,4 +1,4 @@
-"""A copy of a document for people without root: the network and the host name, every other line blank."""
+"""Make a copy of a document for users without root: only the network and the host name, other lines are blank."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,13 +9,13 @@ from neuca_tools.documents.privacy import is_known_section, is_open
 
 
 def redact(text: str) -> str:
-    """The text with only what everybody may read, each line where it was, so that line numbers hold."""
+    """The text with only what everybody may read. Line numbers stay valid."""
     sections, _ = read(text)
     out = [""] * (text.count("\n") + 1)
     for section in sections:
-        out[section.number - 1] = (
-            f"[{section.name}]" if is_known_section(section.name) else "[redacted]"
-        )
+        out[section.number - 1] = "[redacted]"
+        if is_known_section(section.name):
+            out[section.number - 1] = f"[{section.name}]"
         for line in section.lines:
             # A key like "[x]" would be read as a section if it were written with a blank behind it.
             if is_open(line.section, line.key) and not line.key.startswith("["):
@@ -24,14 +24,23 @@ def redact(text: str) -> str:
 
 
 def _copy(line: Line, out: list[str]) -> None:
-    # Rebuilt from what was read, and not cut from the text: so no comment can come along.
+    """Write a line to `out`, from the parsed value and not from the text, so that comments are lost."""
     first, *rest = line.value.split("\n")
-    blank = "" if first.startswith(";") else " "  # " ;" would begin a comment
+    blank = " "
+    if first.startswith(";"):
+        # " ;" would begin a comment.
+        blank = ""
     written = f"{line.written} ={blank}{first}"
     if without_comment(first) != first or (len(written) > MAX_LINE and line.end > line.number):
-        # It stood on a line of its own, below its key, where " ;" does not begin a comment.
+        # The value began on a line below its key, where " ;" does not begin a comment.
         written, rest = f"{line.written} =", [first, *rest]
-    out[line.number - 1] = written if len(written) <= MAX_LINE else f"{line.written}={first}"
+    out[line.number - 1] = _fitting(written, f"{line.written}={first}")
     for at, text in enumerate(rest):
-        indented = f"    {text}"
-        out[line.number + at] = indented if len(indented) <= MAX_LINE else f" {text}"
+        out[line.number + at] = _fitting(f"    {text}", f" {text}")
+
+
+def _fitting(text: str, shorter: str) -> str:
+    """The first of these that is not too long for a line of a document."""
+    if len(text) <= MAX_LINE:
+        return text
+    return shorter

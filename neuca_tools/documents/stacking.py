@@ -1,17 +1,18 @@
-"""Which requests are made of which: the links below a bond, bridge, VXLAN, macvlan or VLAN, and those above a link."""
+"""How requests depend on each other: the lower devices of a virtual link, and the upper devices of a link."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Callable
 
 from neuca_tools.model import LinkRequest
 from neuca_tools.model.links import LinkKey
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """The requests, with an empty one for each link that is only named as the NIC of a VLAN, or as a part of another link."""
+    """The requests, and an empty one for each link that is only named as a lower device of another."""
     every: dict[LinkKey, LinkRequest] = {}
     listed = tuple(requests)
     asked = {request.key for request in listed}
@@ -24,32 +25,39 @@ def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
 
 
 def lower_of(request: LinkRequest) -> tuple[LinkKey, ...]:
-    """What a bond or its like is to be made of."""
-    return request.virtual.lower if request.virtual else ()
+    """The requested lower devices of a virtual link; empty for every other link."""
+    if request.virtual is None:
+        return ()
+    return request.virtual.lower
 
 
 def carriers(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
-    """The failure domains that these are made of, NICs and those between."""
-    found: set[str] = set()
-    waiting = list(macs)
-    while waiting:
-        request = requests.get(LinkKey(waiting.pop()))
-        more = {lower.mac for lower in lower_of(request)} - found if request else set()
-        found |= more
-        waiting += more
-    return frozenset(found)
+    """All lower devices of these links, direct and indirect, by the MAC of their keys."""
+
+    def below(mac: str) -> set[str]:
+        request = requests.get(LinkKey(mac))
+        if request is None:
+            return set()
+        return {lower.mac for lower in lower_of(request)}
+
+    return _reachable(macs, below)
 
 
 def users(macs: Iterable[str], requests: Mapping[LinkKey, LinkRequest]) -> frozenset[str]:
-    """The bonds and their like that are made of one of these, directly or not."""
+    """All virtual links on top of these links, direct and indirect, by the MAC of their keys."""
     above: dict[str, set[str]] = {}
     for key, request in requests.items():
         for lower in lower_of(request):
             above.setdefault(lower.mac, set()).add(key.mac)
+    return _reachable(macs, lambda mac: above.get(mac, set()))
+
+
+def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> frozenset[str]:
+    """Everything that follows these; one of them is included only if it follows another."""
     found: set[str] = set()
-    waiting = list(macs)
+    waiting = list(start)
     while waiting:
-        more = above.get(waiting.pop(), set()) - found
+        more = following(waiting.pop()) - found
         found |= more
         waiting += more
     return frozenset(found)

@@ -1,7 +1,8 @@
-"""The types that the stages hand to each other: frozen, and without behaviour beyond reading themselves.
+"""The immutable types that the stages exchange.
 
-Units: MTU in bytes, txqueuelen in packets. A MAC address is always written `fe:16:3e:00:6d:af`. A sysctl key is always
-its path below /proc/sys (`net/ipv4/conf/eth1.1445/rp_filter`), and a value has its white space folded to single blanks.
+An MTU is in bytes, a txqueuelen in packets. A MAC address is always written `fe:16:3e:00:6d:af`. A
+sysctl key is always its path below /proc/sys (`net/ipv4/conf/eth1.1445/rp_filter`), and in a value
+every sequence of white space is one blank.
 """
 
 # SPDX-License-Identifier: MIT
@@ -47,18 +48,20 @@ ProblemCode = Literal[
     "unsaved",
 ]
 
-OWN = "{interface}"  # stands for a link's own name in the key of a sysctl
-ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"  # 0: no router advertisement has any effect
+# Placeholder for the name of a link in the key of a sysctl.
+OWN = "{interface}"
+# 0: router advertisements are ignored.
+ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
 
 
-# --- What a document says -------------------------------------------------------------------------------------------
+# --- Documents ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing in a text that could not be used (`error`), or that deserves a word (`warning`). It costs only itself.
+    """Something in a text that is unusable (`error`) or questionable (`warning`).
 
-    `line` 0: the text has no lines; then `section` is the name of the document.
+    `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
     """
 
     line: int
@@ -70,16 +73,22 @@ class Fault:
 
     @property
     def text(self) -> str:
-        where = f"line {self.line}: [{self.section}]" if self.section else f"line {self.line}"
-        where = where if self.line else self.section
-        what = f' "{self.key}"' if self.key else ""
-        what += f' = "{self.value}"' if self.value else ""
-        return f"{where}{what}: {self.reason}"
+        """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
+        where = self.section
+        if self.line:
+            where = f"line {self.line}"
+            if self.section:
+                where += f": [{self.section}]"
+        if self.key:
+            where += f' "{self.key}"'
+        if self.value:
+            where += f' = "{self.value}"'
+        return f"{where}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one setting of one link came from: `line 12, [interface fe163e006daf]`, and what it overrode."""
+    """Where a setting of a link comes from (`line 12, [interface fe163e006daf]`), and what it overrides."""
 
     setting: str
     value: str
@@ -89,10 +98,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class LinkRequest:
-    """What a text asks of one link. None or empty: not asked, so not ours to set.
+    """What a text requests of one link. The agent does not touch a setting that is None or empty.
 
-    `sysctls` has `{interface}` still in its keys; `device`: (`rings`, `rx 256`). `state` None: it is only named by another
-    link's. `virtual` None for a bond or its like: no text says what it is made of.
+    The keys of `sysctls` contain `{interface}`. `device` are settings such as (`rings`, `rx 256`).
+    `state` is None if the link is only named as a lower device of another one. `virtual` is None for
+    a virtual link if no text describes it.
     """
 
     key: LinkKey
@@ -109,7 +119,10 @@ class LinkRequest:
 
 @dataclass(frozen=True)
 class RouteRequest:
-    """One line of `[routes]`; `via` is None unless the state is `present`. `link` where the document says which."""
+    """One requested route. `via` is None unless the state is `present`.
+
+    `link` is None if the document does not name the link.
+    """
 
     to: Network
     state: RouteState
@@ -119,7 +132,7 @@ class RouteRequest:
 
 
 class ManagementHint(NamedTuple):
-    """Why a platform's document makes a NIC a management one. `firm`: even if a NEuca document names the NIC."""
+    """Why a NIC is a management NIC by a platform's document. `firm`: even if a NEuca document names it."""
 
     mac: str
     reason: str
@@ -128,7 +141,10 @@ class ManagementHint(NamedTuple):
 
 @dataclass(frozen=True)
 class PlatformDocument:
-    """What the platform's own documents say. The MAC of a key may be `name PATTERN` where that is all they know."""
+    """The content of the platform's own documents.
+
+    The MAC of a key is `name PATTERN` if a document identifies the NIC only by its name.
+    """
 
     hostname: Optional[str] = None
     links: tuple[LinkRequest, ...] = ()
@@ -140,9 +156,9 @@ class PlatformDocument:
 
 @dataclass(frozen=True)
 class Document:
-    """All that a document says. `faults` of severity `error` make it incomplete: then nothing is taken away for it.
+    """The content of a document, and of the platform's own documents (`platform`).
 
-    `platform` is what the platform's own documents say beside it, their faults among these.
+    A fault of severity `error` makes it incomplete: the agent does not remove anything then.
     """
 
     hostname: Optional[str] = None
@@ -158,19 +174,21 @@ class Document:
 
     @property
     def complete(self) -> bool:
+        """Whether all of it is usable."""
         return not any(fault.severity == "error" for fault in self.faults)
 
 
-# --- What this host has ---------------------------------------------------------------------------------------------
+# --- Observed state -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Device:
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
-    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the device that it is stacked on (IFLA_LINK; 0
-    for a veth, whose IFLA_LINK is its peer), `master` that of its bridge or bond. `hardware`: it has a parent device on a bus.
-    `max_mtu` 0: no limit known. `qdisc`: the kind of its root qdisc. `options`: those of a bond or its like, see `Virtual`.
+    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device (IFLA_LINK;
+    0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge or bond. `hardware`: it has
+    a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc` is the kind of the root
+    qdisc. `options` are those of a virtual link, as in `Virtual`.
     """
 
     index: int
@@ -211,15 +229,17 @@ class Route:
 
 @dataclass(frozen=True)
 class World:
-    """One whole look at the host. `metadata_index` is the device that the metadata service is reached through, 0 for none.
+    """The observed state of the host.
 
-    `age`: seconds since the boot, where it may still be coming up by itself; infinite where nobody brings it up.
-    `advertised`: devices on which the kernel takes routes from router advertisements, and would not if they forwarded.
-    `sysctls`: the settings that were looked for, by path, without those that cannot be read. `files`: the agent's own files,
-    None for one that is not there. `managers`: manager -> interface -> word; `silent_managers`: why one did not answer.
-    `accept_ra` is what a new link gets (ACCEPT_RA), None where there is no IPv6. `autoconf` are the
-    addresses that the kernel made of router advertisements; `peers` the networks of the other ends
-    of point-to-point addresses.
+    `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
+    addresses with a lifetime, each with its device. `age` is in seconds since the boot while the
+    network may still be coming up, and infinite if no manager brings it up. `advertised` are the
+    devices on which the kernel accepts routes from router advertisements only as long as they do not
+    forward. `sysctls` are the requested settings by path, without those that cannot be read. `files`
+    are the agent's own files, None for one that does not exist. `managers` maps manager and interface
+    to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the setting of a
+    new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router advertisements;
+    `peers` are the peer networks of point-to-point addresses.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -228,7 +248,7 @@ class World:
     metadata_index: int = 0
     boot_id: str = ""
     rename_while_up: bool = True
-    leased: frozenset[tuple[int, Address]] = frozenset()  # those with a lifetime, with their device
+    leased: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
     advertised: frozenset[int] = frozenset()
@@ -241,15 +261,16 @@ class World:
     peers: frozenset[tuple[int, Network]] = frozenset()
 
 
-# --- What plan compares ---------------------------------------------------------------------------------------------
+# --- The two states that plan compares ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Link:
-    """One link, asked or found. None: not ours to set (asked), not known (found).
+    """One link, desired or observed. None means leave alone (desired), or unknown (observed).
 
-    `sysctls` keep `{interface}` in their keys, since a name may change. `managers` maps `networkmanager` and `networkd` to
-    `managed`, `unmanaged`, `absent` or `unknown`. `master` is the bond or bridge of ours that it is in.
+    The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
+    `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is the
+    requested bond or bridge that it is a member or port of.
     """
 
     key: LinkKey
@@ -270,7 +291,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Hop:
-    """A route through one of our links, asked or found. `left_over`: a manager put it there that has to leave the NIC."""
+    """A route through a link. `left_over`: added by a network manager that has to release the NIC."""
 
     to: Network
     link: LinkKey
@@ -282,11 +303,12 @@ class Hop:
 
 @dataclass(frozen=True)
 class NetworkState:
-    """The one type of both sides: what is asked, what is found, and what a journal remembers.
+    """The desired state, the observed state, or what a journal recorded.
 
-    `files` maps a path to its content, None where it should not be (or is not). `sysctls` are those of no single link.
-    `banned` are prefixes that should have no route. `tell` maps a file to the manager that has to read it again once it is
-    written (found: the manager runs; empty if it has to in any case).
+    `files` maps a path to its content, None for a file that should not exist, or does not. `sysctls`
+    are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps a file to
+    the manager that has to reload it once it is written (observed: the running manager, empty if it
+    has to reload in any case).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -299,9 +321,10 @@ class NetworkState:
 
 @dataclass(frozen=True)
 class Owned:
-    """What the agent itself added since this boot, and so may take away. `routes`: those with its own rtm_protocol.
+    """What the agent added since the boot, and may remove.
 
-    `vlans`: with them bonds, bridges, VXLANs and macvlans.
+    `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
+    the virtual links of all kinds.
     """
 
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
@@ -309,12 +332,12 @@ class Owned:
     routes: bool = False
 
 
-# --- What the agent remembers ---------------------------------------------------------------------------------------
+# --- Records --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Original:
-    """What a link had before the agent first changed it. None: the agent has not changed that value."""
+    """The values of a link before the agent first changed them. None: the agent has not changed it."""
 
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
@@ -324,11 +347,12 @@ class Original:
 
 @dataclass(frozen=True)
 class NicRecord:
-    """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance of the NIC and its VLANs that it was
-    applied to (`memory.incarnations`).
+    """What is recorded of one NIC.
 
-    `leaving`: the manager that held it when it became ours, until all of it is gone; `unheard`: one gave no answer, and has yet
-    to hear of it. `doubtful`: families, see `roles`.
+    `applied` is the digest of the applied request, `incarnation` identifies the appearance of the NIC
+    and its VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
+    a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no response
+    and still has to be told about the NIC. `doubtful` are address families (see `desired.roles`).
     """
 
     name: str = ""
@@ -343,12 +367,13 @@ class NicRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """All that the agent knows from before. `boot_id` says which boot `owned`, and the originals of a link or host, belong to.
+    """Everything that the agent recorded in earlier passes.
 
-    `ground`: the networks of the management NICs and their gateways, for a boot on which they have no address yet.
-    `written`: what the agent itself last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed`: the MTU that a peer
-    acknowledged out of the NIC with this MAC, 0 if none beyond the one it has, -1 if no peer answered.
-    `retry`: the sysctls that failed.
+    `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
+    management NICs and their gateways, for a boot on which they have no address yet. `written` has
+    what the agent last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed` maps the MAC of a
+    NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
+    response. `retry` are the sysctls that failed.
     """
 
     boot_id: str = ""
@@ -366,7 +391,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Problem:
-    """One shortfall with its reason; `link` is None where it concerns the whole host."""
+    """A problem for status; `link` is None if it concerns the whole host."""
 
     code: ProblemCode
     text: str

@@ -1,4 +1,4 @@
-"""What a device has, beyond its link: the types of `devices`, apart from `model` since they are about one device alone."""
+"""The types for settings of a device beyond its link: qdisc, rings, channels, offloads and the like."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What a device has of qdisc, rings and the like, by names such as `rings.rx`; only what somebody asks for is read.
+    """The observed settings of a device, by names such as `rings.rx`; only requested ones are read.
 
-    `most`: the driver's maximum, or what `all` and `numa` stand for here. `missing`: why there is no such setting, or group.
+    `most` has the driver's maximum, or what `all` and `numa` stand for on this host. `missing` says
+    why a setting, or a group of them, does not exist.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -22,7 +23,7 @@ class DeviceSettings:
 
 
 class Declined(NamedTuple):
-    """A device setting that was tried since the boot, and that the kernel or the driver did not take."""
+    """A device setting that the kernel or the driver has refused since the boot."""
 
     value: str
     effect: Literal["not applicable", "unsupported"]

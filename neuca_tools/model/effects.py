@@ -1,7 +1,7 @@
-"""What became of a setting that was asked for: in effect, or why not. Not a problem: no pass fails for it.
+"""Whether a requested setting is in effect, or why not. This is not a problem: no pass fails for it.
 
-`not applicable`: this device, driver or container cannot take it, or it would change nothing; `unsupported`: this kernel has
-no such thing; `overridden`: somebody whose word counts more says otherwise.
+`not applicable`: the device, driver or container does not accept it, or it would change nothing;
+`unsupported`: the kernel does not have it; `overridden`: something with a higher precedence sets it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,7 +18,7 @@ Effect = Literal["effective", "not applicable", "unsupported", "overridden"]
 
 @dataclass(frozen=True)
 class Note:
-    """One setting by the name that it was asked by (`rings.rx`, `txqueuelen`); `link` None: a setting of the whole host."""
+    """One setting by its requested name (`rings.rx`, `txqueuelen`); `link` is None for a host-wide one."""
 
     setting: str
     effect: Effect
@@ -27,7 +27,9 @@ class Note:
 
     @property
     def text(self) -> str:
-        return f"{self.setting}: {self.effect}{': ' if self.reason else ''}{self.reason}"
+        """Setting, effect and reason, for messages."""
+        return ": ".join(filter(None, (self.setting, self.effect, self.reason)))
 
     def to_json(self) -> dict[str, str]:
+        """The JSON form, without the link."""
         return {"setting": self.setting, "effect": self.effect, "reason": self.reason}

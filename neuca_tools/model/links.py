@@ -1,6 +1,6 @@
-"""What a link *is*, whatever it is called; and what those are made of that have no hardware: bonds, bridges, VXLANs, macvlans.
+"""The identity of a link, independent of its name, and the composition of virtual links.
 
-A link is only ever made of links of a lower rank. So there is one order for all of them, and no graph to be sorted.
+Lower devices always have a lower rank, so sorting by rank puts them before their upper devices.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,13 +12,15 @@ from typing import NamedTuple, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan")
 _RANKS = {"physical": 0, "bond": 1, "vlan": 2, "vxlan": 3, "macvlan": 3, "bridge": 4}
-_HIGHEST = 5  # a VLAN on one of the latter
+# The rank of a VLAN on a VXLAN, macvlan or bridge.
+_HIGHEST = 5
 
 
 class LinkKey(NamedTuple):
-    """What a link is: a NIC by its permanent MAC, a bond and its like by kind and name, a VLAN by what it is on and its ID.
+    """Identifies a NIC by its permanent MAC, a virtual link by kind and name, a VLAN by lower device and ID.
 
-    `mac` is `fe:16:3e:00:6d:af` or `bond bond0`. It names the failure domain: a NIC, bond or bridge with its VLANs.
+    `mac` is `fe:16:3e:00:6d:af` or `bond bond0`. It also identifies the failure domain: a NIC or
+    virtual link with its VLANs.
     """
 
     mac: str
@@ -26,55 +28,63 @@ class LinkKey(NamedTuple):
 
     @property
     def nic(self) -> LinkKey:
-        """The NIC or bond below: itself for one. It and its VLANs are one failure domain."""
+        """The NIC or virtual link that a VLAN is on; for all others, the link itself."""
         return LinkKey(self.mac)
 
     @property
     def made(self) -> str:
-        """`bond`, `bridge`, `vxlan` or `macvlan` where it is one, or a VLAN on one; else empty."""
-        word = self.mac.partition(" ")[0]
-        return word if word in KINDS else ""
+        """The kind of a virtual link, also for a VLAN on it; empty for a NIC and its VLANs."""
+        kind, _, _ = self.mac.partition(" ")
+        if kind in KINDS:
+            return kind
+        return ""
 
     @property
     def kind(self) -> str:
-        return "vlan" if self.vlan_id is not None else self.made or "physical"
+        """`physical`, `vlan` or one of KINDS."""
+        if self.vlan_id is not None:
+            return "vlan"
+        return self.made or "physical"
 
     @property
     def given_name(self) -> str:
-        """The name that is part of what it is; empty for a NIC."""
-        return self.mac.partition(" ")[2] if self.made else ""
+        """The name of a virtual link, which is part of its identity; empty for a NIC."""
+        kind, _, name = self.mac.partition(" ")
+        if kind in KINDS:
+            return name
+        return ""
 
     @property
     def rank(self) -> int:
-        """How high it may be stacked: what it is made of has a lower rank."""
-        return (
-            _HIGHEST
-            if self.vlan_id is not None and _RANKS.get(self.made, 0) > _RANKS["vlan"]
-            else _RANKS[self.kind]
-        )
+        """The position in the stack of links; a lower device has a lower rank."""
+        if self.vlan_id is not None and _RANKS.get(self.made, 0) > _RANKS["vlan"]:
+            return _HIGHEST
+        return _RANKS[self.kind]
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """To sort by: what is below comes first."""
+        """A sort key that puts lower devices before their upper devices."""
         return self.rank, self.mac, self.vlan_id or 0
 
     def __lt__(self, other: tuple[object, ...]) -> bool:
-        """A NIC before its VLANs: as a tuple, None could not be compared."""
+        """Sort a NIC before its VLANs; tuples cannot be compared if one has None for the ID."""
         return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (
             other.mac,
             other.vlan_id or 0,
         )
 
     def __str__(self) -> str:
-        return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
+        if self.vlan_id is None:
+            return self.mac
+        return f"{self.mac}.{self.vlan_id}"
 
 
 @dataclass(frozen=True)
 class Virtual:
-    """What a bond, bridge, VXLAN or macvlan is made of.
+    """The composition of a virtual link, and the options of its kind.
 
-    `members` are put into a bond or a bridge, a VXLAN or a macvlan is on its `parent`. `options` are those of its kind, as
-    `documents.kinds` writes them: (`mode`, `802.3ad`).
+    `members` are the members of a bond or the ports of a bridge, `parent` is the lower device of a
+    VXLAN or macvlan. `options` are as in `documents.neuca.link_kinds`: (`mode`, `802.3ad`).
     """
 
     members: tuple[LinkKey, ...] = ()
@@ -83,14 +93,15 @@ class Virtual:
 
     @property
     def lower(self) -> tuple[LinkKey, ...]:
-        """Every link that it is made of."""
+        """Every lower device."""
         return (*self.members, *filter(None, (self.parent,)))
 
     def option(self, name: str) -> str:
+        """The value of an option; empty if it is not set."""
         return dict(self.options).get(name, "")
 
     def over(self, below: Optional[Virtual]) -> Virtual:
-        """Both, setting by setting; this one wins."""
+        """Merge both, setting by setting; this one wins."""
         if below is None:
             return self
         options = tuple({**dict(below.options), **dict(self.options)}.items())

@@ -1,8 +1,9 @@
-"""Whether this is the machine that the state directory is about, or one that has its disk from an image or a clone.
+"""Whether the state directory belongs to this machine, or came with the image or clone of another one.
 
-The instance id that a platform gives decides where both sides have one; it comes with the first answer of a source. Before
-that the NICs and the hardware have to do, and only what is certain counts: a NIC that is known is this machine, whatever else
-has changed, and a machine whose NICs were all replaced still has its UUID. What is not known on both sides says nothing.
+The instance ID from the platform decides if both sides have one; it comes with the first response of
+a source. Before that, only NICs and hardware are known, and the result must be certain: a recorded
+NIC proves that it is this machine, whatever else has changed, and a machine whose NICs were all
+replaced still has its UUID. Nothing follows from what is unknown on one side.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,19 +19,20 @@ from typing import Optional, Union
 
 INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NOT_SET = frozenset("0f")  # a UUID of nothing but these is none: SMBIOS 3.7, 7.2.1
-_MACHINE_ID = re.compile(r"[0-9a-f]{32}")  # machine-id(5)
+# A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
+_NOT_SET = frozenset("0f")
+# The format is that of machine-id(5).
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The metadata service that answered for this instance: the only one that is asked from then on.
+    """The metadata service that responded for this instance: the only one requested from then on.
 
     `source` is `openstack` or `ec2`. `url` is the base URL without an interface
     (`http://169.254.169.254`, `http://[fe80::a9fe:a9fe]`). `mac` identifies the NIC through which
-    it answered (its permanent MAC, with `.ID` behind it for a VLAN); empty for an address of the
-    host itself. `others` are the MACs of the other NICs that were there: none of them ever takes
-    the place of the one that answered.
+    it responded (its permanent MAC, followed by `.ID` for a VLAN); empty for an address of the host
+    itself. `others` are the MACs of the other NICs at that time: none of them ever replaces that NIC.
     """
 
     source: str
@@ -61,11 +63,12 @@ class Outlet:
 
 @dataclass(frozen=True)
 class Machine:
-    """What tells one machine from another; empty: not known. `instances`: an id for each kind of platform that gave one.
+    """What distinguishes one machine from another; every part is empty if unknown.
 
-    Of `machine_id` and `uuid` only digests are kept: machine-id(5) asks that it be shown to nobody.
-    `origin` is None until a network source has answered for this instance.
-    `volume` is the digest of the volume that the document in force was read from; empty for none.
+    `machine_id` and `uuid` are digests, because a machine ID is confidential (machine-id(5)).
+    `instances` has the instance ID by kind of platform. `origin` is None until a network source has
+    responded for this instance. `volume` is the digest of the volume that the active document was
+    read from; empty for none.
     """
 
     machine_id: str = ""
@@ -77,12 +80,15 @@ class Machine:
 
 
 def known(machine_id: str, uuid: str) -> Machine:
-    """Out of the texts of /etc/machine-id and of the firmware, either of which may be no id at all."""
+    """The machine by the content of /etc/machine-id and the UUID of the firmware, if they are valid."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
-    is_set = _UUID.fullmatch(hardware) and not any(set(hardware) == {one, "-"} for one in _NOT_SET)
-    return Machine(
-        _digest(own) if _MACHINE_ID.fullmatch(own) else "", _digest(hardware) if is_set else ""
-    )
+    machine = Machine()
+    if _MACHINE_ID.fullmatch(own):
+        machine = replace(machine, machine_id=_digest(own))
+    unset = any(set(hardware) == {digit, "-"} for digit in _NOT_SET)
+    if _UUID.fullmatch(hardware) and not unset:
+        machine = replace(machine, uuid=_digest(hardware))
+    return machine
 
 
 def _digest(text: str) -> str:
@@ -90,20 +96,25 @@ def _digest(text: str) -> str:
 
 
 def instance(kind: str, text: str) -> str:
-    """The id that a platform of this kind gives, to compare with one of the same kind; empty for what is no id."""
-    return f"{kind}:{text}" if INSTANCE.fullmatch(text) else ""
+    """The instance ID with the kind of its platform, as `KIND:ID`; empty if `text` is not valid."""
+    if not INSTANCE.fullmatch(text):
+        return ""
+    return f"{kind}:{text}"
 
 
 def renewed(before: Machine, instance_id: str) -> str:
-    """Why this is another machine, by what a source says of it now; empty if that is not known."""
+    """Why this is another machine by the instance ID from a source; empty if it is not, or unknown."""
     kind, _, name = instance_id.partition(":")
     old = before.instances.get(kind, name)
-    return f'the id of the instance is "{name}", and was "{old}"' if old != name else ""
+    if old == name:
+        return ""
+    return f'the id of the instance is "{name}", and was "{old}"'
 
 
 def elsewhere(before: Machine, now: Machine) -> bool:
-    """Whether this is other hardware than that of the record: by its UUID, or by the machine id
-    where one of the UUIDs is not known. False if neither is known on both sides.
+    """Whether this is other hardware than recorded: by the UUID, or else by the machine ID.
+
+    False if neither is known on both sides.
     """
     if before.uuid and now.uuid:
         return before.uuid != now.uuid
@@ -113,7 +124,10 @@ def elsewhere(before: Machine, now: Machine) -> bool:
 def foreign(
     before: Machine, now: Machine, recorded: Collection[str], present: Collection[str]
 ) -> str:
-    """Why this is another machine, before any document; empty if that is not certain. MACs `recorded` and `present`."""
+    """Why this is another machine, before any document is read; empty if that is not certain.
+
+    `recorded` and `present` are the MACs of NICs.
+    """
     if not recorded or not present or set(recorded) & set(present):
         return ""
     if not elsewhere(before, now):
@@ -124,11 +138,14 @@ def foreign(
 
 
 def met(before: Machine, now: Machine, instance_id: str) -> Machine:
-    """What to keep of this machine, which is the one of before: what is not known now stays."""
+    """The record of this machine, brought up to date; what is unknown now is kept."""
     kind, _, name = instance_id.partition(":")
+    instances = dict(before.instances)
+    if name:
+        instances[kind] = name
     return replace(
         before,
         machine_id=now.machine_id or before.machine_id,
         uuid=now.uuid or before.uuid,
-        instances={**before.instances, **({kind: name} if name else {})},
+        instances=instances,
     )

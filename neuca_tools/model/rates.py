@@ -12,7 +12,7 @@ _RATE = re.compile(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
 
 
 def rate_value(text: str) -> int:
-    """The rate in bit/s, a whole number of bytes. Raises ValueError for what is no rate."""
+    """Parse a rate: bit/s, rounded down to whole bytes. Raises ValueError."""
     found = _RATE.fullmatch(text.lower())
     if found is None:
         raise ValueError(text)
@@ -20,7 +20,7 @@ def rate_value(text: str) -> int:
 
 
 def rate_text(rate: int) -> str:
-    """The shortest form in whole units.
+    """A rate in the largest unit that gives a whole number.
 
     >>> rate_text(1500000000), rate_text(2 * 10**9)
     ('1500mbit', '2gbit')

@@ -1,4 +1,4 @@
-"""What a document says of users, scripts and storage, and each key as it was written: the rows that are not network."""
+"""The parts of a document that do not concern the network: users, scripts, storage, and keys as written."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,7 +20,7 @@ class User:
 
 @dataclass(frozen=True)
 class Script:
-    """One script, its body as it was written."""
+    """One script; `body` is unchanged except for its common indentation."""
 
     name: str
     body: str = field(repr=False)
@@ -30,7 +30,8 @@ class Script:
 class Storage:
     """One iSCSI device of `[storage]`."""
 
-    SECRETS: ClassVar = ("chap_secret", "mutual_chap")  # fields that are never shown
+    # The fields that are never shown.
+    SECRETS: ClassVar = ("chap_secret", "mutual_chap")
 
     device: str
     ip: Union[IPv4Address, IPv6Address]
@@ -43,7 +44,7 @@ class Storage:
     fs_options: str = ""
     format: bool = False
     mount_point: str = ""
-    # What the target has to show in its turn (mutual CHAP): user and secret, both empty for nothing.
+    # User and secret that the target authenticates with (mutual CHAP), both empty for none.
     mutual_chap: tuple[str, str] = field(default=("", ""), repr=False)
 
 
@@ -56,4 +57,5 @@ class Item(NamedTuple):
     line: int
 
     def __repr__(self) -> str:
-        return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"  # values may be secret
+        # Without the value, which may be secret.
+        return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"

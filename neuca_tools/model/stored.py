@@ -1,4 +1,4 @@
-"""The last good document, as it is kept for a boot on which no source answers."""
+"""The last good document, as stored for a boot on which no source responds."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StoredDocument:
-    """The last good document: its text, where it came from, its SHA-256 and when it was first read (RFC 3339, UTC).
+    """The last good document.
 
-    `platform` is the text of the platform's own documents (`documents.platform.reduced`); either may be empty.
+    `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's own
+    documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""What stands on what: which devices are NICs, what is above and below them, and the default routes in force."""
+"""Which devices are NICs, their upper and lower devices, and the effective default routes."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,36 +13,40 @@ from neuca_tools.model.links import KINDS
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: the link-local address of RFC 3927 that every cloud uses; IPv6: EC2's (Amazon EC2 User Guide)."""
-VIRTUAL_NICS = frozenset(
-    {"veth", "tun"}
-)  # so that the whole agent can be tried in a network namespace
-AUTOMATIC = frozenset({9, 16})  # RTPROT_RA, RTPROT_DHCP (linux/rtnetlink.h): nobody's decision
+# Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
+VIRTUAL_NICS = frozenset({"veth", "tun"})
+# RTPROT_RA and RTPROT_DHCP (linux/rtnetlink.h): routes that no administrator configured.
+AUTOMATIC = frozenset({9, 16})
 MAC_LENGTH = len("00:00:00:00:00:00")
 
 
 def is_nic(device: Device) -> bool:
-    """Hardware, a veth or a tap; never a VLAN, a macvlan, a bond, a bridge or their kind."""
-    nic = device.hardware if not device.kind else device.kind in VIRTUAL_NICS
-    return nic and len(device.permanent_mac or device.mac) == MAC_LENGTH
+    """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link."""
+    is_candidate = device.hardware
+    if device.kind:
+        is_candidate = device.kind in VIRTUAL_NICS
+    return is_candidate and len(identity(device)) == MAC_LENGTH
 
 
 def identity(device: Device) -> str:
-    """The MAC that a NIC is known by."""
+    """The MAC that identifies a NIC: the permanent one if there is one."""
     return device.permanent_mac or device.mac
 
 
 def automatic(route: Route) -> bool:
-    """From a DHCP server or a router, by a network manager or the kernel."""
+    """Whether a route comes from DHCP or a router advertisement."""
     return route.protocol in AUTOMATIC
 
 
 def base(device: Device) -> str:
-    """What it is, without its VLAN: the MAC of a NIC, kind and name of a bond or its like."""
-    return f"{device.kind} {device.name}" if device.kind in KINDS else identity(device)
+    """The `mac` of the LinkKey of a device: the MAC of a NIC, kind and name of a virtual link."""
+    if device.kind in KINDS:
+        return f"{device.kind} {device.name}"
+    return identity(device)
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """The default routes in force: those of the lowest metric, for each family."""
+    """The effective default routes: those with the lowest metric in each family."""
     defaults = [route for route in routes if route.to.prefixlen == 0]
     best: dict[int, int] = {}
     for route in defaults:
@@ -51,7 +55,10 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 
 
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
-    """Device and family of each default route from DHCP or a router, where management has none of that family."""
+    """Device and family of each default route from DHCP or a router advertisement.
+
+    Families in which a management device has a default route are left out.
+    """
     others = {
         route.to.version
         for route in world.routes
@@ -65,7 +72,7 @@ def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int,
 
 
 def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
-    """These devices and all that carry them: the device under a VLAN, the members of a bond or bridge."""
+    """These devices and all their lower devices, including members and ports."""
     members: dict[int, list[int]] = defaultdict(list)
     for device in world.devices.values():
         if device.master:
@@ -76,7 +83,7 @@ def below(world: World, indexes: Iterable[int]) -> frozenset[int]:
 
 
 def above(world: World, indexes: Iterable[int]) -> frozenset[int]:
-    """These devices and all that is stacked on them, bonds and bridges they are members of included."""
+    """These devices and all their upper devices, including bonds and bridges."""
     stacked: dict[int, list[int]] = defaultdict(list)
     for device in world.devices.values():
         if device.master:

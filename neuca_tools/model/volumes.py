@@ -1,4 +1,4 @@
-"""Whether a config drive or NoCloud volume counts, by its device and the instance id it carries."""
+"""Whether a config drive or NoCloud volume is accepted, by its device and the instance ID on it."""
 
 # SPDX-License-Identifier: MIT
 
@@ -51,9 +51,9 @@ class BlockDevice:
 
 @dataclass(frozen=True)
 class VolumeLog:
-    """Why volumes did not count since the boot, by the names of their devices.
+    """Why volumes were refused since the boot, by the names of their devices.
 
-    `reported`: the lines about them that are in the journal already.
+    `reported` are the messages about them that have been logged already.
     """
 
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class VolumeLog:
 
 @dataclass(frozen=True)
 class Known:
-    """What is recorded of this instance.
+    """What is recorded of this instance; empty on its first boot.
 
-    `network`: the metadata service that has answered for it. `instances`: its ids, each with the
-    kind of its platform (`openstack:ID`). `volumes`: digests of the volumes that counted. `booted`:
-    a document is kept from an earlier look. All of them empty on an instance's first boot.
+    `network` is the metadata service that has responded for it. `instances` are its IDs, each with
+    the kind of its platform (`openstack:ID`). `volumes` are digests of the volumes that were
+    accepted. `booted`: a document is stored from an earlier boot.
     """
 
     network: str = ""
@@ -76,8 +76,9 @@ class Known:
 
 
 def device_refusal(device: BlockDevice) -> str:
-    """Why no volume on this device counts; empty if one may. The `removable` attribute
-    of a disk says nothing: a virtual CD-ROM drive has it too.
+    """Why every volume on this device is refused; empty if it is not.
+
+    The `removable` attribute of a disk is not used: a virtual CD-ROM drive has it too.
     """
     reasons = [
         *(why for name, why in REFUSED_NAMES if any(map(name.fullmatch, device.path))),
@@ -94,17 +95,17 @@ def device_refusal(device: BlockDevice) -> str:
 
 
 def network_refusal(known: Known) -> str:
-    """Why no volume at all counts any more; empty if one may."""
+    """Why no volume is accepted any more; empty if one may be."""
     if not known.network:
         return ""
     return f'the metadata service "{known.network}" has answered for this instance'
 
 
 def refusal(instance: str, digest: str, known: Known) -> str:
-    """Why a volume with this instance id (`openstack:ID`, empty: none) and digest does not count.
+    """Why a volume is refused; empty if it is accepted.
 
-    Empty if it does: on the first boot, with an id of this instance, or if it is the very same
-    volume as one that counted.
+    `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on the
+    first boot, if it has an ID of this instance, or if its digest is that of an accepted volume.
     """
     why = network_refusal(known)
     first_boot = not (known.instances or known.volumes or known.booted)

@@ -1,7 +1,8 @@
-"""Tuning: profiles, read against what a host is and has, become the weakest layer of what a pass wants. Pure.
+"""Tuning profiles, judged against a host: the desired state with the lowest precedence. Pure.
 
-`profile` reads a profile, `environment` tells a virtual machine from bare metal, `sysctld` finds what the administrator's own
-files say, `arithmetic` goes from rate and RTT to bytes and back, `layer` joins them, `links` has what concerns single NICs.
+`profile` parses a profile, `environment` distinguishes a virtual machine from bare metal, `sysctld`
+reads the administrator's sysctl.d files, `arithmetic` converts rate and RTT to buffer sizes and
+back, `layer` judges sysctls, `links` judges the settings of single NICs.
 """
 
 # SPDX-License-Identifier: MIT

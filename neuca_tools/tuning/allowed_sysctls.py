@@ -1,8 +1,8 @@
-"""Which sysctls a document may set: those of its own interfaces, and of the host a bounded list.
+"""Which sysctls a document may set: those of its own interfaces, and a list of host-wide ones with bounds.
 
-A host-wide setting reaches the management NIC too: with `ip_default_ttl = 1` or `tcp_rmem = 1 1 1`
-nobody gets through to the guest. So a key that is not in the list is refused, unless the
-administrator's configuration has it.
+A host-wide setting affects the management NIC too: `ip_default_ttl = 1` or `tcp_rmem = 1 1 1` would
+make the guest unreachable. A key that is not in the list is refused, unless the administrator's
+configuration allows or sets it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,6 +10,7 @@ administrator's configuration has it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import OWN, LinkRequest
@@ -27,14 +28,14 @@ HOST_WIDE = (
 
 
 class Numbers(NamedTuple):
-    """The bounds of each number of a value, both included, and why they are what they are."""
+    """The inclusive bounds of each number in a value, and the reason for them."""
 
     bounds: tuple[tuple[int, int], ...]
     why: str
 
 
 class Words(NamedTuple):
-    """The words that a value may be."""
+    """The words that are valid as a value."""
 
     words: tuple[str, ...]
 
@@ -60,7 +61,8 @@ def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
 
 
 # References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The shipped
-# profiles and the ESnet host tuning guide (fasterdata.es.net) are within these bounds.
+# profiles and the recommendations of the ESnet host tuning guide (fasterdata.es.net) are within
+# these bounds.
 ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     # Buffers, in bytes: every socket of the host, and those of TCP and UDP.
     "net/core/rmem_max": _one(65536, _INT, _SOCKET),
@@ -135,51 +137,62 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
 
 
 def key_reason(key: str) -> Optional[str]:
-    """Why nobody may set this key (a path below /proc/sys, `{interface}` in it) for one link.
+    """Why a request for one link may not contain this key; None if it may.
 
-    `conf/all`, `conf/default` and `ip_forward` change every NIC, the management NIC too
-    (ip-sysctl.rst).
+    `key` is a path below /proc/sys that may contain `{interface}`. `conf/all`, `conf/default` and
+    `ip_forward` change every NIC, the management NIC included (ip-sysctl.rst).
     """
     parts = tuple(key.split("/"))
-    if parts[:3] in PER_INTERFACE and len(parts) > 4 and parts[3] == OWN:
-        return None
     if parts[:3] in PER_INTERFACE:
-        table = parts[3] if len(parts) > 3 else ""
-        harmless = parts[2] == "neigh" and table == "default"  # the table's own limits, not a NIC's
-        return None if harmless else f'it would change "{table}", not this interface alone'
+        return _interface_key_reason(parts)
     if key == "net/ipv4/ip_forward":
         return "it changes every interface; ask with router in [global]"
     if parts[-1] == "flush":
         return "it is an order, not a setting"
-    return "{interface} does not belong in it" if OWN in key else None
+    if OWN in key:
+        return "{interface} does not belong in it"
+    return None
+
+
+def _interface_key_reason(parts: tuple[str, ...]) -> Optional[str]:
+    """`key_reason` for a key below one of PER_INTERFACE."""
+    table = "".join(parts[3:4])
+    if table == OWN and len(parts) > 4:
+        return None
+    if table == "default" and parts[2] == "neigh":
+        # These are limits of the whole neighbour table, not settings of a NIC.
+        return None
+    return f'it would change "{table}", not this interface alone'
 
 
 class Judge:
-    """What one resolution may set. The configuration's own requests are not bounded.
+    """Decides which sysctls are refused.
 
-    `permitted`: the keys of `allow-sysctls`.
+    `configured` are the requests of the configuration, which are not bounded; `permitted` are the
+    keys of `allow-sysctls`.
     """
 
     def __init__(self, configured: Iterable[LinkRequest], permitted: Collection[str]) -> None:
-        self._said = {pair for request in configured for pair in request.sysctls}
+        self._configured = set(chain.from_iterable(request.sysctls for request in configured))
         self._permitted = permitted
 
     def reason(self, key: str, value: str) -> Optional[str]:
-        """Why this setting is refused."""
+        """Why this setting is refused; None if it is not."""
         wrong = key_reason(key)
-        if wrong or OWN in key or key in self._permitted or (key, value) in self._said:
+        if wrong or OWN in key or key in self._permitted or (key, value) in self._configured:
             return wrong
         return value_reason(key, value)
 
 
 def value_reason(key: str, value: str) -> Optional[str]:
-    """Why a document may not give the whole host this value."""
+    """Why a document may not set a host-wide sysctl to this value; None if it may."""
     rule = ALLOWED.get(key)
     if rule is None:
         return HOST_WIDE
     if isinstance(rule, Words):
-        listed = ", ".join(rule.words)
-        return None if value in rule.words else f'"{value[:80]}" is none of {listed}'
+        if value in rule.words:
+            return None
+        return f'"{value[:80]}" is none of {", ".join(rule.words)}'
     words = value.split()
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"

@@ -1,15 +1,15 @@
-"""Virtual machine, container or bare metal, by the signs that systemd-detect-virt(1) reads."""
+"""Detect a virtual machine, container or bare metal by the files that systemd-detect-virt(1) reads."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Optional
 
-# Where the signs are. A file that is there but empty is a sign too.
+# The files to read. An empty file counts as present.
 DMI = tuple(
     f"/sys/class/dmi/id/{name}"
     for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
@@ -70,26 +70,29 @@ Kind = Literal["vm", "bare metal", "container"]
 
 @dataclass(frozen=True)
 class Environment:
-    """What this host is. `detail` names the hypervisor or container manager where it is known."""
+    """What kind of host this is. `detail` names the hypervisor or container manager, if known."""
 
     kind: Kind = "bare metal"
     detail: str = ""
 
     @property
     def text(self) -> str:
-        words = {"vm": "a virtual machine", "container": "a container", "bare metal": "bare metal"}[
-            self.kind
-        ]
-        return f"{words} ({self.detail})" if self.detail else words
+        """The kind in words, for messages."""
+        words = {"vm": "a virtual machine", "container": "a container"}.get(self.kind, self.kind)
+        if self.detail:
+            return f"{words} ({self.detail})"
+        return words
 
 
 def detect(signs: Mapping[str, str]) -> Environment:
-    """Judge by the files of SIGNS that are there, with their content. A container in a virtual machine is a container."""
+    """Judge by the contents of those SIGNS that exist. A container in a virtual machine is a container."""
     container = _container(signs)
     if container:
         return Environment("container", container)
     hypervisor = _hypervisor(signs)
-    return Environment("vm", hypervisor) if hypervisor else Environment()
+    if hypervisor:
+        return Environment("vm", hypervisor)
+    return Environment()
 
 
 def _container(signs: Mapping[str, str]) -> Optional[str]:
@@ -98,28 +101,42 @@ def _container(signs: Mapping[str, str]) -> Optional[str]:
     if "microsoft" in signs.get(RELEASE, "").lower():
         return "wsl"
     manager = signs.get(CONTAINER, "").strip()
+    if manager:
+        return manager
     found = _CONTAINER_MANAGER.search(signs.get(INIT, ""))
-    if manager or found:
-        return manager or (found.group(1) if found else "")
-    return "podman" if PODMAN in signs else "docker" if DOCKER in signs else None
+    if found:
+        return found.group(1)
+    if PODMAN in signs:
+        return "podman"
+    if DOCKER in signs:
+        return "docker"
+    return None
 
 
 def _hypervisor(signs: Mapping[str, str]) -> Optional[str]:
     if "control_d" in signs.get(XEN_DOMAIN, ""):
-        return None  # the privileged domain of Xen drives the hardware itself
+        # The privileged domain of Xen drives the hardware itself.
+        return None
+    flags = re.search(r"^flags\s*:(.*)$", signs.get(CPUINFO, ""), re.MULTILINE)
+    if flags:
+        return _hypervisor_of_x86(signs, flags.group(1).split())
     vendor = _vendor(signs)
-    cpu = signs.get(CPUINFO, "")
-    flags = re.search(r"^flags\s*:(.*)$", cpu, re.MULTILINE)
-    if flags:  # x86: the processor says it (CPUID leaf 1, ECX bit 31); metal instances of EC2 have a vendor, and no hypervisor
-        found = "hypervisor" in flags.group(1).split()
-        return (
-            (vendor or _xen(signs) or "hypervisor")
-            if found or (vendor and vendor != "amazon")
-            else None
-        )
     if vendor == "amazon" and ".metal" in signs.get(DMI[0], ""):
         return None
-    return vendor or _xen(signs) or _elsewhere(signs)
+    return vendor or _xen(signs) or _other_hypervisor(signs)
+
+
+def _hypervisor_of_x86(signs: Mapping[str, str], flags: Collection[str]) -> Optional[str]:
+    """On x86, the processor reports a hypervisor (CPUID leaf 1, ECX bit 31).
+
+    The firmware of a metal instance of EC2 names Amazon although it has no hypervisor.
+    """
+    vendor = _vendor(signs)
+    if "hypervisor" in flags:
+        return vendor or _xen(signs) or "hypervisor"
+    if vendor != "amazon":
+        return vendor
+    return None
 
 
 def _vendor(signs: Mapping[str, str]) -> Optional[str]:
@@ -130,20 +147,22 @@ def _vendor(signs: Mapping[str, str]) -> Optional[str]:
 
 
 def _xen(signs: Mapping[str, str]) -> Optional[str]:
-    return "xen" if signs.get(XEN, "").strip() == "xen" else None
+    if signs.get(XEN, "").strip() == "xen":
+        return "xen"
+    return None
 
 
-def _elsewhere(signs: Mapping[str, str]) -> Optional[str]:
-    """Arm, POWER and RISC-V by their device tree, s390 by its system information, user-mode Linux by its processor."""
+def _other_hypervisor(signs: Mapping[str, str]) -> Optional[str]:
+    """Detect it on Arm, POWER and RISC-V by the device tree, on s390 by /proc/sysinfo, and UML."""
     compatible = signs.get(DEVICE_TREE, "")
     if compatible or QEMU_TREE in signs:
         return {"linux,kvm": "kvm", "xen": "xen", "vmware": "vmware"}.get(
             compatible.strip("\0\n"), "qemu"
         )
     if "VM00 Control Program" in signs.get(SYSINFO, ""):
-        return "kvm" if "KVM" in signs[SYSINFO] else "zvm"
-    return (
-        "uml"
-        if re.search(r"^vendor_id\s*: User Mode Linux$", signs.get(CPUINFO, ""), re.MULTILINE)
-        else None
-    )
+        if "KVM" in signs[SYSINFO]:
+            return "kvm"
+        return "zvm"
+    if re.search(r"^vendor_id\s*: User Mode Linux$", signs.get(CPUINFO, ""), re.MULTILINE):
+        return "uml"
+    return None

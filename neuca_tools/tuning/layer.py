@@ -1,7 +1,8 @@
-"""Profiles over what the host has and what its administrator says: the weakest layer of what a pass wants, value by value.
+"""Judge the values of the profiles against the host and the administrator's sysctl.d files.
 
-Below the local configuration and the document, above nothing. A number is raised, never lowered; the base of raising is what
-the agent found before it first wrote, as long as its own last word stands.
+Profiles have the lowest precedence: the configuration and the document override them. A number is
+raised, never lowered, starting from the value that the agent found before it first wrote one, as
+long as nobody else has changed the setting since.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Optional
+from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey, Problem, Record
 from neuca_tools.model.effects import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.profile import AUTO, BUFFER, KEEP, Profile, raised, same
-from neuca_tools.tuning.sysctld import Words
+from neuca_tools.tuning.sysctld import Settings
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
 AVAILABLE, PERMITTED = (
@@ -25,12 +26,13 @@ AVAILABLE, PERMITTED = (
     "net/ipv4/tcp_allowed_congestion_control",
 )
 AUTO_PROFILE = "exogeni"
-PROFILE = "profile "  # how the origin of every value of a profile begins
+# The source of a value from a profile is this and the name of the profile.
+PROFILE = "profile "
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What is asked for: profiles by name, and the path that `bdp` computes for (bit/s, seconds)."""
+    """The selected profiles by name, and the path that `bdp` is computed for (bit/s, seconds)."""
 
     profiles: tuple[str, ...] = ()
     rate: Optional[int] = None
@@ -46,17 +48,19 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What the host says. `found`: sysctls by path; `memory` in bytes, 0 if not known.
+    """What is observed on the host.
 
-    `modules` are congestion control algorithms that can be loaded, None if not known; `own_namespace`: the network
-    namespace is not the first.
-    `probed` maps the MAC of a NIC to the MTU in bytes that a peer acknowledged.
+    `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
+    the administrator's sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the
+    congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the network
+    namespace is not the initial one. `probed` maps the MAC of a NIC to the MTU in bytes that a peer
+    acknowledged.
     """
 
     environment: Environment = field(default_factory=Environment)
     found: Mapping[str, str] = field(default_factory=dict)
     obstacles: Mapping[str, Obstacle] = field(default_factory=dict)
-    words: Words = field(default_factory=Words)
+    words: Settings = field(default_factory=Settings)
     memory: int = 0
     modules: Optional[frozenset[str]] = None
     own_namespace: bool = False
@@ -65,7 +69,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class TuningInputs:
-    """What the profiles are, and what they are judged by. `missing`: why some cannot be read."""
+    """The profiles and what they are judged by. `missing`: why other profiles cannot be read."""
 
     profiles: tuple[Profile, ...] = ()
     missing: tuple[str, ...] = ()
@@ -73,7 +77,7 @@ class TuningInputs:
 
 
 class Asked(NamedTuple):
-    """One value as the profiles ask it."""
+    """One value that the profiles request. `exact`: it may lower the present value."""
 
     value: str
     exact: bool
@@ -82,9 +86,10 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Value:
-    """One value judged. `setting`: a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` None: it is left as it is.
+    """One judged value.
 
-    `effect` is None where it can be set: then what is found, compared with `wanted`, says whether it is effective.
+    `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting stays
+    as it is. `effect` is None if the value can be set: then it is effective once `found` is `wanted`.
     """
 
     setting: str
@@ -99,9 +104,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Layer:
-    """What the profiles want of the host (`values`, with those of single links once these are known), and of every link.
+    """What the profiles request for the host (`values`) and for every link (`mtu`, `txqueuelen`).
 
-    `before`: what each sysctl goes back to when nobody asks for it any more. `faults` cannot be used, `notes` are for people.
+    `values` gets those of single links once the links are known. `before` maps each sysctl to the
+    value to restore when nothing requests it any more. `faults` say what is unusable, `notes` are
+    for users.
     """
 
     choice: Choice = field(default_factory=Choice)
@@ -116,11 +123,12 @@ class Layer:
 
     @property
     def problems(self) -> list[Problem]:
+        """The faults, for status."""
         return [Problem("invalid", text) for text in self.faults]
 
     @property
     def sysctls(self) -> dict[str, str]:
-        """What is wanted of the host, by path."""
+        """The wanted sysctls of the host, by path."""
         return {
             value.setting: value.wanted
             for value in self.values
@@ -129,8 +137,9 @@ class Layer:
 
 
 def named(choice: Choice) -> tuple[str, ...]:
-    """The profiles that a choice reads, in order, each once."""
-    return tuple(dict.fromkeys(AUTO_PROFILE if name == AUTO else name for name in choice.profiles))
+    """The names of the profiles to read for a choice, in order and without repetition."""
+    names = {AUTO: AUTO_PROFILE}
+    return tuple(dict.fromkeys(names.get(name, name) for name in choice.profiles))
 
 
 def layer(
@@ -140,119 +149,127 @@ def layer(
     record: Record,
     missing: Sequence[str] = (),
 ) -> Layer:
-    """Judge every value of these profiles: those that `named` lists, but for the `missing`, which could not be read."""
-    usable = [
-        profile for profile in profiles if not profile.needs_path or (choice.rate and choice.rtt)
-    ]
-    faults = [*missing, *(fault for profile in profiles for fault in profile.faults)]
-    faults += [
-        f'profile "{profile.name}": it needs rate and rtt'
-        for profile in profiles
-        if profile not in usable
-    ]
+    """Judge every value of the profiles that `named` lists; `missing` says why some are not here."""
+    has_path = bool(choice.rate and choice.rtt)
+    usable = [profile for profile in profiles if has_path or not profile.needs_path]
     asked = _combine(
         [replace(profile, sysctls=_computed(profile, choice, facts)) for profile in usable]
     )
-    values = tuple(_judge(path, one, facts, record) for path, one in asked.items())
+    # Profile "auto" does not change the links of a guest.
     on_links = [
-        one
-        for one in usable
-        if one.name in choice.profiles or facts.environment.kind == "bare metal"
+        profile
+        for profile in usable
+        if profile.name in choice.profiles or facts.environment.kind == "bare metal"
     ]
-    words = {path: facts.words.said(path) for path in record.original_sysctls}
-    before = {
-        path: word.value if (word := words[path]) else original
-        for path, original in record.original_sysctls.items()
-    }
     return Layer(
         choice,
         facts.environment,
-        values,
-        _most("mtu", on_links),
-        _most("txqueuelen", on_links),
-        facts.probed,
-        before,
-        tuple(faults),
-        tuple(_notes(choice, usable, on_links, facts)),
+        values=tuple(_judge(path, one, facts, record) for path, one in asked.items()),
+        mtu=_highest("mtu", on_links),
+        txqueuelen=_highest("txqueuelen", on_links),
+        probed=facts.probed,
+        before=_to_restore(facts, record),
+        faults=(*missing, *_faults(profiles, usable)),
+        notes=tuple(_notes(choice, usable, on_links, facts)),
     )
+
+
+def _faults(profiles: Sequence[Profile], usable: Sequence[Profile]) -> list[str]:
+    faults: list[str] = []
+    for profile in profiles:
+        faults += profile.faults
+    lacking = (profile for profile in profiles if profile not in usable)
+    return faults + [f'profile "{profile.name}": it needs rate and rtt' for profile in lacking]
+
+
+def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
+    """By path, what to restore: the administrator's value if there is one, else the original."""
+    before = dict(record.original_sysctls)
+    for path in before:
+        setting = facts.words.setting(path)
+        if setting:
+            before[path] = setting.value
+    return before
 
 
 def _computed(profile: Profile, choice: Choice, facts: Facts) -> dict[str, str]:
-    size = (
-        arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
-        if choice.rate and choice.rtt
-        else 0
-    )
+    """The sysctls of a profile, with the buffer size that the path needs filled in."""
+    size = 0
+    if choice.rate and choice.rtt:
+        size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
     return {path: value.replace(BUFFER, str(size)) for path, value in profile.sysctls.items()}
 
 
 def _combine(profiles: Sequence[Profile]) -> dict[str, Asked]:
-    """The highest of every number; where they are words, or a profile is exact, the last one counts."""
+    """By path, the highest of each number; if the values are words, or a profile is exact, the last."""
     asked: dict[str, Asked] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
+            new = Asked(value, profile.exact, PROFILE + profile.name)
             old = asked.get(path)
-            mine = Asked(value, profile.exact, PROFILE + profile.name)
-            if old and not (mine.exact or old.exact):
-                both = (
-                    raised(old.value, value)
-                    if KEEP not in f"{old.value} {value}".split()
-                    else _dashed(old.value, value)
-                )
-                source = (
-                    old.source
-                    if both == old.value
-                    else mine.source
-                    if both == value
-                    else f"{old.source}, {profile.name}"
-                )
-                mine = Asked(both, False, source)
-            asked[path] = mine
+            if old and not (new.exact or old.exact):
+                new = _merged(old, value, profile.name)
+            asked[path] = new
     return asked
 
 
-def _dashed(old: str, new: str) -> str:
-    """Two values of which one leaves numbers alone: those are the other's."""
-    pairs = list(zip(old.split(), new.split()))
+def _merged(old: Asked, value: str, profile: str) -> Asked:
+    """Two values as one, number by number; the source names the profiles that the result is from."""
+    both = _higher(old.value, value)
+    if both == old.value:
+        return Asked(both, False, old.source)
+    if both == value:
+        return Asked(both, False, PROFILE + profile)
+    return Asked(both, False, f"{old.source}, {profile}")
+
+
+def _higher(old: str, new: str) -> str:
+    """The higher of each pair of numbers; KEEP is lower than every number."""
+    if KEEP not in (*old.split(), *new.split()):
+        return raised(old, new)
     if len(old.split()) != len(new.split()):
         return new
-    return " ".join(
-        first if second == KEEP else second if first == KEEP else raised(first, second)
-        for first, second in pairs
-    )
+    return " ".join(_higher_word(*pair) for pair in zip(old.split(), new.split()))
+
+
+def _higher_word(old: str, new: str) -> str:
+    if new == KEEP:
+        return old
+    if old == KEEP:
+        return new
+    return raised(old, new)
 
 
 def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     value = Value(path, asked.value, asked.source, found=facts.found.get(path))
-    obstacle = facts.obstacles.get(path) or (
-        _congestion(asked.value, facts, record) if path == CONGESTION else None
-    )
+    obstacle = facts.obstacles.get(path)
+    if obstacle is None and path == CONGESTION:
+        obstacle = _congestion_obstacle(asked.value, facts, record)
     if obstacle:
         return replace(value, effect=obstacle.effect, reason=obstacle.reason)
-    word, found = facts.words.said(path), facts.found.get(path)
-    if word and not same(word.value, raised(word.value, asked.value, asked.exact)):
-        return replace(
-            value, effect="overridden", reason=f'by {word.file}, which says "{word.value}"'
-        )
-    ours = path in record.original_sysctls and same(found, record.written.get(path))
-    wanted = raised(record.original_sysctls[path] if ours else found, asked.value, asked.exact)
+    override = facts.words.setting(path)
+    if override and not same(override.value, raised(override.value, asked.value, asked.exact)):
+        reason = f'by {override.file}, which says "{override.value}"'
+        return replace(value, effect="overridden", reason=reason)
+    base = value.found
+    if path in record.original_sysctls and same(base, record.written.get(path)):
+        # The present value is our own.
+        base = record.original_sysctls[path]
+    wanted = raised(base, asked.value, asked.exact)
     if KEEP in wanted.split():
-        return replace(
-            value,
-            effect="not applicable",
-            reason=f'it is "{found}" here, which has another number of words',
-        )
+        reason = f'it is "{value.found}" here, which has another number of words'
+        return replace(value, effect="not applicable", reason=reason)
     return replace(value, wanted=wanted)
 
 
-def _congestion(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:
-    """The kernel has it or can load it, and lets this namespace have it (tcp_set_default_congestion_control).
+def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:
+    """Why a congestion control algorithm cannot be set (tcp_set_default_congestion_control).
 
-    It loads the module itself when the name is written: where that was tried in vain, there is none.
+    The kernel loads the module when the name is written. So a name that was written and is still
+    not available does not exist.
     """
-    missing = (facts.modules is not None and name not in facts.modules) or record.written.get(
-        CONGESTION
-    ) == name
+    not_loadable = facts.modules is not None and name not in facts.modules
+    missing = not_loadable or record.written.get(CONGESTION) == name
     if name not in facts.found.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
     if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():
@@ -262,25 +279,30 @@ def _congestion(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:
     return None
 
 
-def _most(field_name: str, profiles: Sequence[Profile]) -> Optional[Asked]:
-    """The highest that is asked of a link; the last exact profile that has a say counts more."""
-    said = [
-        (getattr(one, field_name), one) for one in profiles if getattr(one, field_name) is not None
-    ]
-    exact = [pair for pair in said if pair[1].exact][-1:]
-    chosen = exact or sorted(said, key=lambda pair: pair[0])[-1:]
-    return next((Asked(str(value), one.exact, PROFILE + one.name) for value, one in chosen), None)
+def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]) -> Optional[Asked]:
+    """The value of the last exact profile with this setting; without one, the highest value."""
+    given = [profile for profile in profiles if getattr(profile, setting) is not None]
+    if not given:
+        return None
+    exact = [profile for profile in given if profile.exact]
+    # Of equal values, the last one counts.
+    chosen = exact or sorted(given, key=lambda profile: int(getattr(profile, setting)))
+    profile = chosen[-1]
+    return Asked(str(getattr(profile, setting)), profile.exact, PROFILE + profile.name)
 
 
 def _notes(
     choice: Choice, usable: Sequence[Profile], on_links: Sequence[Profile], facts: Facts
 ) -> Iterator[str]:
     if AUTO in choice.profiles:
-        links = "" if any(one.name == AUTO_PROFILE for one in on_links) else ", its sysctls only"
+        links = ", its sysctls only"
+        if any(profile.name == AUTO_PROFILE for profile in on_links):
+            links = ""
         yield f"profile auto is {AUTO_PROFILE}{links}: this host is {facts.environment.text}"
-    if choice.rate and choice.rtt and any(one.needs_path for one in usable):
+    if choice.rate and choice.rtt and any(profile.needs_path for profile in usable):
+        needed = arithmetic.buffer(choice.rate, choice.rtt)
         size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
-        text = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
-        yield f"{text} needs TCP buffers of {arithmetic.size_text(arithmetic.buffer(choice.rate, choice.rtt))}"
-        if size < arithmetic.buffer(choice.rate, choice.rtt):
+        path = f"{arithmetic.rate_text(choice.rate)} at {arithmetic.rtt_text(choice.rtt)} RTT"
+        yield f"{path} needs TCP buffers of {arithmetic.size_text(needed)}"
+        if size < needed:
             yield f"their limit here is a sixteenth of the memory, {arithmetic.size_text(size)}"

@@ -1,4 +1,4 @@
-"""MTU and transmit queue of the dataplane NICs, then of their VLANs: what the profiles add to what is asked for by name."""
+"""Add the MTU and transmit queue length of the profiles to the requests for dataplane NICs and their VLANs."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,18 +11,18 @@ from typing import NamedTuple, Optional
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record
 from neuca_tools.model.effects import Note
-from neuca_tools.tuning.layer import Asked, Layer, Value
+from neuca_tools.tuning.layer import Layer, Value
 
 
 class Tuned(NamedTuple):
-    """The requests with what profiles add to them, and every value of the profiles, with its reason where it is not wanted."""
+    """The requests with the values of the profiles, and every such value as judged."""
 
     requests: dict[LinkKey, LinkRequest]
     values: tuple[Value, ...]
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Why values of a profile are not set, for status."""
+        """Why values of the profiles are not set, for status."""
         return tuple(
             Note(one.setting, one.effect, one.reason, one.link) for one in self.values if one.effect
         )
@@ -34,66 +34,88 @@ def tune(
     devices: Mapping[LinkKey, Device],
     record: Record,
 ) -> Tuned:
-    """Add to each NIC and VLAN that should be up what the profiles want of it, where nothing is asked by name.
+    """Add the profiles' values to every NIC and VLAN with state `up` that has no such value requested.
 
-    `devices` are found. A bond has the MTU that its members are asked to have; what else is made of NICs follows them.
+    `devices` are those present. Virtual links are left out: a bond gets the MTU of its members, the
+    others follow their lower devices.
     """
     tuned = dict(requests)
     values: list[Value] = []
+    # NICs come first, because the MTU of a VLAN depends on that of its NIC.
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
         if requests[key].state != "up" or key.nic not in devices or key.made:
             continue
         for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
-            if asked is not None and getattr(requests[key], setting) is None:
-                value, kept = _judge(setting, key, asked, layer, tuned, devices, record)
-                values.append(value)
-                tuned[key] = (
-                    _with(tuned[key], value)
-                    if value.wanted is not None and not kept
-                    else tuned[key]
-                )
+            if asked is None or getattr(requests[key], setting) is not None:
+                continue
+            most, limit = int(asked.value), ""
+            if setting == "mtu":
+                most, limit = _highest_mtu(key, layer, tuned, devices)
+            present = _present(setting, key, devices, record)
+            value = Value(setting, asked.value, asked.source, link=key)
+            value, kept = _judge(value, asked.exact, present, most, limit)
+            values.append(value)
+            if value.wanted is not None and not kept:
+                tuned[key] = _with(tuned[key], value)
     return Tuned(tuned, tuple(values))
 
 
+class _Present(NamedTuple):
+    """A setting of a link now, None where the link does not exist yet.
+
+    `original` is the value before the agent first changed it, None if it has not; `ours`: the agent
+    wrote the present value.
+    """
+
+    found: Optional[int]
+    original: Optional[int]
+    ours: bool
+
+
+def _present(
+    setting: str, key: LinkKey, devices: Mapping[LinkKey, Device], record: Record
+) -> _Present:
+    original: Optional[int] = getattr(record.originals.get(key, Original()), setting)
+    if key not in devices:
+        return _Present(None, original, ours=False)
+    found: int = getattr(devices[key], setting)
+    return _Present(found, original, record.written.get(f"{key} {setting}") == str(found))
+
+
 def _judge(
-    setting: str,
-    key: LinkKey,
-    asked: Asked,
-    layer: Layer,
-    tuned: Mapping[LinkKey, LinkRequest],
-    devices: Mapping[LinkKey, Device],
-    record: Record,
+    value: Value, exact: bool, present: _Present, most: int, reason: str
 ) -> tuple[Value, bool]:
-    """The value, and whether the link has it without the agent."""
-    value = Value(setting, asked.value, asked.source, link=key)
-    device, before = devices.get(key), getattr(record.originals.get(key, Original()), setting)
-    found: Optional[int] = getattr(device, setting) if device else None
-    ours = found is not None and record.written.get(f"{key} {setting}") == str(found)
-    most, reason = _room(key, layer, tuned, devices) if setting == "mtu" else (int(asked.value), "")
-    if found is None and setting == "mtu":
-        found = most  # a new VLAN inherits the MTU of its NIC
-    base = (before or 0) if ours else (found or 0)
-    within = min(int(asked.value), most)
-    limit = reason if most < int(asked.value) else ""
-    wanted = within if asked.exact else max(base, within)
-    kept = before is None and wanted == found
-    if limit and wanted <= base:
-        return replace(
-            value,
-            effect="not applicable",
-            reason=limit,
-            wanted=None if ours or kept else str(wanted),
-        ), kept
-    return replace(value, wanted=str(wanted), reason=limit), kept
+    """The judged value, and whether the link has it without the agent.
+
+    `most` is the highest possible value, and `reason` says why.
+    """
+    asked = int(value.asked)
+    found, base = present.found, present.found or 0
+    if found is None and value.setting == "mtu":
+        # A new VLAN inherits the MTU of its NIC.
+        found = base = most
+    if present.ours:
+        base = present.original or 0
+    wanted = min(asked, most)
+    if not exact:
+        wanted = max(base, wanted)
+    kept = present.original is None and wanted == found
+    if most >= asked:
+        return replace(value, wanted=str(wanted)), kept
+    if wanted > base:
+        return replace(value, wanted=str(wanted), reason=reason), kept
+    if present.ours or kept:
+        return replace(value, effect="not applicable", reason=reason), kept
+    return replace(value, effect="not applicable", reason=reason, wanted=str(wanted)), kept
 
 
-def _room(
+def _highest_mtu(
     key: LinkKey,
     layer: Layer,
     tuned: Mapping[LinkKey, LinkRequest],
     devices: Mapping[LinkKey, Device],
 ) -> tuple[int, str]:
-    """The highest MTU that may be set, and what limits it."""
+    """The highest MTU in bytes that may be set, and what limits it."""
     nic = devices[key.nic]
     if key.vlan_id is not None:
         most = tuned[key.nic].mtu or nic.mtu
@@ -102,19 +124,15 @@ def _room(
         return 0, f"in {layer.environment.text} only an acknowledged probe of the path may raise it"
     limits = [(nic.max_mtu or 65535, f'"{nic.name}" takes at most {nic.max_mtu}')]
     if layer.environment.kind != "bare metal":
-        limits.append(
-            (
-                layer.probed[key.mac],
-                f"the path carries {layer.probed[key.mac]} (acknowledged probe)",
-            )
-        )
+        probed = layer.probed[key.mac]
+        limits.append((probed, f"the path carries {probed} (acknowledged probe)"))
     return min(limits)
 
 
 def _with(request: LinkRequest, value: Value) -> LinkRequest:
+    """The request with a judged value."""
     number = int(value.wanted or 0)
     below = LinkRequest(request.key, origins=(Origin(value.setting, str(number), value.source),))
-    below = (
-        replace(below, mtu=number) if value.setting == "mtu" else replace(below, txqueuelen=number)
-    )
-    return overlay(below, request)
+    if value.setting == "mtu":
+        return overlay(replace(below, mtu=number), request)
+    return overlay(replace(below, txqueuelen=number), request)

@@ -1,4 +1,4 @@
-"""A profile is a file: what it sets for the host (`[sysctl]`) and for each dataplane NIC and VLAN (`[link]`)."""
+"""Parse a tuning profile: a file with settings for the host (`[sysctl]`) and for dataplane links (`[link]`)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,18 +15,22 @@ from neuca_tools.model import OWN
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
 AUTO, NONE = "auto", "none"
-BUFFER = "{buffer}"  # stands for the bytes that the path of rate and rtt needs
-KEEP = "-"  # stands for the number that is there
-LARGEST = 64 * 1024  # bytes of a profile
+# Placeholder for the buffer size in bytes that the path with `rate` and `rtt` needs.
+BUFFER = "{buffer}"
+# Placeholder for the present number.
+KEEP = "-"
+# Size limit of a profile in bytes.
+LARGEST = 64 * 1024
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profile asks. `sysctls` maps a path to its words, `-` and `{buffer}` among them. Each number is a least.
+    """A profile. `mtu` is in bytes, `txqueuelen` in packets, both None if not set.
 
-    `exact`: every value is to be what it says, lower too. `faults` say what could not be read, line by line.
+    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Every number is a minimum,
+    unless `exact` is set. `faults` has a message for each line that is unusable.
     """
 
     name: str
@@ -38,7 +42,7 @@ class Profile:
 
     @property
     def needs_path(self) -> bool:
-        """Whether it cannot be read without a rate and a round-trip time."""
+        """Whether it is unusable without a rate and a round-trip time."""
         return any(BUFFER in value.split() for value in self.sysctls.values())
 
 
@@ -50,7 +54,7 @@ _READERS: Mapping[tuple[str, str], Callable[[str], object]] = {
 
 
 def parse(name: str, text: str) -> Profile:
-    """Read a profile; a line that cannot be used costs only itself."""
+    """Parse a profile; a line that is unusable becomes a fault and is ignored."""
     fields: dict[str, object] = {}
     sysctls: dict[str, str] = {}
     faults: list[str] = []
@@ -68,7 +72,7 @@ def parse(name: str, text: str) -> Profile:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Line number, section, key and value; a line that is neither a section nor `key = value` has no key."""
+    """Line number, section, key and value of each setting; a line without "=" has an empty key."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -76,17 +80,18 @@ def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
             section = stripped[1:-1].strip().lower()
         elif stripped and stripped[0] not in "#;":
             key, sign, value = stripped.partition("=")
-            yield number, section, key.strip() if sign else "", value.strip() if sign else stripped
+            if sign:
+                yield number, section, key.strip(), value.strip()
+            else:
+                yield number, section, "", stripped
 
 
 def _sysctl(key: str) -> str:
-    """A setting of the whole host that a profile may ask for. What belongs to one link has its place in `[interface MAC]`."""
+    """The path of a host-wide sysctl; those of one interface belong in `[interface MAC]`."""
     path = values.sysctl_key(key)
-    reason = (
-        "settings of one interface belong in its own section of the configuration"
-        if OWN in path
-        else key_reason(path)
-    )
+    reason = key_reason(path)
+    if OWN in path:
+        reason = "settings of one interface belong in its own section of the configuration"
     if reason:
         raise UnusableError(f'sysctl "{values.clip(key)}": {reason}')
     return path
@@ -96,12 +101,14 @@ def _sysctl(key: str) -> str:
 
 
 def same(found: Optional[str], wanted: Optional[str]) -> bool:
-    """Whether two values of a sysctl mean the same; the kernel reads `02` and writes back `2`."""
+    """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
     return found is not None and wanted is not None and _numbers(found) == _numbers(wanted)
 
 
 def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
-    """`asked` over `base`, number by number, none of them lower than before unless `exact`; words are taken as asked.
+    """The value to set: `asked`, with no number lower than in `base` unless `exact`.
+
+    KEEP stands for the number in `base`. Words, and a different count of numbers, are used as asked.
 
     >>> raised("4096 131072 6291456", "4096 87380 16777216")
     '4096 131072 16777216'
@@ -113,11 +120,11 @@ def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
     before, words = (base or "").split(), asked.split()
     if len(before) != len(words):
         return asked
-    pairs = [(old, old if new == KEEP else new) for old, new in zip(before, words)]
-    numbers = all(old.isdecimal() and new.isdecimal() for old, new in pairs)
-    return " ".join(
-        str(max(int(old), int(new))) if numbers and not exact else new for old, new in pairs
-    )
+    wanted = [old if new == KEEP else new for old, new in zip(before, words)]
+    numbers = all(word.isdecimal() for word in (*before, *wanted))
+    if exact or not numbers:
+        return " ".join(wanted)
+    return " ".join(str(max(int(old), int(new))) for old, new in zip(before, wanted))
 
 
 def _numbers(text: str) -> list[str]:

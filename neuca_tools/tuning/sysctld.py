@@ -1,17 +1,18 @@
-"""What the administrator's own files say of a sysctl, in the order of sysctl.d(5)."""
+"""Read the administrator's sysctl.d files, with the precedence of sysctl.d(5)."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import NamedTuple, Optional
 
-# Of two files with one name the first directory's counts; which is the order of preference of sysctl.d(5).
+from neuca_tools.documents.neuca.values import sysctl_path
+
+# Of files with the same name, only the one in the first directory is read (sysctl.d(5)).
 DIRECTORIES = (
     "etc/sysctl.d",
     "run/sysctl.d",
@@ -19,44 +20,54 @@ DIRECTORIES = (
     "usr/lib/sysctl.d",
     "lib/sysctl.d",
 )
-OURS = "neuca.conf"  # marks.SYSCTL_FILE: what the agent itself has there for links that appear
-LAST = "etc/sysctl.conf"  # sysctl(8) --system reads it after all others
+# The agent's own file, for links that appear later (`marks.SYSCTL_FILE`).
+OURS = "neuca.conf"
+# sysctl(8) --system reads this file after all others.
+LAST = "etc/sysctl.conf"
 
 
-class Word(NamedTuple):
-    """One setting of one file."""
+class Setting(NamedTuple):
+    """The value of a sysctl, and the path of the file that sets it."""
 
     value: str
     file: str
 
 
 class _Line(NamedTuple):
+    """One line of a file. `value` is None for a line that excludes a key from globs (`-KEY`)."""
+
     pattern: str
-    value: Optional[str]  # None: the key is left out of globs
+    value: Optional[str]
     file: str
 
 
 @dataclass(frozen=True)
-class Words:
-    """All settings of all files, in the order in which they are applied."""
+class Settings:
+    """The lines of all files, in the order in which they are applied."""
 
     lines: tuple[_Line, ...] = ()
 
-    def said(self, path: str) -> Optional[Word]:
-        """The last word on this path (`net/core/rmem_max`): a key that is written out beats every glob."""
-        exact = [line for line in self.lines if line.pattern == path]
-        if exact:
-            return Word(exact[-1].value, exact[-1].file) if exact[-1].value is not None else None
-        globs = [
-            line
-            for line in self.lines
-            if line.value is not None and fnmatchcase(path, line.pattern)
-        ]
-        return Word(globs[-1].value or "", globs[-1].file) if globs else None
+    def setting(self, path: str) -> Optional[Setting]:
+        """The setting that wins for a path (`net/core/rmem_max`); None if no file sets it.
+
+        A line with the exact key takes precedence over every glob.
+        """
+        lines = [line for line in self.lines if line.pattern == path]
+        if not lines:
+            lines = [line for line in self.lines if _is_matching_glob(line, path)]
+        if not lines or lines[-1].value is None:
+            return None
+        return Setting(lines[-1].value, lines[-1].file)
+
+
+def _is_matching_glob(line: _Line, path: str) -> bool:
+    return line.value is not None and fnmatchcase(path, line.pattern)
 
 
 def order(paths: Iterable[str]) -> list[str]:
-    """The files that count, in the order in which they are applied. `paths`: in the order of their directories.
+    """The files to read, in the order in which they are applied.
+
+    `paths` are all files, in the order of DIRECTORIES.
 
     >>> order(["/etc/sysctl.d/90-a.conf", "/etc/sysctl.conf", "/usr/lib/sysctl.d/10-b.conf", "/usr/lib/sysctl.d/90-a.conf"])
     ['/usr/lib/sysctl.d/10-b.conf', '/etc/sysctl.d/90-a.conf', '/etc/sysctl.conf']
@@ -65,12 +76,21 @@ def order(paths: Iterable[str]) -> list[str]:
     for path in paths:
         first.setdefault(PurePosixPath(path).name, path)
     last = first.pop(PurePosixPath(LAST).name, None)
-    return [first[name] for name in sorted(first)] + ([last] if last else [])
+    found = [first[name] for name in sorted(first)]
+    if last:
+        found.append(last)
+    return found
 
 
-def words(files: Sequence[tuple[str, str]]) -> Words:
-    """Read files (path, text), given in the order in which they are applied. A line that cannot be read says nothing."""
-    return Words(tuple(line for path, text in files for line in _lines(path, text)))
+def parse(files: Sequence[tuple[str, str]]) -> Settings:
+    """Read files, each a path and a text, in the order in which they are applied.
+
+    A line that cannot be parsed is ignored.
+    """
+    lines: list[_Line] = []
+    for path, text in files:
+        lines += _lines(path, text)
+    return Settings(tuple(lines))
 
 
 def _lines(file: str, text: str) -> Iterable[_Line]:
@@ -79,12 +99,8 @@ def _lines(file: str, text: str) -> Iterable[_Line]:
         if not stripped or stripped[0] in "#;":
             continue
         key, sign, value = stripped.partition("=")
-        pattern = _path(key.strip().lstrip("-").strip())
-        if sign or stripped.startswith("-"):
-            yield _Line(pattern, " ".join(value.split()) if sign else None, file)
-
-
-def _path(key: str) -> str:
-    """Where a dot is the first separator, dots and slashes change places (sysctl.d(5))."""
-    first = re.search("[./]", key)
-    return key.translate({ord("."): "/", ord("/"): "."}) if first and first.group() == "." else key
+        pattern = sysctl_path(key.strip().lstrip("-").strip())
+        if sign:
+            yield _Line(pattern, " ".join(value.split()), file)
+        elif stripped.startswith("-"):
+            yield _Line(pattern, None, file)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.config import Config, load
-from neuca_tools.config.options import OPTIONS
+from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
 
@@ -60,8 +60,6 @@ def test_the_defaults_are_those_of_1_7_where_it_had_the_option():
         log_directory=Path("/var/log/neuca"),
         log_file="neuca-agent.log",
         log_level="DEBUG",
-        log_retain=5,
-        log_size=5000000,
     )
 
 
@@ -103,9 +101,6 @@ GOOD = [
     ("logging", "log-directory", "/l", Path("/l")),
     ("logging", "log-file", "x.log", "x.log"),
     ("logging", "log-level", "info", "INFO"),
-    ("logging", "log-retain", "0", 0),
-    ("logging", "log-size", "4096", 4096),
-    ("logging", "log-file-size", "8192", 8192),
     ("metadata", "sources", "auto", ("auto",)),
     (
         "metadata",
@@ -209,8 +204,6 @@ def test_an_empty_value_is_the_default(config, option):
             "loud",
             '"loud" is not "debug", "info", "warning", "error" or "critical"',
         ),
-        ("logging", "log-retain", "101", '"101" is not a number from 0 to 100'),
-        ("logging", "log-size", "1", '"1" is not a number from 4096 to 1073741824'),
         ("metadata", "platform", "ec2", '"ec2" is not "dmi" or "any"'),
         ("metadata", "poll-interval", "0.5", "it is not a number of seconds from 1 to 86400"),
         ("metadata", "timeout", "301", "it is not a number of seconds from 0.1 to 300"),
@@ -288,8 +281,9 @@ def test_a_bad_mac_does_not_make_the_list_shorter_unseen(config, tmp_path):
     ]
 
 
-def test_options_of_1_7_that_have_no_effect_are_no_fault(config):
-    assert config("[runtime]\npidfile-timeout = 5\ntesting = false") == Config()
+@pytest.mark.parametrize(("section", "option"), sorted(OBSOLETE))
+def test_an_obsolete_option_is_accepted_with_any_value(config, section, option):
+    assert config(f"[{section}]\n{option} = anything") == Config()
 
 
 @pytest.mark.parametrize(

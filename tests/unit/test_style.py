@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     "neuca_tools/state/updates.py": {"fresh": 41, "settle": 42},
     "neuca_tools/desired/roles.py": {"assign": 43},
     "neuca_tools/desired/routes.py": {"resolve_routes": 42},
-    "neuca_tools/tuning/layer.py": {"layer": 42},
 }
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from neuca_tools.backends.hostfacts import _sysctl_files
 from neuca_tools.desired.marks import SYSCTL_FILE
-from neuca_tools.tuning.sysctld import OURS, order, words
+from neuca_tools.tuning.sysctld import OURS, order, parse
 
 RMEM = "net/core/rmem_max"
 
 
 def said(text, path=RMEM):
-    word = words([("a.conf", text)]).said(path)
+    word = parse([("a.conf", text)]).setting(path)
     return word and word.value
 
 
@@ -45,9 +45,9 @@ def test_a_vlan_keeps_the_dot_of_its_name():
 
 
 def test_the_last_file_in_order_wins_and_is_named():
-    word = words([("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]).said(
-        RMEM
-    )
+    word = parse(
+        [("10.conf", "net.core.rmem_max = 1"), ("20.conf", "net.core.rmem_max = 2")]
+    ).setting(RMEM)
     assert (word.value, word.file) == ("2", "20.conf")
 
 

@@ -1,3 +1,3 @@
-"""NEuca's own format: the INI reader, and one module for each kind of section and value."""
+"""NEuca's own document format: `ini_document` is the entry point, one module reads each kind of section."""
 
 # SPDX-License-Identifier: MIT

@@ -1,6 +1,7 @@
-"""The settings of the device behind a link: qdisc, rings, channels, coalesce, pause, offloads, rps, xps, irq-affinity.
+"""Parse the settings of a device: qdisc, rings, channels, coalesce, pause, offloads, rps, xps, irq-affinity.
 
-Each reader returns the value in its one form, so that two ways to write the same are the same request.
+Each reader returns the value in a canonical form, so that equal requests compare as equal. Each
+raises UnusableError.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,8 +17,11 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.rates import rate_text, rate_value
 
-MOST_CPUS = 8192  # CONFIG_NR_CPUS of the largest distribution kernels
-MOST_OFFLOADS = 64  # features of one kernel; ours, against nonsense
+# CONFIG_NR_CPUS of the largest distribution kernels.
+MOST_CPUS = 8192
+# A bound of our own; no kernel has as many features.
+MOST_OFFLOADS = 64
+# The option that each qdisc takes; empty for none.
 _QDISCS: Mapping[str, str] = {
     "fq": "maxrate",
     "fq_codel": "",
@@ -26,25 +30,27 @@ _QDISCS: Mapping[str, str] = {
     "noqueue": "",
     "default": "",
 }
-_LEAST_RATE, _MOST_RATE = (
-    8000,
-    34_000_000_000,
-)  # bit/s; fq holds bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE)
+# Rates in bit/s; fq stores bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE).
+_LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
 
 
 def qdisc(text: str) -> str:
-    """A queueing discipline as tc(8) writes it, with the one option that matters of it."""
+    """A queueing discipline as tc(8) writes it, with at most one option."""
     kind, *options = text.lower().split()
     values.word(kind, _QDISCS)
     if not options:
         return kind
-    if len(options) != 2 or options[0] != _QDISCS[kind]:
-        takes = f'takes "{_QDISCS[kind]}" and a value' if _QDISCS[kind] else "takes nothing more"
-        raise UnusableError(f'the qdisc "{kind}" {takes}')
-    return f"{kind} {options[0]} {_rate(options[1]) if kind == 'fq' else values.integer(options[1], 1, 1000000, 'the limit')}"
+    option = _QDISCS[kind]
+    if not option:
+        raise UnusableError(f'the qdisc "{kind}" takes nothing more')
+    if len(options) != 2 or options[0] != option:
+        raise UnusableError(f'the qdisc "{kind}" takes "{option}" and a value')
+    if kind == "fq":
+        return f"{kind} {option} {_rate(options[1])}"
+    return f"{kind} {option} {values.integer(options[1], 1, 1000000, 'the limit')}"
 
 
 def _rate(text: str) -> str:
@@ -60,7 +66,7 @@ def _rate(text: str) -> str:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """`rx 256, tx 512`: names and values in turn, with commas or without."""
+    """Parse `rx 256, tx 512`: alternating names and values; commas are optional."""
     words = text.lower().replace(",", " ").split()
     if len(words) % 2:
         raise UnusableError(f'"{values.clip(words[-1])}" has no value')
@@ -68,7 +74,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _numbers(names: Iterable[str], least: int, most: int, text: str) -> str:
-    """Names with a number, or with `max`: as many as the device takes."""
+    """Names with a number, or with `max`, the maximum of the device."""
     pairs = _pairs(text)
     for name, value in pairs.items():
         values.word(name, names)
@@ -81,11 +87,10 @@ def _coalesce(text: str) -> str:
     pairs = _pairs(text)
     for name, value in pairs.items():
         values.word(name, _COALESCE)
-        pairs[name] = (
-            values.word(value, _SWITCHES)
-            if name.startswith("adaptive")
-            else str(values.integer(value, 0, 1000000, name))
-        )
+        if name.startswith("adaptive"):
+            pairs[name] = values.word(value, _SWITCHES)
+        else:
+            pairs[name] = str(values.integer(value, 0, 1000000, name))
     return _joined(pairs)
 
 
@@ -113,7 +118,7 @@ def _joined(pairs: Mapping[str, str]) -> str:
 
 
 def cpus(text: str) -> str:
-    """`all`, `none`, or a list of CPUs as taskset(1) writes it; one list for each queue with "/" between."""
+    """`all`, `none`, or a list of CPUs as in taskset(1); several lists, one for each queue, separated by "/"."""
     return " / ".join(_cpu_list(part.strip().lower()) for part in text.split("/"))
 
 
@@ -130,12 +135,12 @@ def _cpu_list(text: str) -> str:
 
 
 def listed(found: Iterable[int]) -> str:
-    """CPUs as the kernel lists them: `0-3,8`; `none` for no CPU at all."""
+    """CPUs as the kernel lists them: `0-3,8`; `none` for no CPU."""
     return _ranges((number, number) for number in found)
 
 
 def _ranges(found: Iterable[tuple[int, int]]) -> str:
-    """The same of ranges, each with its first and its last CPU; they may overlap."""
+    """`listed` for ranges, each with its first and last CPU; they may overlap."""
     ranges: list[list[int]] = []
     for low, high in sorted(found):
         if ranges and low <= ranges[-1][1] + 1:

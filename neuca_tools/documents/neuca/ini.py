@@ -1,6 +1,6 @@
-"""The line reader: a text becomes sections of raw keys and values, scripts with every line that was written.
+"""Split a NEuca document into sections of raw keys and values, with scripts unchanged.
 
-configparser is no help here: it drops the indentation of every line and, in Python 3, the `#` lines of scripts.
+configparser cannot be used: it drops the indentation of every line, and the `#` lines of scripts.
 """
 
 # SPDX-License-Identifier: MIT
@@ -8,7 +8,8 @@ configparser is no help here: it drops the indentation of every line and, in Pyt
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
+from itertools import dropwhile
 from typing import Callable, Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip
@@ -23,9 +24,10 @@ _COMMENT = re.compile(r"\s;")
 
 
 class Line(NamedTuple):
-    """One key with its value, from line `number` to line `end`. `key` is in lower case, `written` as it stands.
+    """One key with its value, from line `number` to line `end`.
 
-    `source` is the path of a configuration file, empty for a document.
+    `key` is in lower case, `written` is the key as written. `source` is the path of a configuration
+    file, empty for a document.
     """
 
     number: int
@@ -38,17 +40,28 @@ class Line(NamedTuple):
 
     @property
     def where(self) -> str:
-        return f"{self.source or f'line {self.number}'}, [{self.section}]"
+        """The place, for messages: `line 12, [routes]`."""
+        place = self.source or f"line {self.number}"
+        return f"{place}, [{self.section}]"
 
     def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> Fault:
-        """A fault about this line, its value hidden where it may be secret."""
+        """A fault about this line, without a value that may be secret."""
         key = shown_key(self.section, self.key)
-        value = shown_value(self.section, self.key, self.value) if key else ""
-        return Fault(self.number, self.section, key, value, reason, severity)
+        value = ""
+        if key:
+            value = shown_value(self.section, self.key, self.value)
+        return Fault(
+            line=self.number,
+            section=self.section,
+            key=key,
+            value=value,
+            reason=reason,
+            severity=severity,
+        )
 
 
 class Section(NamedTuple):
-    """One header with the keys below it. A repeated header is a section of its own here."""
+    """One header with the keys below it. Repeated headers are separate sections here."""
 
     number: int
     name: str
@@ -56,7 +69,7 @@ class Section(NamedTuple):
 
 
 class _Open:
-    """A key whose value may still go on."""
+    """A key whose value may continue on the next line."""
 
     def __init__(self, number: int, indent: int, written: str, first: str) -> None:
         self.number = number
@@ -68,7 +81,8 @@ class _Open:
 
     def add(self, number: int, text: str) -> None:
         self.rest.append(text)
-        self.end = number if text.strip() else self.end
+        if text.strip():
+            self.end = number
 
 
 class _Reader:
@@ -82,24 +96,29 @@ class _Reader:
 
     @property
     def _name(self) -> str:
-        return self._header[1] if self._header else ""
+        """The name of the current section; empty before the first one."""
+        if self._header is None:
+            return ""
+        _, name = self._header
+        return name
 
     def feed(self, number: int, text: str) -> None:
+        """Process the next line."""
         indent, stripped = len(text) - len(text.lstrip()), text.strip()
         if self._key and self._goes_on(self._key, indent, stripped):
             if len(text) > MAX_LINE and self._name != "scripts":
                 self._refuse(number, "", f"the line is longer than {MAX_LINE} characters")
             else:
                 self._key.add(number, text)
-        elif (
-            stripped
-            and stripped[0] not in ";#"
-            and not (self._skipping and (indent or stripped[0] != "["))
-        ):
+            return
+        if not stripped or stripped[0] in ";#":
+            return
+        is_header = not indent and stripped[0] == "["
+        if is_header or not self._skipping:
             self._begin(number, indent, stripped, text)
 
     def close(self) -> None:
-        """End the section in hand."""
+        """End the current section."""
         self._close_key()
         if self._header:
             self.sections.append(Section(*self._header, tuple(self._lines)))
@@ -108,7 +127,7 @@ class _Reader:
     def _goes_on(self, key: _Open, indent: int, stripped: str) -> bool:
         if self._name == "scripts":
             return not stripped or indent > key.indent
-        # No value of these sections holds a "=": an indented key is a key there, whatever stands above it.
+        # No value in these sections contains "=", so an indented "key = value" is a key of its own.
         own_key = "=" in stripped and (
             self._name in ("interfaces", "routes") or bool(link_kind(self._name))
         )
@@ -128,8 +147,10 @@ class _Reader:
 
     def _open_section(self, number: int, stripped: str, header: Optional[re.Match[str]]) -> None:
         self.close()
-        name = " ".join(header["name"].split()) if header else ""
-        # Without a name, the keys that follow belong to nobody: better unread than read as those of the section above.
+        name, rest = "", ""
+        if header:
+            name, rest = " ".join(header["name"].split()), header["rest"].strip()
+        # The keys below an unusable header must not be taken for those of the section above.
         self._skipping = not _SECTION_NAME.fullmatch(name) or len(name) > 80
         if self._skipping:
             self._refuse(
@@ -137,8 +158,8 @@ class _Reader:
             )
             return
         self._header = (number, name)
-        if header and header["rest"].strip() and header["rest"].strip()[0] not in ";#":
-            self._refuse(number, header["rest"].strip(), "text after a section header, ignoring it")
+        if rest and rest[0] not in ";#":
+            self._refuse(number, rest, "text after a section header, ignoring it")
 
     def _open_key(self, number: int, indent: int, stripped: str, text: str) -> None:
         written, equals, first = text.partition("=")
@@ -148,27 +169,36 @@ class _Reader:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
 
     def _close_key(self) -> None:
-        if self._key:
-            key, make = self._key, _script if self._name == "scripts" else _value
-            value = make(key.first, key.rest)
-            self._lines.append(
-                Line(key.number, self._name, key.written.lower(), value, key.written, key.end)
-            )
-        self._key = None
+        key, self._key = self._key, None
+        if key is None:
+            return
+        make = _value
+        if self._name == "scripts":
+            make = _script
+        line = Line(
+            number=key.number,
+            section=self._name,
+            key=key.written.lower(),
+            value=make(key.first, key.rest),
+            written=key.written,
+            end=key.end,
+        )
+        self._lines.append(line)
 
     def _refuse(self, number: int, text: str, reason: str) -> None:
-        shown = clip(text) if is_open(self._name, text.lower()) else ""
+        shown = ""
+        if is_open(self._name, text.lower()):
+            shown = clip(text)
         self.faults.append(Fault(number, self._name, shown, "", reason))
 
 
 def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:
-    """The sections of a text in their order, and the lines that are none of it. Never raises."""
+    """The sections of a text in order, and a fault for each line that belongs to none. Never raises."""
     reader = _Reader()
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if number > MAX_LINES:
-            reader.faults.append(
-                Fault(number, "", "", "", f"more than {MAX_LINES} lines, ignoring the rest")
-            )
+            reason = f"more than {MAX_LINES} lines, ignoring the rest"
+            reader.faults.append(Fault(number, "", "", "", reason))
             break
         reader.feed(number, line)
     reader.close()
@@ -178,7 +208,7 @@ def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:
 def last_wins(
     lines: Iterable[Line], identity: Callable[[Line], Hashable]
 ) -> tuple[tuple[Line, ...], list[Fault]]:
-    """The lines without those that a later one repeats, and a warning for each repetition."""
+    """The lines without those that a later line repeats, and a warning for each of these."""
     kept: dict[Hashable, Line] = {}
     faults = []
     for line in lines:
@@ -193,7 +223,9 @@ def last_wins(
 def without_comment(text: str) -> str:
     """The first line of a value without its ` ;` comment."""
     comment = _COMMENT.search(text)
-    return (text[: comment.start()] if comment else text).strip()
+    if comment:
+        text = text[: comment.start()]
+    return text.strip()
 
 
 def _value(first: str, rest: list[str]) -> str:
@@ -201,19 +233,18 @@ def _value(first: str, rest: list[str]) -> str:
 
 
 def _script(first: str, rest: list[str]) -> str:
-    """A script as it was written, without the indentation that its continuation lines share; no newline at its end."""
-    indent = _shared_indent(line for line in rest if line.strip())
+    """A script without the common indentation of its continuation lines, and without a final newline."""
+    indents = [line[: len(line) - len(line.lstrip())] for line in rest if line.strip()]
+    indent = _common_prefix(indents)
     body = [line[len(indent) :] if line.startswith(indent) else "" for line in rest]
-    lines = [first.lstrip(), *body]
-    begin = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
-    return "\n".join(lines[begin:]).rstrip()
+    lines = dropwhile(lambda line: not line.strip(), [first.lstrip(), *body])
+    return "\n".join(lines).rstrip()
 
 
-def _shared_indent(lines: Iterable[str]) -> str:
-    indents = [line[: len(line) - len(line.lstrip())] for line in lines]
-    least, most = min(indents, default=""), max(indents, default="")
-    same = next(
-        (at for at, pair in enumerate(zip(least, most)) if pair[0] != pair[1]),
-        min(len(least), len(most)),
-    )
-    return least[:same]
+def _common_prefix(texts: Collection[str]) -> str:
+    """What all texts begin with. It is what the first and the last one in sorted order begin with."""
+    first, last = min(texts, default=""), max(texts, default="")
+    for at, pair in enumerate(zip(first, last)):
+        if pair[0] != pair[1]:
+            return first[:at]
+    return first

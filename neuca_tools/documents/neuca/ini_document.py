@@ -1,4 +1,4 @@
-"""A NEuca document as a whole: which reader gets which lines, and the faults of all of them in order."""
+"""Parse a whole NEuca document: hand the lines to the readers of their sections and collect the faults."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Callable, Optional, cast
 
 from neuca_tools.documents import stacking
@@ -28,15 +29,16 @@ _ROUTER = ("true", "false", "user")
 
 
 def parse(text: str) -> Document:
-    """The document that a text is. What cannot be understood becomes a fault and costs only itself.
+    """Parse a document. Whatever is unusable becomes a fault and is ignored.
 
-    Raises DocumentError where nothing in it can be understood.
+    Raises DocumentError if the whole text is unusable.
     """
     _check(text)
     sections, faults = read(text)
     if not sections:
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
-    lines, repeated = last_wins((line for section in sections for line in section.lines), _identity)
+    every_line = chain.from_iterable(section.lines for section in sections)
+    lines, repeated = last_wins(every_line, _identity)
     given = tuple(line for line in lines if not values.absent(line.value))
     return _assemble(sections, given, [*faults, *repeated, *_unknown(sections)])
 
@@ -86,16 +88,17 @@ _GLOBALS: dict[str, Callable[[str], str]] = {
 
 
 def _one(line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]) -> Optional[str]:
+    if line is None:
+        return None
     try:
-        return reader(line.value) if line else None
+        return reader(line.value)
     except UnusableError as reason:
-        if line:
-            faults.append(line.fault(str(reason)))
+        faults.append(line.fault(str(reason)))
         return None
 
 
 def _identity(line: Line) -> Hashable:
-    """What makes two lines the same setting, whichever way their addresses are written."""
+    """Equal for two lines with the same setting, however they spell an address or a key."""
     try:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
@@ -104,7 +107,8 @@ def _identity(line: Line) -> Hashable:
         if link_kind(line.section):
             return str(links.section_key(line.section)), links.setting_name(line)
     except UnusableError:
-        pass  # Its reader will say why; until then it equals only itself.
+        # The reader of the section reports why.
+        pass
     return line.section, line.key
 
 
@@ -112,7 +116,12 @@ def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
     for section in {section.name: section for section in reversed(tuple(sections))}.values():
         if not is_known_section(section.name):
             yield Fault(
-                section.number, section.name, "", "", _unknown_reason(section.name), "warning"
+                line=section.number,
+                section=section.name,
+                key="",
+                value="",
+                reason=_unknown_reason(section.name),
+                severity="warning",
             )
 
 
@@ -129,24 +138,61 @@ def _links(
     sections: Iterable[Section], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
     base, broken, faults = _short_lines(short)
-    longer, more = links.sections(sections, lines)
+    longer, more = _link_sections(sections, lines)
     faults += more
     for key, own in longer.items():
         above = links.read_section(key, own)
         faults += above.faults
-        base[key] = links.stack(base[key], above.asked) if key in base else above.asked
-    settled = []
+        if key in base:
+            base[key] = links.stack(base[key], above.asked)
+        else:
+            base[key] = above.asked
+    usable = []
     for key, asked in base.items():
         if asked.unsure or (key in broken and key not in longer):
             continue
         done = links.check(replace(asked, request=links.up_by_default(asked.request)))
         faults += done.faults
-        settled.append(done.asked)
-    return _finish(settled, faults)
+        usable.append(done.asked)
+    return _finish(usable, faults)
+
+
+def _link_sections(
+    found: Iterable[Section], lines: Iterable[Line]
+) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:
+    """The lines of every link with a section, even an empty one; an unusable header is a fault."""
+    keys, faults = _section_keys(found)
+    grouped: dict[LinkKey, list[Line]] = {key: [] for key in filter(None, keys.values())}
+    for line in lines:
+        owner = keys.get(line.section)
+        if owner:
+            grouped[owner].append(line)
+    return grouped, faults
+
+
+def _section_keys(
+    found: Iterable[Section],
+) -> tuple[dict[str, Optional[LinkKey]], list[Fault]]:
+    """The link of each section by its name; None, with a fault, if its header is unusable."""
+    keys: dict[str, Optional[LinkKey]] = {}
+    faults: list[Fault] = []
+    for section in found:
+        if not link_kind(section.name) or section.name in keys:
+            continue
+        try:
+            keys[section.name] = links.section_key(section.name)
+        except UnusableError as unusable:
+            keys[section.name] = None
+            reason = f"{unusable}, ignoring the section"
+            faults.append(Fault(section.number, section.name, "", "", reason))
+    return keys, faults
 
 
 def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Asked], set[LinkKey], list[Fault]]:
-    """The lines of `[interfaces]`. One with a fault is `broken`: its link is lost, but for a section of its own."""
+    """Parse the lines of `[interfaces]`: the requests, the broken links, and the faults.
+
+    A link whose line has an error is ignored, unless it has a section of its own.
+    """
     base: dict[LinkKey, Asked] = {}
     broken: set[LinkKey] = set()
     faults: list[Fault] = []
@@ -158,17 +204,18 @@ def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Asked], set[LinkK
             continue
         base[asked.request.key] = asked
         faults += more
-        broken |= {asked.request.key} if any(fault.severity == "error" for fault in more) else set()
+        if any(fault.severity == "error" for fault in more):
+            broken.add(asked.request.key)
     return base, broken, faults
 
 
 def _finish(
-    settled: list[Asked], faults: list[Fault]
+    usable: list[Asked], faults: list[Fault]
 ) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
-    if len(settled) > MAX_LINKS:
-        number = min((line.number for line in settled[MAX_LINKS].lines.values()), default=1)
+    if len(usable) > MAX_LINKS:
+        number = min((line.number for line in usable[MAX_LINKS].lines.values()), default=1)
         faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
-    named, more = links.unique_names(settled[:MAX_LINKS])
+    named, more = links.unique_names(usable[:MAX_LINKS])
     return stacking.with_parents(asked.request for asked in named), [*faults, *more]
 
 
@@ -176,18 +223,13 @@ def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     ordered = sorted(faults, key=lambda fault: fault.line)
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
-    rest = Fault(
-        ordered[MAX_FAULTS].line,
-        "",
-        "",
-        "",
-        f"{len(ordered) - MAX_FAULTS} more faults from here on",
-    )
+    reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
+    rest = Fault(ordered[MAX_FAULTS].line, "", "", "", reason)
     return (*ordered[:MAX_FAULTS], rest)
 
 
 def get(document: Document, section: str, key: str) -> Optional[str]:
-    """One value as it was written, None where it is absent. Keys are case-insensitive, names of sections are not."""
+    """A value as written in the document; None if it is absent. Only `key` is case-insensitive."""
     lower = key.lower()
     return next(
         (item.value for item in document.items if item.section == section and item.key == lower),

@@ -1,4 +1,4 @@
-"""The lines of `[interfaces]`: `MAC = state[:family[:cidr[:order]]]`."""
+"""Parse the lines of `[interfaces]`: `MAC = state[:family[:cidr[:order]]]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,7 +28,7 @@ def key(line: Line) -> LinkKey:
 
 
 def read(line: Line) -> Read:
-    """What a line asks; its state alone where another part cannot be used. Raises UnusableError for its key."""
+    """Parse a line; if a later part is unusable, only its state. Raises UnusableError for its key."""
     asked = Asked(LinkRequest(key(line)))
     word, _, rest = line.value.partition(":")
     try:
@@ -43,7 +43,9 @@ def read(line: Line) -> Read:
 
 def _network(asked: Asked, line: Line, text: str) -> Read:
     word, _, rest = text.partition(":")
-    family = "" if values.absent(word) else values.word(word, _FAMILIES)
+    family = ""
+    if not values.absent(word):
+        family = values.word(word, _FAMILIES)
     cidr, order = _split(rest, family)
     faults: list[Fault] = []
     if not values.absent(cidr):
@@ -52,14 +54,13 @@ def _network(asked: Asked, line: Line, text: str) -> Read:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
         asked = links.give(asked, line, "addresses", (address,))
     if not values.absent(order):
-        asked = links.give(
-            asked, line, "name", f"eth{values.integer(order, 0, _HIGHEST_ORDER, 'the order')}"
-        )
+        number = values.integer(order, 0, _HIGHEST_ORDER, "the order")
+        asked = links.give(asked, line, "name", f"eth{number}")
     return Read(asked, faults)
 
 
 def _split(text: str, family: str) -> tuple[str, str]:
-    """The CIDR and the order. IPv6 addresses are full of `:`, so the order is what comes after the prefix length.
+    """The CIDR and the order. As IPv6 addresses contain `:`, the order follows the prefix length.
 
     >>> _split("fd00:16::1/64:3", "ipv6")
     ('fd00:16::1/64', '3')

@@ -1,6 +1,6 @@
-"""What bonds, bridges, VXLANs and macvlans are made of, as texts say it: the keys of `[bond NAME]` and its like.
+"""Parse the keys that are specific to virtual links: those of `[bond NAME]`, `[bridge NAME]` and so on.
 
-References: bonding.rst and bridge.rst of the kernel, ip-link(8), RFC 7348. The words stand at their kernel's number.
+References: bonding.rst and bridge.rst of the kernel, ip-link(8), RFC 7348.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,6 +16,7 @@ from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
 
 MOST_MEMBERS = 256
+# The position of a word is the number that the kernel uses for it.
 WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bond", "mode"): (
         "balance-rr",
@@ -41,20 +42,19 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "bond": {"miimon": "100"},  # ms; the kernel's 0 never notices that a link is lost (bonding.rst)
+    # Milliseconds; with the kernel's default, 0, a bond never detects a lost link (bonding.rst).
+    "bond": {"miimon": "100"},
     "bridge": {},
-    "vxlan": {
-        "port": "4789"
-    },  # IANA's, RFC 7348, section 5; the kernel's own 8472 is older than that
-    "macvlan": {
-        "mode": "bridge"
-    },  # the kernel's default, VEPA, needs a switch that sends frames back
+    # Assigned by IANA (RFC 7348, section 5); the kernel's default, 8472, is older than that.
+    "vxlan": {"port": "4789"},
+    # The kernel's default, VEPA, needs a switch that sends frames back.
+    "macvlan": {"mode": "bridge"},
 }
 MEMBERS, PARENT = ("bond", "bridge"), ("vxlan", "macvlan")
 
 
 def link_key(kind: str, name: str) -> LinkKey:
-    """The key of a bond or its like; raises UnusableError for a name that it cannot have."""
+    """The key of a virtual link; raises UnusableError for an invalid name."""
     found = values.link_name(name)
     if "." in found:
         raise UnusableError(f'"{found}" has a ".", which is for the ID of a VLAN on it')
@@ -62,13 +62,15 @@ def link_key(kind: str, name: str) -> LinkKey:
 
 
 def reference(text: str) -> LinkKey:
-    """The link that a text means: `MAC`, `KIND NAME`, or a VLAN on one of both, `MAC.ID` or `KIND NAME.ID`."""
+    """Parse `MAC` or `KIND NAME`, or a VLAN on either, `MAC.ID` or `KIND NAME.ID`.
+
+    Raises UnusableError.
+    """
     name = " ".join(text.split())
     kind, _, rest = name.partition(" ")
-    base, dot, number = (rest if kind in KINDS else name).rpartition(".")
     if kind in KINDS:
-        key = link_key(kind, base if dot else rest)
-        return LinkKey(key.mac, values.vlan_id(number)) if dot else key
+        return _virtual_reference(kind, rest)
+    base, dot, number = name.rpartition(".")
     try:
         return LinkKey(values.mac(name))
     except UnusableError:
@@ -77,6 +79,13 @@ def reference(text: str) -> LinkKey:
                 f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like'
             ) from None
     return LinkKey(values.mac(base), values.vlan_id(number))
+
+
+def _virtual_reference(kind: str, text: str) -> LinkKey:
+    base, dot, number = text.rpartition(".")
+    if not dot:
+        return link_key(kind, text)
+    return LinkKey(link_key(kind, base).mac, values.vlan_id(number))
 
 
 def _members(text: str) -> tuple[LinkKey, ...]:
@@ -91,7 +100,7 @@ def _number(low: int, high: int) -> Callable[[str], str]:
 
 
 def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
-    """One of the words, or its number where the kernel takes that too."""
+    """A reader of one of the words; with `numbers`, of its number in the kernel too."""
 
     def read(text: str) -> str:
         if numbers and text.isdecimal() and int(text) < len(words):
@@ -110,7 +119,9 @@ def _host(text: str) -> str:
 
 def _truth(text: str) -> str:
     yes, no = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
-    return "yes" if values.word(text, (*yes, *no)) in yes else "no"
+    if values.word(text, (*yes, *no)) in yes:
+        return "yes"
+    return "no"
 
 
 _MILLISECONDS = _number(0, 600000)
@@ -125,9 +136,10 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     },
     "bridge": {
         "stp": _truth,
+        # Seconds (IEEE 802.1D).
         "forward-delay": _number(2, 30),
         "mac": values.mac,
-    },  # seconds, IEEE 802.1D
+    },
     "vxlan": {
         "id": _number(1, 16777215),
         "local": _host,
@@ -142,12 +154,16 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
 
 def names(kind: str) -> tuple[str, ...]:
     """The keys that only a section of this kind has."""
-    own = ("members",) if kind in MEMBERS else ("parent",) if kind in PARENT else ()
-    return (*own, *READERS.get(kind, {}))
+    own = tuple(READERS.get(kind, {}))
+    if kind in MEMBERS:
+        return ("members", *own)
+    if kind in PARENT:
+        return ("parent", *own)
+    return own
 
 
 def setting(kind: str, name: str, text: str) -> Virtual:
-    """One such key with its value; raises UnusableError."""
+    """Parse the value of one such key; raises UnusableError."""
     if name == "members":
         return Virtual(members=_members(text))
     if name == "parent":
@@ -156,42 +172,47 @@ def setting(kind: str, name: str, text: str) -> Virtual:
 
 
 def shown(virtual: Virtual, name: str) -> str:
-    """The value of such a key, for people."""
+    """The value of such a key, for display; empty if it is not set."""
     if name == "members":
         return ", ".join(map(str, virtual.members))
-    return str(virtual.parent or "") if name == "parent" else virtual.option(name)
+    if name == "parent":
+        return str(virtual.parent or "")
+    return virtual.option(name)
+
+
+_NEEDED = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)}
 
 
 def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
-    """What is missing or cannot be, by the texts alone."""
+    """Why this request is incomplete or contradictory, without a look at the host; None if it is not."""
     if virtual is None:
         return "no text says what it is made of"
-    ends = {
-        values.host(virtual.option(name)).version
-        for name in ("local", "remote")
-        if virtual.option(name)
-    }
-    needed = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)}.get(
-        key.kind, ()
-    )
-    missing = next((name for name in needed if not shown(virtual, name)), None)
-    if missing:
-        return f"it needs {missing}"
-    if len(ends) > 1:
+    for name in _NEEDED.get(key.kind, ()):
+        if not shown(virtual, name):
+            return f"it needs {name}"
+    ends = filter(None, (virtual.option("local"), virtual.option("remote")))
+    if len({values.host(end).version for end in ends}) > 1:
         return "local and remote are not of one family"
-    wrong = next(
-        (
-            lower
-            for lower in virtual.lower
-            if lower.rank >= key.rank or (key.kind == "bond" and lower.rank)
-        ),
-        None,
-    )
-    return f"a {key.kind} cannot be made of {wrong}" if wrong else None
+    for lower in virtual.lower:
+        if not _can_be_below(lower, key):
+            return f"a {key.kind} cannot be made of {lower}"
+    return None
+
+
+def _can_be_below(lower: LinkKey, upper: LinkKey) -> bool:
+    """Whether a link may be a lower device of another; the members of a bond are NICs."""
+    if upper.kind == "bond":
+        return lower.rank == 0
+    return lower.rank < upper.rank
 
 
 def overhead(virtual: Virtual) -> int:
-    """Bytes that a VXLAN adds to a packet: 50 over IPv4, 70 over IPv6 (RFC 7348, section 5: outer Ethernet, IP, UDP, VXLAN)."""
+    """Bytes that a VXLAN adds to a packet; 0 for every other kind.
+
+    50 over IPv4 and 70 over IPv6: outer Ethernet, IP, UDP and VXLAN headers (RFC 7348, section 5).
+    """
     if not virtual.option("id"):
         return 0
-    return 70 if ":" in virtual.option("local") + virtual.option("remote") else 50
+    if ":" in virtual.option("local") + virtual.option("remote"):
+        return 70
+    return 50

@@ -1,60 +1,67 @@
-"""What a text asks of one link: the keys of `[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`, the configuration's too."""
+"""Parse the sections about one link, `[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`, and merge requests."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple
 
 from neuca_tools.documents.neuca import device_settings, link_kinds, values
-from neuca_tools.documents.neuca.ini import Line, Section
+from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Virtual
 
+# Where a setting comes from that no text gives.
 DEFAULT = "default"
 MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
-_SINGLE = ("state", "name", "addresses", "mtu", "txqueuelen")  # fields that one line gives whole
+# The fields of a request that a single line sets completely.
+_SINGLE = ("state", "name", "addresses", "mtu", "txqueuelen")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request with the line that each of its settings came from."""
+    """A request with the line that each of its settings came from.
+
+    `unsure`: a state was given that is unusable, so the default state must not be used.
+    """
 
     request: LinkRequest
     lines: Mapping[str, Line] = field(default_factory=dict)
-    # Its state was given and could not be read: then no default may stand in for it.
     unsure: bool = False
 
 
 class Read(NamedTuple):
-    """What came out of some lines of one link."""
+    """The result of parsing lines about one link."""
 
     asked: Asked
     faults: list[Fault]
 
 
 def section_key(section: str) -> LinkKey:
-    """The link that a section is about; raises UnusableError where its header names none."""
+    """The link that a section is about; raises UnusableError if its header does not name one."""
     _, _, name = section.partition(" ")
     kind = link_kind(section)
+    if kind == "interface":
+        return LinkKey(values.mac(name))
     if kind != "vlan":
-        return LinkKey(values.mac(name)) if kind == "interface" else link_kinds.link_key(kind, name)
+        return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
     if not dot:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
-    made, _, its_name = below.partition(" ")
-    mac = link_kinds.link_key(made, its_name).mac if made in KINDS else values.mac(below)
-    return LinkKey(mac, values.vlan_id(vlan))
+    kind_below, _, name_below = below.partition(" ")
+    if kind_below in KINDS:
+        return LinkKey(link_kinds.link_key(kind_below, name_below).mac, values.vlan_id(vlan))
+    return LinkKey(values.mac(below), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
-    """What a line of a link's section sets, whichever way it is written."""
+    """The setting of a line in a link's section; equal for all spellings of a sysctl key."""
     if not line.key.startswith(_SYSCTL):
         return line.key
     try:
@@ -64,7 +71,7 @@ def setting_name(line: Line) -> str:
 
 
 def state(text: str) -> LinkState:
-    """A state word."""
+    """Parse a state; raises UnusableError."""
     return _STATES[values.word(text, _STATES)]
 
 
@@ -77,8 +84,10 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 
 
 def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
-    """All that the lines of one link's section ask; a line that cannot be used costs only itself."""
-    empty = Asked(LinkRequest(key, virtual=Virtual() if key.kind in KINDS else None))
+    """Parse the lines of one link's section; an unusable line becomes a fault and is ignored."""
+    empty = Asked(LinkRequest(key))
+    if key.kind in KINDS:
+        empty = Asked(LinkRequest(key, virtual=Virtual()))
     found: list[Asked] = []
     faults: list[Fault] = []
     for number, line in enumerate(lines):
@@ -96,7 +105,10 @@ def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
 
 
 def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
-    """What each line of one link asks, as one: a merge for each line would copy all that came before it."""
+    """Merge the requests of single lines about one link; a later line wins.
+
+    All at once, because merging line by line would copy everything each time.
+    """
     fields: dict[str, Any] = {}
     sysctls: dict[str, str] = {}
     device: dict[str, str] = {}
@@ -108,7 +120,8 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
         fields.update({name: value for name, value in given.items() if value})
         sysctls.update(one.request.sysctls)
         device.update(one.request.device)
-        virtual = one.request.virtual.over(virtual) if one.request.virtual else virtual
+        if one.request.virtual:
+            virtual = one.request.virtual.over(virtual)
         origins.update({origin.setting: origin for origin in one.request.origins})
         lines.update(one.lines)
         unsure = unsure or one.unsure
@@ -133,39 +146,37 @@ def _try(asked: Asked, line: Line) -> Read:
 
 
 def _take(asked: Asked, line: Line) -> Read:
+    """Add the setting of a line; raises UnusableError."""
     if line.key == "addresses":
         found, faults = _addresses(line)
-        return Read(give(asked, line, "addresses", found) if found else asked, faults)
+        if found:
+            asked = give(asked, line, "addresses", found)
+        return Read(asked, faults)
+    return Read(_take_one(asked, line), [])
+
+
+def _take_one(asked: Asked, line: Line) -> Asked:
+    kind = asked.request.key.kind
     if line.key.startswith(_SYSCTL):
-        key, value = (
-            values.sysctl_key(line.written[len(_SYSCTL) :]),
-            values.sysctl_value(line.value),
-        )
+        key = values.sysctl_key(line.written[len(_SYSCTL) :])
+        value = values.sysctl_value(line.value)
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
-        return Read(give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value), [])
+        return give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value)
     if line.key in device_settings.READERS:
         value = device_settings.READERS[line.key](line.value)
         settings = tuple({**dict(asked.request.device), line.key: value}.items())
-        return Read(give(asked, line, "device", settings, setting=line.key, shown=value), [])
-    if line.key in link_kinds.names(asked.request.key.kind) or (
-        line.key == "name" and asked.request.key.kind in KINDS
-    ):
-        return Read(_take_own(asked, line), [])
+        return give(asked, line, "device", settings, setting=line.key, shown=value)
+    own = link_kinds.names(kind)
+    if line.key in own or (line.key == "name" and kind in KINDS):
+        return _take_virtual(asked, line)
     if line.key not in _READERS:
-        known = sorted(
-            {
-                "addresses",
-                *_READERS,
-                *device_settings.READERS,
-                *link_kinds.names(asked.request.key.kind),
-            }
-        )
+        known = sorted({"addresses", *_READERS, *device_settings.READERS, *own})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
-    return Read(give(asked, line, line.key, _READERS[line.key](line.value)), [])
+    return give(asked, line, line.key, _READERS[line.key](line.value))
 
 
-def _take_own(asked: Asked, line: Line) -> Asked:
-    """What only links that are made can be asked."""
+def _take_virtual(asked: Asked, line: Line) -> Asked:
+    """Add a setting that only virtual links have."""
     link = asked.request.key
     if line.key == "name":
         raise UnusableError(f'its name is "{link.given_name}", as the section says')
@@ -178,9 +189,14 @@ def _take_own(asked: Asked, line: Line) -> Asked:
 def give(
     asked: Asked, line: Line, name: str, value: object, setting: str = "", shown: str = ""
 ) -> Asked:
-    """The same request with one field more; `setting` is its name for people where it is not that of the field."""
+    """The request with one more field.
+
+    `setting` is the name for messages, by default that of the field; `shown` is the value as text.
+    """
     setting = setting or name
-    text = shown or (", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    text = shown or str(value)
+    if isinstance(value, tuple) and not shown:
+        text = ", ".join(map(str, value))
     origins = _overlay_origins(asked.request.origins, [Origin(setting, text, line.where)])
     changes: dict[str, Any] = {name: value}
     request = replace(asked.request, origins=origins, **changes)
@@ -188,7 +204,7 @@ def give(
 
 
 def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
-    """An address, with a warning where it has no prefix length."""
+    """Parse an address; one without a prefix length gets a warning. Raises UnusableError."""
     found = values.address(text)
     if "/" in text:
         return found, []
@@ -208,26 +224,27 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
         except UnusableError as reason:
             faults.append(line.fault(str(reason)))
             continue
-        faults += (
-            [line.fault(f'"{address}" is given twice', "warning")] if address in found else warnings
-        )
+        if address in found:
+            warnings = [line.fault(f'"{address}" is given twice', "warning")]
+        faults += warnings
         found[address] = None
     return tuple(found), faults
 
 
-# --- Two texts about one link ---------------------------------------------------------------------------------------
+# --- Merging requests for one link ----------------------------------------------------------------------------------
 
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
-    """Both requests, setting by setting; `above` wins, but for a state that is only its default."""
+    """Merge two requests, setting by setting; `above` wins, except with a state that is only a default."""
     defaulted = any(
         origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
     )
-    own = (
-        replace(above, state=None, origins=_but(above.origins, "state"))
-        if defaulted and below.state
-        else above
-    )
+    own = above
+    if defaulted and below.state:
+        own = replace(above, state=None, origins=_without(above.origins, "state"))
+    virtual = below.virtual
+    if own.virtual:
+        virtual = own.virtual.over(virtual)
     return LinkRequest(
         above.key,
         state=own.state or below.state,
@@ -237,7 +254,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         txqueuelen=own.txqueuelen or below.txqueuelen,
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
-        virtual=own.virtual.over(below.virtual) if own.virtual else below.virtual,
+        virtual=virtual,
         origins=_overlay_origins(below.origins, own.origins),
     )
 
@@ -246,43 +263,42 @@ def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[
     merged = {origin.setting: origin for origin in below}
     for origin in above:
         old = merged.get(origin.setting)
-        merged[origin.setting] = (
-            replace(origin, overrode=f"{old.value} from {old.where}") if old else origin
-        )
+        if old:
+            origin = replace(origin, overrode=f"{old.value} from {old.where}")
+        merged[origin.setting] = origin
     return tuple(merged.values())
 
 
-def _but(origins: Iterable[Origin], *settings: str) -> tuple[Origin, ...]:
+def _without(origins: Iterable[Origin], *settings: str) -> tuple[Origin, ...]:
     return tuple(origin for origin in origins if origin.setting not in settings)
 
 
 def stack(below: Asked, above: Asked) -> Asked:
-    """`overlay` for requests whose lines are still known."""
+    """`overlay` for requests with their lines."""
     request = overlay(below.request, above.request)
-    return Asked(
-        request,
-        {**below.lines, **above.lines},
-        (below.unsure or above.unsure) and request.state is None,
-    )
+    unsure = (below.unsure or above.unsure) and request.state is None
+    return Asked(request, {**below.lines, **above.lines}, unsure)
 
 
-# --- What can only be judged when a link is complete ----------------------------------------------------------------
+# --- Checks of complete requests ------------------------------------------------------------------------------------
 
 
 def up_by_default(request: LinkRequest) -> LinkRequest:
-    """The request with the state that a link has where no text gives one."""
+    """The request with state `up` if it has none."""
     if request.state:
         return request
     return replace(request, state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
 
 
 def check(asked: Asked) -> Read:
-    """The request without what its own settings forbid."""
-    return _hands_off(asked) if asked.request.state == "user" else _without_small_mtu(asked)
+    """The request without settings that contradict others, and their faults."""
+    if asked.request.state == "user":
+        return _hands_off(asked)
+    return _without_small_mtu(asked)
 
 
 def hands_off(request: LinkRequest) -> LinkRequest:
-    """What is left to do for a link in state `user`: its name is pinned, nothing else."""
+    """The request for a link in state `user`: nothing but its name."""
     kept = tuple(origin for origin in request.origins if origin.setting in ("state", "name"))
     return LinkRequest(
         request.key, state="user", name=request.name, origins=kept, virtual=request.virtual
@@ -299,83 +315,68 @@ def _hands_off(asked: Asked) -> Read:
 
 
 def _without_small_mtu(asked: Asked) -> Read:
-    """RFC 8200, section 5: no IPv6 below 1280 bytes; the kernel takes every IPv6 address away then (addrconf.c)."""
+    """Drop an MTU below 1280 bytes from a link with IPv6 addresses (RFC 8200, section 5).
+
+    The kernel would remove every IPv6 address (addrconf.c).
+    """
     request = asked.request
-    if (
-        not request.mtu
-        or request.mtu >= values.IPV6_MINIMUM_MTU
-        or all(a.version == 4 for a in request.addresses)
-    ):
+    if not request.mtu or request.mtu >= values.IPV6_MINIMUM_MTU:
+        return Read(asked, [])
+    if all(address.version == 4 for address in request.addresses):
         return Read(asked, [])
     reason = f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
-    request = replace(request, mtu=None, origins=_but(request.origins, "mtu"))
+    request = replace(request, mtu=None, origins=_without(request.origins, "mtu"))
     return Read(replace(asked, request=request), [asked.lines["mtu"].fault(reason)])
 
 
 def unique_names(links: Iterable[Asked]) -> tuple[tuple[Asked, ...], list[Fault]]:
-    """The links, a name that an earlier line gave to another one taken from them again."""
+    """The links without names that an earlier line gives to another link, and the faults."""
     everything = tuple(links)
     owners: dict[str, LinkKey] = {}
     faults = []
     losers = set()
-    for asked in sorted(
-        everything, key=lambda one: one.lines["name"].number if "name" in one.lines else 0
-    ):
+    for asked in sorted(everything, key=_line_of_name):
         name, key = asked.request.name, asked.request.key
         if name and owners.setdefault(name, key) != key:
             losers.add(key)
-            faults.append(
-                asked.lines["name"].fault(f'the name "{name}" is asked for {owners[name]} too')
-            )
-    return tuple(
-        _nameless(asked) if asked.request.key in losers else asked for asked in everything
-    ), faults
+            reason = f'the name "{name}" is asked for {owners[name]} too'
+            faults.append(asked.lines["name"].fault(reason))
+    named = [_without_name(asked, losers) for asked in everything]
+    return tuple(named), faults
 
 
-def _nameless(asked: Asked) -> Asked:
-    return replace(
-        asked,
-        request=replace(asked.request, name=None, origins=_but(asked.request.origins, "name")),
-    )
+def _line_of_name(asked: Asked) -> int:
+    if "name" not in asked.lines:
+        return 0
+    return asked.lines["name"].number
+
+
+def _without_name(asked: Asked, losers: Collection[LinkKey]) -> Asked:
+    """The same request; without its name if its link is one of `losers`."""
+    request = asked.request
+    if request.key not in losers:
+        return asked
+    request = replace(request, name=None, origins=_without(request.origins, "name"))
+    return replace(asked, request=request)
 
 
 def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """Two sets of requests as one, `above` winning setting by setting; links of `below` come first.
+    """Merge two sets of requests, setting by setting; `above` wins, links of `below` come first.
 
-    Only what is nothing but the parent of a VLAN, or a part of a bond or its like, is left without a state.
+    The result has a state, unless the link is only named as a lower device of another one.
     """
     merged = {request.key: request for request in below}
     for request in above:
-        merged[request.key] = (
-            overlay(merged[request.key], request) if request.key in merged else request
-        )
-    asked = (
-        up_by_default(one) if one.origins or one.key.vlan_id or one.virtual else one
-        for one in merged.values()
-    )
-    return tuple(hands_off(one) if one.state == "user" else one for one in asked)
+        if request.key in merged:
+            merged[request.key] = overlay(merged[request.key], request)
+        else:
+            merged[request.key] = request
+    return tuple(map(_completed, merged.values()))
 
 
-def sections(
-    found: Iterable[Section], lines: Iterable[Line]
-) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:
-    """The lines of every link that has a section, even an empty one; a header that names no link is a fault."""
-    by_section: dict[str, Optional[LinkKey]] = {}
-    grouped: dict[LinkKey, list[Line]] = {}
-    faults = []
-    for section in found:
-        if link_kind(section.name) and section.name not in by_section:
-            try:
-                by_section[section.name] = section_key(section.name)
-            except UnusableError as reason:
-                by_section[section.name] = None
-                faults.append(
-                    Fault(section.number, section.name, "", "", f"{reason}, ignoring the section")
-                )
-    for key in filter(None, by_section.values()):
-        grouped.setdefault(key, [])
-    for line in lines:
-        owner = by_section.get(line.section)
-        if owner:
-            grouped[owner].append(line)
-    return grouped, faults
+def _completed(request: LinkRequest) -> LinkRequest:
+    if request.origins or request.key.vlan_id or request.virtual:
+        request = up_by_default(request)
+    if request.state == "user":
+        return hands_off(request)
+    return request

@@ -1,4 +1,4 @@
-"""Bonds, bridges and VXLANs in the platforms' documents: drafts, with their parts looked up by what they are called there."""
+"""Virtual links in the platforms' documents: drafts whose lower devices are looked up by name or id."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,10 +23,11 @@ MAC = {
 
 
 def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
-    """A bond or its like of this name, nothing in it yet; None, and a fault, for a name that it cannot have."""
-    key = link.made(
-        "name" if "name" in link.tree else "", name, lambda text: link_kinds.link_key(kind, text)
-    )
+    """A virtual link of this name without lower devices; None, with a fault, if the name is invalid."""
+    where = ""
+    if "name" in link.tree:
+        where = "name"
+    key = link.made(where, name, lambda text: link_kinds.link_key(kind, text))
     if key is None:
         return None
     found = Draft(key, link.about(key.mac), virtual=Virtual())
@@ -35,59 +36,50 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
 
 
 def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
-    """The MAC of a VLAN, where it is another one than that of what it is on: as a subport of an OpenStack trunk has it."""
+    """Set the MAC of a VLAN if it differs from that of its lower device, as on an OpenStack trunk."""
     options(vlan, link, MAC)
-    below = parent.virtual.option("mac") if parent.virtual else parent.key.mac
+    below = parent.key.mac
+    if parent.virtual:
+        below = parent.virtual.option("mac")
     if vlan.virtual and vlan.virtual.option("mac") == below:
         vlan.virtual = None
 
 
 def options(found: Draft, part: Part, names: Mapping[str, str]) -> None:
-    """Those that `part` has; `names` maps the document's names to ours."""
+    """Set the options that `part` has; `names` maps the document's names to ours."""
     part = part.about(found.key.mac)
     for theirs, ours in names.items():
-        text = part.text(theirs)
-        own = (
-            part.made(theirs, text, partial(link_kinds.setting, found.key.kind, ours))
-            if text
-            else None
-        )
-        found.virtual = own.over(found.virtual) if own else found.virtual
+        own = part.read(theirs, partial(link_kinds.setting, found.key.kind, ours))
+        if own is not None:
+            found.virtual = own.over(found.virtual)
 
 
 def default(found: Draft, name: str, value: str) -> None:
-    """What the document's own format says that it is, where it says nothing."""
-    found.virtual = (
-        Virtual(options=((name, value),))
-        if found.virtual is None
-        else replace(
-            found.virtual,
-            options=found.virtual.options
-            if found.virtual.option(name)
-            else (*found.virtual.options, (name, value)),
-        )
+    """Set an option to the default of the document's format if the document does not set it."""
+    virtual = found.virtual or Virtual()
+    if not virtual.option(name):
+        virtual = replace(virtual, options=(*virtual.options, (name, value)))
+    found.virtual = virtual
+
+
+def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+    """Set the members of a bond or the ports of a bridge; one that is not described is left out."""
+    members = (_by_name(name, link, key, drafts) for name in link.texts(key))
+    found.virtual = replace(
+        found.virtual or Virtual(), members=tuple(dict.fromkeys(filter(None, members)))
     )
 
 
-def put_in(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Its members, by what the document calls them; one that it does not describe is left out."""
-    members = [
-        member
-        for name in link.texts(key)
-        for member in [_called(name, link, key, drafts)]
-        if member
-    ]
-    found.virtual = replace(found.virtual or Virtual(), members=tuple(dict.fromkeys(members)))
-
-
-def on(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """What a VXLAN is on."""
+def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+    """Set the lower device of a VXLAN."""
     name = link.text(key)
-    parent = _called(name, link, key, drafts) if name else None
+    parent = None
+    if name:
+        parent = _by_name(name, link, key, drafts)
     found.virtual = replace(found.virtual or Virtual(), parent=parent)
 
 
-def _called(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
+def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
     if name in drafts:
         return drafts[name].key
     link.fault(key, name, "no link that can be used is called so, ignoring it")

@@ -1,4 +1,4 @@
-"""The sections whose lines stand for themselves: `[routes]`, `[users]`, `[scripts]` and `[storage]`."""
+"""Parse the sections whose lines are independent: `[routes]`, `[users]`, `[scripts]` and `[storage]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,9 +20,10 @@ _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
 _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
-_MUTUAL = ".mutual-chap"  # behind the name of a device
-# RFC 7143, 12.1.3 leaves names and secrets open; open-iscsi keeps each in a line of its own, 255 bytes long at most
-# (AUTH_STR_MAX_LEN), and takes blanks from its ends.
+# Suffix of the name of a device.
+_MUTUAL = ".mutual-chap"
+# RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most 255
+# bytes (AUTH_STR_MAX_LEN) and strips blanks from both ends.
 _CHAP = r"[!-~](?:[ -~]{0,253}[!-~])?"
 _YES_NO = {"yes": True, "no": False}
 
@@ -30,7 +31,7 @@ _YES_NO = {"yes": True, "no": False}
 def rows(
     lines: Iterable[Line], read: Callable[[Line], tuple[_Row, list[Fault]]], most: int
 ) -> tuple[tuple[_Row, ...], list[Fault]]:
-    """All lines that can be read, up to a number; the others are faults."""
+    """Parse at most `most` lines; each further or unusable one becomes a fault."""
     found: list[_Row] = []
     faults: list[Fault] = []
     for line in lines:
@@ -61,7 +62,7 @@ def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
 
 
 def user(line: Line) -> tuple[User, list[Fault]]:
-    """`login = yes` or `no`, then `:key` for each public key. No text here ever quotes a key."""
+    """`login = yes` or `no`, then `:key` for each public key. No fault quotes a key."""
     if not _LOGIN.fullmatch(line.key):
         raise UnusableError("the key is not a login name")
     word, *texts = line.value.split(":")
@@ -77,12 +78,12 @@ def user(line: Line) -> tuple[User, list[Fault]]:
 
 
 def is_public_key(text: str) -> bool:
-    """Whether it can be a line of authorized_keys (sshd(8)): options if there are any, kind, base64, comment."""
+    """Whether a text may be a line of authorized_keys (sshd(8)): options, key type, base64, comment."""
     return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
 
 
 def script(line: Line) -> tuple[Script, list[Fault]]:
-    """`name = body`; the name becomes one of a file."""
+    """`name = body`; the name becomes part of a file name."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError(
             "the key is not the name of a script (or this line of a script is not indented)"
@@ -100,10 +101,11 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
     ip, fields = _target(rest)
     if len(fields) < 5:
         raise UnusableError("fewer than the 7 fields that are needed")
-    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = (
+    optional = [""] * 4
+    port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = [
         *fields,
-        *[""] * 4,
-    )[:9]
+        *optional,
+    ][:9]
     return Storage(
         device=line.key,
         ip=_quietly(values.host, ip, "the target is not an IP address (an IPv6 one in brackets)"),
@@ -117,8 +119,8 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
             lun,
             "the LUN is not a number from 0 to 16383",
         ),
-        chap_user=_chap(chap_user, "user") if chap_user else "",
-        chap_secret=_chap(chap_secret, "secret") if chap_secret else "",
+        chap_user=_optional_chap(chap_user, "user"),
+        chap_secret=_optional_chap(chap_secret, "secret"),
         attach=_yes_no(attach, "attach"),
         fs_type=_matching(r"[A-Za-z0-9._-]{0,32}", fs_type, "the type of the file system"),
         fs_options=_matching(r"[^\x00-\x1f]*", fs_options, "the text of file system options"),
@@ -130,9 +132,10 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
 
 
 def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...], list[Fault]]:
-    """All devices; `DEVICE.mutual-chap = user:secret` is what the target of this device has to show.
+    """All devices; with `DEVICE.mutual-chap = user:secret` the target has to authenticate itself too.
 
-    A device whose line of that kind cannot be used is not attached: nobody would know whose disk it is.
+    A device is not attached if its mutual-chap line is unusable, because its target would not be
+    authenticated.
     """
     mutual: dict[str, Line] = {}
     devices: list[Line] = []
@@ -145,7 +148,9 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
     def read(line: Line) -> tuple[Storage, list[Fault]]:
         found, more = storage(line)
         asked = mutual.pop(line.key, None)
-        return (_with_mutual_chap(found, asked.value) if asked else found), more
+        if asked:
+            found = _with_mutual_chap(found, asked.value)
+        return found, more
 
     found, faults = rows(devices, read, most)
     named = {line.key for line in devices}
@@ -154,7 +159,7 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
 
 
 def _with_mutual_chap(device: Storage, text: str) -> Storage:
-    """RFC 7143, 12.1.3: there is none without CHAP of the initiator, and the two secrets differ."""
+    """Mutual CHAP requires CHAP of the initiator and two different secrets (RFC 7143, 12.1.3)."""
     user, _, secret = text.partition(":")
     its = (_chap(user.strip(), "user of the target"), _chap(secret.strip(), "secret of the target"))
     if not (device.chap_user and device.chap_secret):
@@ -168,6 +173,12 @@ def _chap(text: str, what: str) -> str:
     if not re.fullmatch(_CHAP, text):
         raise UnusableError(f"the CHAP {what} is not 1 to 255 printable ASCII characters")
     return text
+
+
+def _optional_chap(text: str, what: str) -> str:
+    if not text:
+        return ""
+    return _chap(text, what)
 
 
 def _target(text: str) -> tuple[str, list[str]]:
@@ -189,7 +200,10 @@ _T = TypeVar("_T")
 
 
 def _quietly(read: Callable[[str], _T], text: str, reason: str) -> _T:
-    # The readers quote what they refuse, and a field more or less puts the secret where the port should be.
+    """Parse a field; the reason for a fault does not quote it.
+
+    With one field too many or too few, the CHAP secret may be in the place of the port.
+    """
     try:
         return read(text)
     except UnusableError:

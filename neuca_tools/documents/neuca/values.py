@@ -1,4 +1,4 @@
-"""Typed readers of single values: each returns the value, or raises UnusableError with a reason made for people."""
+"""Readers of single values: each returns the typed value, or raises UnusableError with the reason."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_interface, ip_network
 
-from neuca_tools.model import Address, Host, Network
+from neuca_tools.model import OWN, Address, Host, Network
 
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
@@ -22,15 +22,14 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
-_PLACEHOLDER = "{interface}"
 
 
 class UnusableError(ValueError):
-    """A value that cannot be used; its text is the reason."""
+    """A value is unusable; the text of the exception is the reason."""
 
 
 def clip(text: str) -> str:
-    """The text on one line, cut to a length that a message can hold."""
+    """The text on one line, without control characters and shortened for a message."""
     folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
     printable = folded
     if not folded.isprintable():
@@ -40,12 +39,15 @@ def clip(text: str) -> str:
 
 
 def absent(value: str) -> bool:
-    """Whether a value stands for no value: empty, or the `Not Specified` of the ExoGENI controllers."""
+    """Whether a value counts as absent: empty, or the `Not Specified` of the ExoGENI controllers."""
     return " ".join(value.split()).lower() in ("", "not specified")
 
 
 def mac(text: str) -> str:
-    """A MAC address in any usual notation, as `fe:16:3e:00:6d:af`; group addresses name no NIC (IEEE 802-2014, 8.2)."""
+    """A MAC address in any usual notation, as `fe:16:3e:00:6d:af`.
+
+    Group addresses do not identify a NIC (IEEE 802-2014, 8.2).
+    """
     lower = text.strip().lower()
     if not _MAC.fullmatch(lower):
         raise UnusableError(f'"{clip(text)}" is not a MAC address')
@@ -53,9 +55,8 @@ def mac(text: str) -> str:
     if digits == "0" * 12:
         raise UnusableError("the all-zero MAC address names no NIC")
     if int(digits[:2], 16) & 1:
-        raise UnusableError(
-            f"the {'broadcast' if digits == 'f' * 12 else 'multicast'} MAC address names no NIC"
-        )
+        kind = {"f" * 12: "broadcast"}.get(digits, "multicast")
+        raise UnusableError(f"the {kind} MAC address names no NIC")
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
@@ -70,22 +71,21 @@ def word(text: str, allowed: Iterable[str]) -> str:
 
 
 def integer(text: str, low: int, high: int, what: str = "") -> int:
-    """A decimal number within its bounds, both included; `what` names it in the reason."""
+    """A decimal number within inclusive bounds; `what` names it in the reason."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped) or not low <= int(stripped) <= high:
-        raise UnusableError(
-            f'{what}{" " if what else ""}"{clip(text)}" is not a number from {low} to {high}'
-        )
+        shown = " ".join(filter(None, (what, f'"{clip(text)}"')))
+        raise UnusableError(f"{shown} is not a number from {low} to {high}")
     return int(stripped)
 
 
 def mtu(text: str) -> int:
-    """An MTU in bytes: 68 is the least that IPv4 can live with (RFC 791), 65535 the longest IP packet."""
+    """An MTU in bytes: 68 is the minimum of IPv4 (RFC 791), 65535 the longest IP packet."""
     return integer(text, 68, 65535, "the MTU")
 
 
 def txqueuelen(text: str) -> int:
-    """A queue length in packets. The kernel takes any 32-bit number, also a typing error: so the bound is ours."""
+    """A queue length in packets. The kernel accepts any 32-bit number; the bound is ours, against typos."""
     return integer(text, 1, 1000000, "the txqueuelen")
 
 
@@ -95,18 +95,17 @@ def vlan_id(text: str) -> int:
 
 
 def host(text: str) -> Host:
-    """An IP address without a prefix length and without a zone (`%eth0`: the name may change under us)."""
+    """An IP address without prefix length, and without zone (`%eth0`) because names may change."""
     try:
-        found = None if "%" in text else ip_address(text.strip())
+        if "%" not in text:
+            return ip_address(text.strip())
     except ValueError:
-        found = None
-    if found is None:
-        raise UnusableError(f'"{clip(text)}" is not an IP address')
-    return found
+        pass
+    raise UnusableError(f'"{clip(text)}" is not an IP address')
 
 
 def next_hop(text: str) -> Host:
-    """The address of a neighbour that routes for us."""
+    """The address of a router on a link."""
     found = host(text)
     if found.is_unspecified or found.is_loopback or found.is_multicast:
         raise UnusableError(f'"{found}" cannot be a next hop')
@@ -114,7 +113,7 @@ def next_hop(text: str) -> Host:
 
 
 def address(text: str) -> Address:
-    """An address with its prefix length. One without is a host address (/32, /128), as ip-address(8) reads it."""
+    """An address with a prefix length, by default that of a host (/32, /128), as in ip-address(8)."""
     ip, length = _cidr(text)
     if ip.is_unspecified or ip.is_loopback or ip.is_multicast or str(ip) == "255.255.255.255":
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
@@ -139,16 +138,16 @@ def network(text: str) -> Network:
 def _cidr(text: str) -> tuple[Host, int]:
     ip_text, slash, length_text = text.strip().partition("/")
     ip = host(ip_text)
-    return ip, integer(
-        length_text, 0, ip.max_prefixlen, "the prefix length"
-    ) if slash else ip.max_prefixlen
+    if not slash:
+        return ip, ip.max_prefixlen
+    return ip, integer(length_text, 0, ip.max_prefixlen, "the prefix length")
 
 
 def link_name(text: str) -> str:
-    """A name that kernel, udev, sysctl and every file that we write it to agree on.
+    """An interface name that is valid for the kernel, udev, sysctl and every file that contains it.
 
-    The kernel allows 15 bytes without `/`, `:` and white space; udev refuses `%`, numbers, `all` and `default`;
-    quotes, commas and patterns have a meaning in udev rules and NetworkManager's lists.
+    The kernel allows 15 bytes without `/`, `:` and white space; udev refuses `%`, numbers, `all` and
+    `default`; quotes, commas and patterns are special in udev rules and NetworkManager's lists.
     """
     name = text.strip()
     if len(name) > 15:
@@ -163,7 +162,7 @@ def link_name(text: str) -> str:
 
 
 def hostname(text: str) -> str:
-    """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)); `/` becomes `-`, as it always did."""
+    """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)); `/` becomes `-`, as in 1.7."""
     name = text.strip().replace("/", "-")
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
@@ -175,12 +174,12 @@ def hostname(text: str) -> str:
 
 
 def sysctl_key(text: str) -> str:
-    """The path below /proc/sys of a key of sysctl.d(5): where a dot comes first, dots and slashes change places.
+    """The path below /proc/sys of a key of sysctl.d(5), in lower case; see `sysctl_path`.
 
-    Only `net/` is accepted, the one part that CAP_NET_ADMIN alone may write to. `{interface}` stays as it is.
+    Only `net/` is accepted, the part that CAP_NET_ADMIN alone may write to. `{interface}` is kept.
     """
-    path = _lower(_slashed(re.sub(r"(?i)\{interface\}", _PLACEHOLDER, text.strip())))
-    if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(_PLACEHOLDER, "x")):
+    path = _lower(sysctl_path(re.sub(r"(?i)\{interface\}", OWN, text.strip())))
+    if len(path) > 255 or not _SYSCTL.fullmatch(path.replace(OWN, "x")):
         raise UnusableError(f'"{clip(text)}" is not a sysctl key')
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
@@ -190,13 +189,20 @@ def sysctl_key(text: str) -> str:
     return path
 
 
-def _slashed(key: str) -> str:
+def sysctl_path(key: str) -> str:
+    """A key of sysctl.d(5) as a path: if its first separator is a dot, dots and slashes are swapped.
+
+    >>> sysctl_path("net.ipv4.conf.eth1/5.mtu"), sysctl_path("net/ipv4/conf/eth1.5/mtu")
+    ('net/ipv4/conf/eth1.5/mtu', 'net/ipv4/conf/eth1.5/mtu')
+    """
     first = re.search("[./]", key)
-    return key.translate({ord("."): "/", ord("/"): "."}) if first and first.group() == "." else key
+    if first and first.group() == ".":
+        return key.translate({ord("."): "/", ord("/"): "."})
+    return key
 
 
 def _lower(path: str) -> str:
-    # Keys are case-insensitive and the kernel's all in lower case, but not the names of interfaces inside them.
+    # All keys of the kernel are in lower case, but not the names of interfaces in them.
     parts = path.split("/")
     keep = {at + 1 for at, part in enumerate(parts) if part.lower() in ("conf", "neigh")}
     return "/".join(part if at in keep else part.lower() for at, part in enumerate(parts))

@@ -1,3 +1,3 @@
-"""What the platform itself says beside user-data: OpenStack, NoCloud, netplan and EC2 as one PlatformDocument."""
+"""The platform's own documents from OpenStack, NoCloud, netplan and EC2; `combined` is the entry point."""
 
 # SPDX-License-Identifier: MIT

@@ -1,6 +1,7 @@
-"""The platform's own documents, of whatever kind: from the bytes of a source to one text to keep, and from that to what it asks.
+"""All of the platform's own documents: `reduced` makes one text of them for storage, `parse` reads that text.
 
-The text is JSON with only what is of use, in one order: so it is another text only when it says something else.
+The text is JSON with sorted keys and without what the agent does not use, so that it changes only
+when the meaning does.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Callable, NamedTuple
 
 from neuca_tools.documents.neuca.links import overlay
@@ -20,7 +22,7 @@ from neuca_tools.model import LinkRequest, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
-    """How one document is read: its bytes, what of it is kept, what it means."""
+    """How one kind of document is read: `load` parses bytes, `kept` drops what is unused, `read` interprets."""
 
     load: Callable[[bytes, str], Tree]
     kept: Callable[[Tree], Tree]
@@ -28,20 +30,28 @@ class _Kind(NamedTuple):
 
 
 def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """Leave out the scalars whose key means nothing here: a Wi-Fi password, a token, what changes at each look."""
+    """A function that drops scalars with any other key: a Wi-Fi password, a token, a timestamp."""
+    return partial(_pruned, keys=keys, known=True)
 
-    def pruned(tree: Tree, known: bool = True) -> Tree:
-        if isinstance(tree, dict):
-            items = {key: pruned(value, key in keys) for key, value in tree.items()}
-            return {key: value for key, value in items.items() if value is not None and value != []}
-        if isinstance(tree, list):
-            items_of = [
-                pruned(one, known) for one in tree
-            ]  # each keeps its place, for the paths of faults
-            return items_of if known or any(item is not None for item in items_of) else []
-        return tree if known else None
 
-    return pruned
+def _pruned(tree: Tree, keys: frozenset[str], known: bool) -> Tree:
+    """The tree without unknown scalars; `known`: whether it is the value of a known key."""
+    if isinstance(tree, dict):
+        return _pruned_object(tree, keys)
+    if isinstance(tree, list):
+        # Every item keeps its place, because the paths in faults count them.
+        items = [_pruned(item, keys, known) for item in tree]
+        if known or any(item is not None for item in items):
+            return items
+        return []
+    if known:
+        return tree
+    return None
+
+
+def _pruned_object(tree: dict[str, Tree], keys: frozenset[str]) -> dict[str, Tree]:
+    items = {key: _pruned(value, keys, key in keys) for key, value in tree.items()}
+    return {key: value for key, value in items.items() if value is not None and value != []}
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -56,7 +66,10 @@ _INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
 
 def reduced(parts: Mapping[str, bytes]) -> str:
-    """The one text of a source's documents, by their names; empty where there is none. Raises DocumentError."""
+    """One text for the documents of a source, given by name; empty if there is none to keep.
+
+    Raises DocumentError for a document that cannot be parsed, or is no object.
+    """
     trees = {}
     for name in sorted(parts.keys() & _KINDS.keys()):
         tree = _KINDS[name].load(parts[name], name)
@@ -64,12 +77,16 @@ def reduced(parts: Mapping[str, bytes]) -> str:
             raise DocumentError(f"cannot read {name}: it is not an object")
         if tree:
             trees[name] = _KINDS[name].kept(tree)
-    return json.dumps(trees, sort_keys=True) if trees else ""
+    if not trees:
+        return ""
+    return json.dumps(trees, sort_keys=True)
 
 
 def instance_id(text: str) -> str:
-    """The id of the instance in such a text, with the kind of platform that gave it; empty if there is none."""
-    trees = _trees(text) if text else {}
+    """The instance id in such a text, as `KIND:ID` with the kind of platform; empty if there is none."""
+    if not text:
+        return ""
+    trees = _trees(text)
     found = (
         machine.instance(kind, str(trees[name].get("uuid", "")))
         for name, kind in _INSTANCES.items()
@@ -79,14 +96,14 @@ def instance_id(text: str) -> str:
 
 
 def open_text(text: str) -> str:
-    """A copy of such a text for everybody: without the guest's own metadata and keys."""
+    """A copy of such a text that everybody may read: without the guest's metadata and keys."""
     return json.dumps(
         {name: instance.open_part(tree) for name, tree in _trees(text).items()}, sort_keys=True
     )
 
 
 def parse(text: str) -> PlatformDocument:
-    """What such a text asks; what cannot be used in it becomes a fault. Raises DocumentError for a text of another kind."""
+    """Interpret such a text; what is unusable becomes a fault. Raises DocumentError if it is no such text."""
     whole = PlatformDocument()
     for name, tree in _trees(text).items():
         whole = _joined(whole, _KINDS[name].read(Part(tree, name)))
@@ -103,12 +120,15 @@ def _trees(text: str) -> dict[str, dict[str, Tree]]:
 def _joined(one: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
     links: dict[object, LinkRequest] = {link.key: link for link in one.links}
     for link in other.links:
-        links[link.key] = overlay(links[link.key], link) if link.key in links else link
+        if link.key in links:
+            links[link.key] = overlay(links[link.key], link)
+        else:
+            links[link.key] = link
     return PlatformDocument(
-        one.hostname or other.hostname,
-        tuple(links.values()),
-        one.routes + other.routes,
-        one.management + other.management,
-        one.items + other.items,
-        one.faults + other.faults,
+        hostname=one.hostname or other.hostname,
+        links=tuple(links.values()),
+        routes=one.routes + other.routes,
+        management=one.management + other.management,
+        items=one.items + other.items,
+        faults=one.faults + other.faults,
     )

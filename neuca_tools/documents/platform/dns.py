@@ -1,7 +1,7 @@
-"""The DNS servers and search domains that a platform's document has, wherever in it: information, which nobody here acts on.
+"""Find DNS servers and search domains anywhere in a platform's document, for `neuca get`; the agent does not use them.
 
-OpenStack's `services` are of the document, of a network or of a route; netplan's `nameservers` of a link, cloud-init's
-`nameserver` stands for itself, and its `dns_nameservers` are of a subnet.
+OpenStack has `services` in the document, in a network or in a route; netplan has `nameservers` in a
+link; cloud-init's version 1 has `nameserver` entries, and `dns_nameservers` in a subnet.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,14 +15,15 @@ from neuca_tools.model.rows import Item
 
 SECTION = "dns"
 KEYS = frozenset(("type", "address", "addresses", "search", "dns_nameservers", "dns_search"))
-MOST = 64  # of each
+# Servers, and domains, that are kept.
+MOST = 64
 _KINDS = ("dns", "nameserver")
 
 
 def items(tree: Tree) -> tuple[Item, ...]:
-    """For `neuca get dns nameservers` and `neuca get dns search`; each once, in the order of the document."""
+    """The items for `neuca get dns nameservers` and `neuca get dns search`, in document order."""
     found: dict[str, dict[str, None]] = {"nameservers": {}, "search": {}}
-    for key, value in _said(tree):
+    for key, value in _entries(tree):
         found[key][value] = None
     return tuple(
         Item(SECTION, key, " ".join(list(values)[:MOST]), 0)
@@ -31,31 +32,36 @@ def items(tree: Tree) -> tuple[Item, ...]:
     )
 
 
-def _said(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Each server or domain with its key. The tree is bounded in depth: see `tree`."""
-    if isinstance(tree, dict):
-        yield from _of(
-            tree,
-            ("dns_nameservers", *(("address",) if tree.get("type") in _KINDS else ())),
-            ("dns_search",),
-        )
-        own = tree.get("nameservers")
-        if isinstance(own, dict):
-            yield from _of(own, ("addresses",), ("search",))
-        if tree.get("type") == "nameserver":
-            yield from _of(tree, (), ("search",))
-    for below in (
-        tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    ):
-        yield from _said(below)
+def _entries(tree: Tree) -> Iterator[tuple[str, str]]:
+    """Each server or domain with its key. `tree` limits the depth, and so the recursion."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _entries(item)
+    elif isinstance(tree, dict):
+        yield from _own_entries(tree)
+        for value in tree.values():
+            yield from _entries(value)
 
 
-def _of(
-    tree: Mapping[str, Tree], servers: tuple[str, ...], domains: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
-    for name, keys in (("nameservers", servers), ("search", domains)):
-        for value in (tree.get(key) for key in keys):
-            listed = value if isinstance(value, list) else [value]
-            yield from (
-                (name, word) for text in listed if isinstance(text, str) for word in text.split()
-            )
+def _own_entries(tree: Mapping[str, Tree]) -> Iterator[tuple[str, str]]:
+    """The entries of one object, without those of the objects in it."""
+    yield from _words("nameservers", tree.get("dns_nameservers"))
+    if tree.get("type") in _KINDS:
+        yield from _words("nameservers", tree.get("address"))
+    yield from _words("search", tree.get("dns_search"))
+    own = tree.get("nameservers")
+    if isinstance(own, dict):
+        yield from _words("nameservers", own.get("addresses"))
+        yield from _words("search", own.get("search"))
+    if tree.get("type") == "nameserver":
+        yield from _words("search", tree.get("search"))
+
+
+def _words(key: str, value: Tree) -> Iterator[tuple[str, str]]:
+    """Each word of a text, or of a list of texts."""
+    texts = [value]
+    if isinstance(value, list):
+        texts = value
+    for text in texts:
+        if isinstance(text, str):
+            yield from ((key, word) for word in text.split())

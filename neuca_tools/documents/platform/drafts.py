@@ -1,10 +1,10 @@
-"""What the readers of platforms' documents share: links under way, their addresses and routes, and why a NIC is management."""
+"""What the readers of the platforms' documents share: a Draft collects one link while its document is read."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -18,6 +18,7 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     ManagementHint,
+    Network,
     Origin,
     PlatformDocument,
     RouteRequest,
@@ -33,13 +34,17 @@ _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
 def by_name(pattern: str) -> LinkKey:
-    """The key of a NIC that a document knows by its name, or by a pattern of names, alone."""
+    """The key of a NIC that a document identifies only by a name, or by a pattern of names."""
     return LinkKey(f"{BY_NAME}{pattern}")
 
 
 @dataclass
 class Draft:
-    """One link while its document is read; `part` is what describes it."""
+    """One link while its document is read.
+
+    `part` describes the link. `addresses` maps each address to the place that gives it.
+    `management` is the reason why the NIC is a management NIC, empty if it is none.
+    """
 
     key: LinkKey
     part: Part
@@ -52,11 +57,14 @@ class Draft:
     sysctls: tuple[tuple[str, str], ...] = ()
 
     def manage(self, reason: str) -> None:
-        """The NIC is a management one, for the first reason found."""
+        """Record that the NIC is a management NIC; the first reason is kept."""
         self.management = self.management or reason
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
-        """An address, its prefix length behind a slash or in a netmask of its own."""
+        """Add an address with its prefix length after a slash, or with a netmask.
+
+        An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
+        """
         found = part.made(key, text, lambda text: values.address(cidr(text, netmask)))
         if found is not None and len(self.addresses) < MAX_ADDRESSES:
             self.addresses.setdefault(found, part.where)
@@ -64,7 +72,11 @@ class Draft:
     def add_route(
         self, part: Part, key: str, to: str, netmask: Optional[str], via: Optional[str]
     ) -> None:
-        """A route; one that everything or the metadata service goes by tells what the NIC is for, and is left to others."""
+        """Add a route.
+
+        The default route, and a route to the metadata service, make the NIC a management NIC. They
+        are not added, because the agent never changes them.
+        """
         if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
             self.manage("the platform's document gives it the default route")
             return
@@ -76,55 +88,57 @@ class Draft:
         elif via is None:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
         else:
-            hop_key = "via" if key == "to" else "gateway"
-            hop = part.made(hop_key, via, values.next_hop)
-            if hop is not None and hop.version != network.version:
-                part.fault(hop_key, via, f'the next hop is not of the family of "{network}"')
-            elif hop is not None and len(self.routes) < MAX_ROUTES:
-                self.routes.append(RouteRequest(network, "present", hop, part.where, self.key))
+            hop_key = "gateway"
+            if key == "to":
+                hop_key = "via"
+            self._add_hop(part, hop_key, via, network)
+
+    def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
+        hop = part.made(key, via, values.next_hop)
+        if hop is None:
+            return
+        if hop.version != network.version:
+            part.fault(key, via, f'the next hop is not of the family of "{network}"')
+        elif len(self.routes) < MAX_ROUTES:
+            self.routes.append(RouteRequest(network, "present", hop, part.where, self.key))
 
     def request(self) -> LinkRequest:
-        """What it comes to: a link that a document describes should be up."""
+        """The finished request. Every link that a document describes is to be up."""
         mtu = self._usable_mtu()
-        origins = [Origin("state", "up", self.part.where)]
-        origins += [Origin("name", self.name, self.part.where)] if self.name else []
-        origins += [Origin("mtu", str(mtu), self.part.where)] if mtu else []
-        origins += (
-            [
-                Origin(
-                    "addresses",
-                    ", ".join(map(str, self.addresses)),
-                    next(iter(self.addresses.values())),
-                )
-            ]
-            if self.addresses
-            else []
-        )
-        origins += [
-            Origin(f"sysctl {name}", value, self.part.where) for name, value in self.sysctls
-        ]
-        own = [
-            name
-            for name in link_kinds.names(self.key.kind)
-            if self.virtual and link_kinds.shown(self.virtual, name)
-        ]
-        origins += [
-            Origin(name, link_kinds.shown(self.virtual, name), self.part.where)
-            for name in own
-            if self.virtual
-        ]
         return LinkRequest(
             self.key,
-            "up",
-            self.name,
-            tuple(self.addresses),
-            mtu,
+            state="up",
+            name=self.name,
+            addresses=tuple(self.addresses),
+            mtu=mtu,
             sysctls=self.sysctls,
-            origins=tuple(origins),
+            origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
         )
 
+    def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
+        where = self.part.where
+        yield Origin("state", "up", where)
+        if self.name:
+            yield Origin("name", self.name, where)
+        if mtu:
+            yield Origin("mtu", str(mtu), where)
+        if self.addresses:
+            first = next(iter(self.addresses.values()))
+            yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
+        for name, value in self.sysctls:
+            yield Origin(f"sysctl {name}", value, where)
+        if self.virtual:
+            shown = {
+                name: link_kinds.shown(self.virtual, name)
+                for name in link_kinds.names(self.key.kind)
+            }
+            for name, value in shown.items():
+                if value:
+                    yield Origin(name, value, where)
+
     def _usable_mtu(self) -> Optional[int]:
+        """The MTU in bytes; None, with a fault, if it is too small for the link's IPv6 addresses."""
         small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
         if not small or all(address.version == 4 for address in self.addresses):
             return self.mtu
@@ -136,12 +150,16 @@ class Draft:
 
 
 def cidr(text: str, netmask: Optional[str]) -> str:
-    """An address or a network with its prefix length.
+    """An address or network in CIDR notation, from a netmask or prefix length given separately.
+
+    Raises UnusableError for a netmask that is none.
 
     >>> cidr("10.0.0.1", "255.255.255.0"), cidr("fd00::1", "ffff:ffff:ffff:ffff::"), cidr("10.0.0.1", "24")
     ('10.0.0.1/24', 'fd00::1/64', '10.0.0.1/24')
     """
-    return text if "/" in text or netmask is None else f"{text}/{_prefix_length(netmask)}"
+    if "/" in text or netmask is None:
+        return text
+    return f"{text}/{_prefix_length(netmask)}"
 
 
 def _prefix_length(netmask: str) -> str:
@@ -155,9 +173,9 @@ def _prefix_length(netmask: str) -> str:
 
 
 def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
-    """The document that these links make; the second link of one key is a fault.
+    """The document with these links; a second link with the same key is a fault.
 
-    A bond that is a management link makes its members that, and so on for all that others are made of.
+    The lower devices of a management link are management links too.
     """
     links: dict[LinkKey, LinkRequest] = {}
     hints: list[ManagementHint] = []
@@ -173,22 +191,21 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
         else:
             links[draft.key] = draft.request()
             routes += draft.routes
-            hints += [ManagementHint(draft.key.mac, draft.management)] if draft.management else []
-    hints += _below(hints, links)
+            if draft.management:
+                hints.append(ManagementHint(draft.key.mac, draft.management))
     return PlatformDocument(
-        None,
-        with_parents(links.values()),
-        tuple(routes[:MAX_ROUTES]),
-        tuple(hints),
-        dns.items(dict(root.tree)),
-        tuple(root.faults),
+        links=with_parents(links.values()),
+        routes=tuple(routes[:MAX_ROUTES]),
+        management=(*hints, *_hints_below(hints, links)),
+        items=dns.items(dict(root.tree)),
+        faults=tuple(root.faults),
     )
 
 
-def _below(
+def _hints_below(
     hints: Iterable[ManagementHint], links: Mapping[LinkKey, LinkRequest]
 ) -> list[ManagementHint]:
-    """What the links of these hints are made of, each with the reason of the first that leads to it."""
+    """Hints for all lower devices of these links, each with the reason of the first upper device."""
     found: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
     waiting = list(found.values())
     given = len(found)

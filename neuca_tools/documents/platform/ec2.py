@@ -1,23 +1,25 @@
-"""EC2's `network/interfaces/macs/` tree and public keys, as `sources.ec2` gathers them.
+"""Read EC2's `network/interfaces/macs/` tree and public keys, as `sources.ec2` collects them.
 
-It is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`, any of which may be missing.
+The object is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`; any part may
+be missing. It has no MTU, gateway or DNS server.
 
-Reference: AWS, "Instance metadata categories" (EC2 user guide). No MTU, gateway or DNS is in it. The `device-number` may
-read 0 for a while after a NIC was attached, so the primary NIC is known by `mac` alone wherever that is there.
+Reference: AWS, "Instance metadata categories" (EC2 user guide). `device-number` may be 0 for a while
+after a NIC was attached, so only `mac` identifies the primary NIC if it is present.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, Network, PlatformDocument
+from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
@@ -37,7 +39,10 @@ _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
 
 def read(root: Part) -> PlatformDocument:
-    """The instance's primary NIC is its management NIC; the others get all their addresses. The rest are items."""
+    """Read the document: the primary NIC is the management NIC, the others get all their addresses.
+
+    Public keys and delegated prefixes become items for `neuca get`.
+    """
     drafts: list[Draft] = []
     items = [
         Item(PUBLIC_KEYS, str(number), text, 0)
@@ -55,26 +60,25 @@ def read(root: Part) -> PlatformDocument:
             _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
             _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
         drafts.append(draft)
-        items += [
-            Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0)
-            for leaf in _PREFIXES
-            if _lines(nic, leaf)
-        ]
-    document = finish(drafts, root)
-    return PlatformDocument(
-        None, document.links, (), document.management, tuple(items), document.faults
-    )
+        items += _prefixes(mac, nic)
+    return replace(finish(drafts, root), routes=(), items=tuple(items))
+
+
+def _prefixes(mac: str, nic: Part) -> Iterator[Item]:
+    for leaf in _PREFIXES:
+        if _lines(nic, leaf):
+            yield Item("ec2", f"{mac} {leaf}", " ".join(_lines(nic, leaf)), 0)
 
 
 def _is_first(nic: Part) -> bool:
-    """Each card of an instance with several has a number 0."""
+    """Whether a NIC is number 0 of the first network card; every card has a number 0."""
     return nic.text("device-number") == "0" and nic.text("network-card") in (None, "0")
 
 
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
-    """Each address with the prefix length of the subnet's block that holds it."""
+    """Add each address with the prefix length of the first CIDR block of the subnet that contains it."""
     nic = draft.part
-    networks: dict[Network, int] = {}  # with their places: of several, the first one counts
+    networks: dict[Network, int] = {}
     for block in blocks:
         for text in _lines(nic, block):
             network = nic.made(block, text, values.network)
@@ -84,14 +88,26 @@ def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     for text in _lines(nic, key):
         host = nic.made(key, text, values.host)
         if host is not None:
-            around = (
-                ip_network((int(host), length), strict=False)
-                for version, length in lengths
-                if version == host.version
-            )
-            holding = sorted((networks[one], one.prefixlen) for one in around if one in networks)
-            length = holding[0][1] if holding else host.max_prefixlen
+            length = _prefix_length(host, networks, lengths)
             draft.add_address(nic, key, f"{host}/{length}")
+
+
+def _prefix_length(
+    host: Host, networks: Mapping[Network, int], lengths: Collection[tuple[int, int]]
+) -> int:
+    """The prefix length of the first network that contains a host, and its full length without one.
+
+    `networks` maps each to its position, `lengths` are the families and prefix lengths in use: one
+    lookup for each length, where comparing with each network would be quadratic.
+    """
+    around = (
+        ip_network((int(host), length), strict=False)
+        for version, length in lengths
+        if version == host.version
+    )
+    containing = ((networks[one], one.prefixlen) for one in around if one in networks)
+    _, length = min(containing, default=(0, host.max_prefixlen))
+    return length
 
 
 def _lines(nic: Part, key: str) -> list[str]:

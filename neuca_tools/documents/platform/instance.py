@@ -1,6 +1,6 @@
-"""What a platform says of the guest itself: OpenStack's meta_data.json and NoCloud's meta-data.
+"""Read a platform's metadata about the guest itself: OpenStack's meta_data.json and NoCloud's meta-data.
 
-Reference: nova, api/metadata/base.py and "Device role tagging"; cloud-init's manual, "NoCloud".
+References: nova, api/metadata/base.py and "Device role tagging"; the cloud-init manual, "NoCloud".
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,70 +19,90 @@ OPENSTACK, NOCLOUD = "meta_data.json", "meta-data"
 _MANAGEMENT = ("mgmt", "management")
 _DATAPLANE = ("dataplane", "data")
 MAX_ITEMS = 1024
-PUBLIC_KEYS = "public-keys"  # their section, for `neuca get`
+# The section of the keys for `neuca get`.
+PUBLIC_KEYS = "public-keys"
 _SECRET = ("meta", PUBLIC_KEYS)
 
 
 def kept(tree: Tree) -> dict[str, Tree]:
-    """What is of use later; not `random_seed`, which is another one at each look, nor an `admin_pass`."""
-    top = tree if isinstance(tree, dict) else {}
-    devices = top.get("devices")
-    nics: list[Tree] = (
-        [
-            {name: device.get(name) for name in ("mac", "tags")}
-            for device in devices
-            if isinstance(device, dict) and device.get("type") == "nic"
-        ]
-        if isinstance(devices, list)
-        else []
-    )
-    found = {
+    """What the agent uses; not `random_seed`, which changes with each request, nor `admin_pass`."""
+    if not isinstance(tree, dict):
+        return {}
+    top = tree
+    found: dict[str, Tree] = {
         "hostname": top.get("hostname") or top.get("local-hostname"),
         "uuid": top.get("uuid") or top.get("instance-id"),
         "meta": top.get("meta"),
         PUBLIC_KEYS: top.get("public_keys") or top.get("public-keys"),
-        "devices": nics,
+        "devices": _nics(top.get("devices")),
     }
     return {name: value for name, value in found.items() if value}
 
 
+def _nics(devices: Tree) -> list[Tree]:
+    """MAC address and tags of the NICs among the devices."""
+    if not isinstance(devices, list):
+        return []
+    return [
+        {name: device.get(name) for name in ("mac", "tags")}
+        for device in devices
+        if isinstance(device, dict) and device.get("type") == "nic"
+    ]
+
+
 def open_part(tree: dict[str, Tree]) -> dict[str, Tree]:
-    """What of this everybody may read."""
+    """The part of this that everybody may read."""
     return {name: value for name, value in tree.items() if name not in _SECRET}
 
 
 def read(root: Part) -> PlatformDocument:
-    """The host name, the NICs that a tag names, and all that `neuca get` may ask for."""
+    """Read the host name, the NICs with a tag for their role, and the items for `neuca get`."""
     hints: list[ManagementHint] = []
     links: list[LinkRequest] = []
     for device in root.parts("devices"):
-        tags = {tag.lower() for tag in device.texts("tags")}
-        mac = device.read("mac", values.mac) if tags & {*_MANAGEMENT, *_DATAPLANE} else None
-        tag = next((tag for tag in (*_MANAGEMENT, *_DATAPLANE) if tag in tags), "")
-        if mac is not None and tag in _MANAGEMENT:
+        tag = _role_tag(device)
+        if not tag:
+            continue
+        mac = device.read("mac", values.mac)
+        if mac is None:
+            continue
+        if tag in _MANAGEMENT:
             hints.append(ManagementHint(mac, f'its device tag is "{tag}"', firm=True))
-        elif mac is not None:
-            links.append(
-                LinkRequest(LinkKey(mac), "up", origins=(Origin("state", "up", device.where),))
-            )
-    hostname = root.text("hostname")
+        else:
+            origin = Origin("state", "up", device.where)
+            links.append(LinkRequest(LinkKey(mac), "up", origins=(origin,)))
+    hostname = root.read("hostname", values.hostname)
+    items = tuple(_items(root))
     return PlatformDocument(
-        hostname and root.made("hostname", hostname, values.hostname),
-        tuple(links),
-        (),
-        tuple(hints),
-        tuple(_items(root)),
-        tuple(root.faults),
+        hostname=hostname,
+        links=tuple(links),
+        management=tuple(hints),
+        items=items,
+        faults=tuple(root.faults),
     )
+
+
+def _role_tag(device: Part) -> str:
+    """The tag that gives the role of a NIC; one for management wins. Empty if there is none."""
+    tags = {tag.lower() for tag in device.texts("tags")}
+    return next((tag for tag in (*_MANAGEMENT, *_DATAPLANE) if tag in tags), "")
 
 
 def _items(root: Part) -> Iterator[Item]:
     for section in _SECRET:
-        value = root.tree.get(section)
-        listed = value if isinstance(value, list) else [value]
-        pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(listed))
-        for name, one in pairs[:MAX_ITEMS]:
-            if isinstance(one, (str, bool)):
-                yield Item(section, str(name).lower(), str(one), 0)
-    if root.text("uuid"):
-        yield Item("instance", "uuid", root.text("uuid") or "", 0)
+        for name, value in list(_pairs(root.tree.get(section)))[:MAX_ITEMS]:
+            if isinstance(value, (str, bool)):
+                yield Item(section, name.lower(), str(value), 0)
+    uuid = root.text("uuid")
+    if uuid:
+        yield Item("instance", "uuid", uuid, 0)
+
+
+def _pairs(value: Tree) -> Iterator[tuple[str, Tree]]:
+    """The entries of an object by name, and those of a list, or a single value, by number."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from ((str(number), item) for number, item in enumerate(value))
+    else:
+        yield "0", value

@@ -1,7 +1,7 @@
-"""NoCloud's network-config: version 2, which is netplan's own format, and the way to version 1; with or without `network:`.
+"""Read NoCloud's network-config: version 2, which is netplan's format; version 1 is in `nocloud_v1`.
 
-Reference: netplan-yaml(5), and cloud-init's manual, "Networking config Version 2". What is for others (DNS, renderers, Wi-Fi)
-is passed over.
+References: netplan-yaml(5) and the cloud-init manual, "Networking config Version 2". The top-level
+key `network` may be left out. Settings for other programs (DNS, renderers, Wi-Fi) are ignored.
 """
 
 # SPDX-License-Identifier: MIT
@@ -43,7 +43,7 @@ _OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets")
 
 
 def read(root: Part) -> PlatformDocument:
-    """What the document asks, of either version."""
+    """Read a document of either version. An unknown version is a fault, and nothing is read."""
     top = root.child("network") if isinstance(root.tree.get("network"), dict) else root
     version = top.text("version")
     if version == "1":
@@ -55,39 +55,56 @@ def read(root: Part) -> PlatformDocument:
 
 
 def _version_2(top: Part) -> PlatformDocument:
-    taken: set[str] = set()
-    for kind in _OTHERS:
-        for name, link in top.named(kind):
-            link.warn("", f"{kind} are left to other programs, with all that is on them")
-            taken |= {name, *link.texts("interfaces")}
-    ethernets = [
-        (name, _ethernet(name, link)) for name, link in top.named("ethernets") if name not in taken
-    ]
-    virtual = [(name, link, _made(kind, name, link)) for kind, name, link in _of_kinds(top)]
-    below = {
-        name: draft
-        for name, draft in (*ethernets, *((name, draft) for name, _, draft in virtual))
-        if draft is not None
-    }
+    taken = _left_to_others(top)
+    below: dict[str, Draft] = {}
+    for name, link in top.named("ethernets"):
+        if name not in taken:
+            _add(below, name, _ethernet(name, link))
+    virtual = []
+    for kind, name, link in _virtual_links(top):
+        draft = _virtual(kind, name, link)
+        _add(below, name, draft)
+        virtual.append((link, draft))
     known = taken.union(
         *(top.child(kind).tree for kind in ("ethernets", "bonds", "bridges", "tunnels"))
     )
-    vlans = [
-        (name, _vlan(name, link, below, known))
-        for name, link in top.named("vlans")
-        if name not in taken
-    ]
-    drafts = {**{name: draft for name, draft in vlans if draft is not None}, **below}
-    for _, link, draft in virtual:
-        if draft is not None and draft.key.kind == "vxlan":
-            made.on(draft, link, "link", drafts)
-        elif draft is not None:
-            made.put_in(draft, link, "interfaces", drafts)
-    return finish((*below.values(), *(draft for _, draft in vlans if draft is not None)), top)
+    vlans: dict[str, Draft] = {}
+    for name, link in top.named("vlans"):
+        if name not in taken:
+            _add(vlans, name, _vlan(name, link, below, known))
+    drafts = {**vlans, **below}
+    for link, draft in virtual:
+        _connect(draft, link, drafts)
+    return finish((*below.values(), *vlans.values()), top)
 
 
-def _of_kinds(top: Part) -> Iterator[tuple[str, str, Part]]:
-    """Kind, name and description of each link that is made of others."""
+def _left_to_others(top: Part) -> set[str]:
+    """The names of links of unsupported kinds, and of the links that these use."""
+    names: set[str] = set()
+    for kind in _OTHERS:
+        for name, link in top.named(kind):
+            link.warn("", f"{kind} are left to other programs, with all that is on them")
+            names |= {name, *link.texts("interfaces")}
+    return names
+
+
+def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+    if draft is not None:
+        drafts[name] = draft
+
+
+def _connect(draft: Optional[Draft], link: Part, drafts: Mapping[str, Draft]) -> None:
+    """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
+    if draft is None:
+        return
+    if draft.key.kind == "vxlan":
+        made.set_parent(draft, link, "link", drafts)
+    else:
+        made.set_members(draft, link, "interfaces", drafts)
+
+
+def _virtual_links(top: Part) -> Iterator[tuple[str, str, Part]]:
+    """Kind, name and description of each bond, bridge and VXLAN."""
     yield from (("bond", name, link) for name, link in top.named("bonds"))
     yield from (("bridge", name, link) for name, link in top.named("bridges"))
     for name, link in top.named("tunnels"):
@@ -99,18 +116,21 @@ def _of_kinds(top: Part) -> Iterator[tuple[str, str, Part]]:
             )
 
 
-def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
+def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    made.options(draft, link if kind == "vxlan" else link.child("parameters"), _OPTIONS[kind])
+    holder = link
+    if kind != "vxlan":
+        holder = link.child("parameters")
+    made.options(draft, holder, _OPTIONS[kind])
     if kind in _DEFAULTS:
         made.default(draft, *_DEFAULTS[kind])
     return _common(draft, draft.part)
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
-    """A NIC that is matched by its MAC address, or by its name alone: what driver it has is not known here."""
+    """A NIC matched by its MAC address, or by nothing but its name: its driver is not known here."""
     match = link.child("match")
     if match.text("macaddress"):
         mac = match.read("macaddress", values.mac)
@@ -134,16 +154,14 @@ def _vlan(
 ) -> Optional[Draft]:
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
-    if parent is None or number is None:
-        if parent is None:
-            left = below in known
-            reason = (
-                "its NIC is left to other programs, and so is it"
-                if left
-                else "no link has this name, ignoring the VLAN"
-            )
-            link.fault("link", below, reason, "warning" if left else "error")
-        elif link.text("id") is None:
+    if parent is None:
+        if below in known:
+            link.fault("link", below, "its NIC is left to other programs, and so is it", "warning")
+        else:
+            link.fault("link", below, "no link has this name, ignoring the VLAN")
+        return None
+    if number is None:
+        if link.text("id") is None:
             link.fault("id", None, "a VLAN without its ID, ignoring it")
         return None
     link = link.about(parent.part.mac)
@@ -160,26 +178,23 @@ def _common(draft: Draft, link: Part) -> Draft:
     if link.text("gateway4") or link.text("gateway6"):
         draft.manage("the platform's document gives it the default route")
     if "accept-ra" in link.tree:
-        draft.sysctls = ((ACCEPT_RA, "1" if link.true("accept-ra") else "0"),)
+        draft.sysctls = ((ACCEPT_RA, str(int(link.true("accept-ra")))),)
     _addresses(draft, link)
     for route in link.parts("routes"):
-        if route.text("table") not in (None, "main", "254") or route.text("type") not in (
-            None,
-            "unicast",
-        ):
-            route.warn("to", "a route of another table or type is left to other programs")
-        else:
+        table, kind = route.text("table"), route.text("type")
+        if table in (None, "main", "254") and kind in (None, "unicast"):
             draft.add_route(route, "to", route.text("to") or "", None, route.text("via"))
+        else:
+            route.warn("to", "a route of another table or type is left to other programs")
     return draft
 
 
 def _addresses(draft: Draft, link: Part) -> None:
-    """Each is a text, or a mapping from the text to its label and lifetime."""
-    entries = link.tree.get("addresses")
-    if entries is not None and not isinstance(entries, list):
-        link.fault("addresses", None, "it is not a list")
-    for number, entry in enumerate(entries if isinstance(entries, list) else []):
-        text = next(iter(entry), "") if isinstance(entry, dict) else entry
+    """Add the addresses; each is a text, or a mapping from the text to its label and lifetime."""
+    for number, entry in enumerate(link.items("addresses")):
+        text = entry
+        if isinstance(entry, dict):
+            text = next(iter(entry), "")
         key = f"addresses[{number}]"
         if isinstance(text, str):
             draft.add_address(link, key, text)

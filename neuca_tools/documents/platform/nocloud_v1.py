@@ -1,12 +1,13 @@
-"""Version 1 of NoCloud's network-config, a list of links with their subnets.
+"""Read version 1 of NoCloud's network-config, a list of links with their subnets.
 
-Reference: cloud-init's manual, "Networking config Version 1", and config/schemas/schema-network-config-v1.json.
+References: the cloud-init manual, "Networking config Version 1", and config/schemas/schema-network-config-v1.json.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from neuca_tools.documents.neuca import made, values
@@ -14,10 +15,15 @@ from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.drafts import Draft, by_name, finish
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import Address, Host, LinkKey, PlatformDocument
 
-_BOND = {f"bond{sign}{name.replace('-', sign)}": name for name in READERS["bond"] for sign in "-_"}
+# Both spellings occur: `bond-miimon` and `bond_miimon`.
+_BOND = {
+    **{f"bond-{name}": name for name in READERS["bond"]},
+    **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
+}
 _BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
+_OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
 KEYS = (
     frozenset(
         "type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
@@ -35,38 +41,50 @@ _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 
 def read(top: Part) -> PlatformDocument:
-    """What the document asks."""
-    taken: set[str] = set()
-    for link in top.parts("config"):
-        if link.text("type") not in _KINDS:
-            taken.add(link.text("name") or "")
-            link.warn("type", "this kind of link is left to other programs, with all that is on it")
+    """Read the document. VLANs come after the links they are on, and members after all of them."""
+    taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        kind = link.text("type") or ""
-        draft = (
-            _physical(name, link)
-            if kind == "physical"
-            else _made(kind, name, link)
-            if kind in MEMBERS
-            else None
-        )
+        draft = _base(name, link)
         if draft is not None:
             drafts[name] = draft
-    for link in top.parts("config"):
-        draft = _vlan(link, drafts, taken) if link.text("type") == "vlan" else None
+    for link in _of_kind(top, "vlan"):
+        draft = _vlan(link, drafts, taken)
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
-    _put_together(top, drafts)
-    for link in top.parts("config"):
-        if link.text("type") == "route":
-            _loose_route(link, drafts)
+    _set_members(top, drafts)
+    for link in _of_kind(top, "route"):
+        _unattached_route(link, drafts)
     return finish(drafts.values(), top)
 
 
+def _of_kind(top: Part, kind: str) -> Iterator[Part]:
+    return (link for link in top.parts("config") if link.text("type") == kind)
+
+
+def _left_to_others(top: Part) -> set[str]:
+    """The names of links of unsupported kinds."""
+    names = set()
+    for link in top.parts("config"):
+        if link.text("type") not in _KINDS:
+            names.add(link.text("name") or "")
+            link.warn("type", "this kind of link is left to other programs, with all that is on it")
+    return names
+
+
+def _base(name: str, link: Part) -> Optional[Draft]:
+    """A NIC, bond or bridge; None for everything else."""
+    kind = link.text("type") or ""
+    if kind == "physical":
+        return _physical(name, link)
+    if kind in MEMBERS:
+        return _virtual(kind, name, link)
+    return None
+
+
 def _physical(name: str, link: Part) -> Optional[Draft]:
-    """With a MAC address, `name` is what the NIC should be called; without one, it is what it is called."""
+    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     if not name:
         link.fault("name", None, "a link without a name, ignoring it")
         return None
@@ -79,19 +97,19 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     return _common(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
 
 
-def _put_together(top: Part, drafts: dict[str, Draft]) -> None:
+def _set_members(top: Part, drafts: dict[str, Draft]) -> None:
     for link in top.parts("config"):
         draft = drafts.get(link.text("name") or "")
         if link.text("type") in MEMBERS and draft is not None:
-            made.put_in(draft, link, f"{link.text('type')}_interfaces", drafts)
+            made.set_members(draft, link, f"{link.text('type')}_interfaces", drafts)
 
 
-def _made(kind: str, name: str, link: Part) -> Optional[Draft]:
-    """A bond without its mode has the first one, as cloud-init's renderers leave it to the kernel."""
+def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
+    """A bond or bridge. A bond without a mode gets the kernel's default, as with cloud-init."""
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    made.options(draft, link.child("params"), _BOND if kind == "bond" else _BRIDGE)
+    made.options(draft, link.child("params"), _OPTIONS[kind])
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
     return _common(draft, link)
@@ -101,22 +119,19 @@ def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Dra
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        left = below in taken
-        reason = (
-            "its NIC is left to other programs, and so is it"
-            if left
-            else "no NIC has this name, ignoring the VLAN"
-        )
-        link.fault("vlan_link", below, reason, "warning" if left else "error")
+        if below in taken:
+            reason = "its NIC is left to other programs, and so is it"
+            link.fault("vlan_link", below, reason, "warning")
+        else:
+            link.fault("vlan_link", below, "no NIC has this name, ignoring the VLAN")
         return None
     if number is None:
         if link.text("vlan_id") is None:
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
     link = link.about(parent.part.mac)
-    draft = _common(
-        Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name)), link
-    )
+    draft = Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name))
+    _common(draft, link)
     made.own_mac(draft, link, parent)
     return draft
 
@@ -147,25 +162,23 @@ def _static(draft: Draft, subnet: Part) -> None:
 
 
 def _route(draft: Draft, route: Part) -> None:
-    key = "destination" if route.text("destination") else "network"
+    key = "network"
+    if route.text("destination"):
+        key = "destination"
     draft.add_route(route, key, route.text(key) or "", route.text("netmask"), route.text("gateway"))
 
 
-def _loose_route(route: Part, drafts: dict[str, Draft]) -> None:
-    """A route that stands for itself goes through the link whose network its gateway is in."""
+def _unattached_route(route: Part, drafts: dict[str, Draft]) -> None:
+    """Add a top-level route to the first link that has its gateway in one of its networks."""
     gateway = route.read("gateway", values.host)
-    owner = next(
-        (
-            draft
-            for draft in drafts.values()
-            for address in draft.addresses
-            if gateway is not None
-            and gateway.version == address.version
-            and gateway in address.network
-        ),
-        None,
-    )
-    if owner is not None:
-        _route(owner, route)
-    elif gateway is not None:
-        route.warn("gateway", "it is in the network of no link, ignoring the route")
+    if gateway is None:
+        return
+    for draft in drafts.values():
+        if _is_on_link(gateway, draft.addresses):
+            _route(draft, route)
+            return
+    route.warn("gateway", "it is in the network of no link, ignoring the route")
+
+
+def _is_on_link(host: Host, addresses: Iterable[Address]) -> bool:
+    return any(host.version == address.version and host in address.network for address in addresses)

@@ -1,6 +1,7 @@
-"""OpenStack's network_data.json: links, the networks on them, their routes.
+"""Read OpenStack's network_data.json: links, the networks on them, and their routes.
 
-Reference: nova, doc/api_schemas/network_data.json; accepted beyond it is what cloud-init accepts (helpers/openstack.py).
+Reference: nova, doc/api_schemas/network_data.json. Beyond this schema, everything is accepted that
+cloud-init accepts (sources/helpers/openstack.py).
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,16 +18,15 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
-# nova, network/model.py, LEGACY_EXPOSED_VIF_TYPES, and what other clouds write in their place.
+# LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
 _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhcp6")
 _INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
-_BOND = {
-    f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]
-}  # the bonding driver's own names
+# The names that the bonding driver uses.
+_BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
@@ -38,34 +38,42 @@ KEYS = (
 
 
 def read(root: Part) -> PlatformDocument:
-    """What the document asks. `mtu: null` is not asked; addresses of DHCP and SLAAC entries are information."""
-    links = {name: link for link in root.parts("links") for name in [link.text("id")] if name}
+    """Read the document: NICs, then the bonds of NICs, then the VLANs on both, then networks.
+
+    `mtu: null` requests no MTU. The addresses of DHCP and SLAAC networks are not configured.
+    """
+    kinds: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
+    for link in root.parts("links"):
+        kinds.get(link.text("type") or "", kinds["physical"]).append(link)
+    ids = {link.text("id") or "" for link in root.parts("links")} - {""}
     drafts: dict[str, Draft] = {}
-    for link in root.parts("links"):
-        name, kind = link.text("id") or "", link.text("type") or "phy"
-        if kind not in ("vlan", "bond"):
-            _take(drafts, name, _physical(link, kind))
-    bonds = [link for link in root.parts("links") if link.text("type") == "bond"]
-    for number, link in enumerate(bonds):
-        _take(drafts, link.text("id") or "", _bond(number, link, drafts))
-    for link in root.parts("links"):
-        if link.text("type") == "vlan":
-            _take(drafts, link.text("id") or "", _vlan(link, links, drafts))
+    for link in kinds["physical"]:
+        _add(drafts, link, _physical(link))
+    for number, link in enumerate(kinds["bond"]):
+        _add(drafts, link, _bond(number, link, drafts))
+    for link in kinds["vlan"]:
+        _add(drafts, link, _vlan(link, ids, drafts))
     for network in root.parts("networks"):
-        _network(network, drafts, links)
+        _network(network, drafts, ids)
     return finish(drafts.values(), root)
 
 
-def _take(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    if draft is not None:
-        drafts[name if name not in drafts else draft.part.path] = draft
+def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
+    """Add a draft by the id of its link, or by its path where another link has that id."""
+    if draft is None:
+        return
+    name = link.text("id") or ""
+    if name in drafts:
+        name = draft.part.path
+    drafts[name] = draft
 
 
-def _physical(link: Part, kind: str) -> Optional[Draft]:
-    if kind not in _PHYSICAL:
+def _physical(link: Part) -> Optional[Draft]:
+    severity: Literal["error", "warning"] = "error"
+    if (link.text("type") or "phy") not in _PHYSICAL:
         link.warn("type", "an unknown kind of link, taken for a NIC")
+        severity = "warning"
     if link.text("ethernet_mac_address") is None:
-        severity: Literal["error", "warning"] = "error" if kind in _PHYSICAL else "warning"
         link.fault(
             "ethernet_mac_address", None, "a link without a MAC address, ignoring it", severity
         )
@@ -75,25 +83,23 @@ def _physical(link: Part, kind: str) -> Optional[Draft]:
 
 
 def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
-    """OpenStack has no names for them: they are counted, as cloud-init does. An id is nobody's name."""
+    """A bond. OpenStack gives it no name, so bonds are numbered, as cloud-init does; an id is no name."""
     bond = made.draft("bond", link.text("name") or f"bond{number}", link)
     if bond is not None:
         made.options(bond, link, _BOND)
-        made.put_in(bond, link, "bond_links", drafts)
+        made.set_members(bond, link, "bond_links", drafts)
         bond.mtu = link.read("mtu", values.mtu)
     return bond
 
 
-def _vlan(link: Part, links: dict[str, Part], drafts: dict[str, Draft]) -> Optional[Draft]:
+def _vlan(link: Part, ids: set[str], drafts: dict[str, Draft]) -> Optional[Draft]:
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        reason = (
-            "what it is on cannot be used, nor can it"
-            if below in links
-            else "no link has this id, ignoring the VLAN"
-        )
-        link.fault("vlan_link", below, reason, "warning" if below in links else "error")
+        if below in ids:
+            link.fault("vlan_link", below, "what it is on cannot be used, nor can it", "warning")
+        else:
+            link.fault("vlan_link", below, "no link has this id, ignoring the VLAN")
         return None
     link = link.about(parent.key.mac)
     if number is None:
@@ -109,11 +115,11 @@ def _draft(link: Part, key: LinkKey) -> Draft:
     return Draft(key, link, mtu=link.read("mtu", values.mtu))
 
 
-def _network(network: Part, drafts: dict[str, Draft], links: dict[str, Part]) -> None:
+def _network(network: Part, drafts: dict[str, Draft], ids: set[str]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
     if draft is None:
-        if below not in links:
+        if below not in ids:
             network.fault("link", below, "no link has this id, ignoring the network", "warning")
         return
     network = network.about(draft.key.mac)

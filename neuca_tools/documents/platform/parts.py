@@ -1,4 +1,4 @@
-"""Typed reading of an untrusted tree: each value with the path to it, and a fault, of that value alone, where it is no use."""
+"""Typed reading of an untrusted tree: every value has a path, and one that is unusable becomes a fault."""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,7 +19,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Part:
-    """One object of a document: `path` leads to it, `mac` is the NIC that it is about, where that is known."""
+    """One object of a document.
+
+    `path` leads to it (`links[0].subnets[1]`), `mac` is the NIC that it describes, empty if unknown.
+    `faults` is one list, shared by all parts of a document.
+    """
 
     tree: Mapping[str, Tree]
     document: str
@@ -29,33 +33,40 @@ class Part:
 
     @property
     def where(self) -> str:
-        """For people: `network_data.json, links[0]`."""
-        return f"{self.document}, {self.path}" if self.path else self.document
+        """Document and path, for messages: `network_data.json, links[0]`."""
+        return ", ".join(filter(None, (self.document, self.path)))
 
     def about(self, mac: str) -> Part:
+        """The same part, with the NIC that it describes."""
         return replace(self, mac=mac)
 
     def fault(
         self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
     ) -> None:
-        """Note that a value cannot be used, up to a number of faults."""
-        section, shown = (
-            f"{self.document} {self.mac}".strip(),
-            clip(value) if isinstance(value, str) else "",
+        """Record that the value of a key is unusable; at most MAX_FAULTS are kept."""
+        shown = ""
+        if isinstance(value, str):
+            shown = clip(value)
+        found = Fault(
+            line=0,
+            section=f"{self.document} {self.mac}".strip(),
+            key=clip(self._path(key)),
+            value=shown,
+            reason=reason,
+            severity=severity,
         )
-        found = Fault(0, section, clip(self._path(key)), shown, reason, severity)
         if len(self.faults) < MAX_FAULTS and found not in self.faults:
             self.faults.append(found)
 
     def warn(self, key: str, reason: str) -> None:
-        value = self.tree.get(key)
-        self.fault(key, value, reason, "warning")
+        """Record a warning about a key."""
+        self.fault(key, self.tree.get(key), reason, "warning")
 
     def _path(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path and key else self.path or key
+        return ".".join(filter(None, (self.path, key)))
 
     def text(self, key: str) -> Optional[str]:
-        """A scalar as its text; None where it is absent, null or empty."""
+        """A scalar as text; None if it is absent, null or empty."""
         value = self.tree.get(key)
         if isinstance(value, (list, dict)):
             self.fault(key, None, "it is not a single value")
@@ -63,12 +74,14 @@ class Part:
         return _text(value)
 
     def read(self, key: str, reader: Callable[[str], _T]) -> Optional[_T]:
-        """A scalar as its reader makes it."""
+        """A scalar, parsed; None if there is none, or, with a fault, if it is unusable."""
         text = self.text(key)
-        return None if text is None else self.made(key, text, reader)
+        if text is None:
+            return None
+        return self.made(key, text, reader)
 
     def made(self, key: str, text: str, reader: Callable[[str], _T]) -> Optional[_T]:
-        """What the reader makes of a text; a fault of this key where that is nothing."""
+        """A text, parsed; None, with a fault about this key, if the reader raises UnusableError."""
         try:
             return reader(text)
         except UnusableError as reason:
@@ -76,49 +89,59 @@ class Part:
             return None
 
     def true(self, key: str) -> bool:
+        """Whether a value is true, or a word that means it."""
         value = self.tree.get(key)
         return value is True or (isinstance(value, str) and value.lower() in _TRUE)
 
     def texts(self, key: str) -> list[str]:
-        """The scalars of a list; a scalar alone is a list of one."""
+        """The texts of the scalars in a list; a single scalar counts as a list of one."""
         value = self.tree.get(key)
-        items = value if isinstance(value, list) else [] if value is None else [value]
+        if value is None:
+            return []
+        items = value
+        if not isinstance(items, list):
+            items = [items]
         if any(isinstance(item, (list, dict)) for item in items):
             self.fault(key, None, "it is not a list of single values")
-        return [
-            text
-            for item in items
-            if not isinstance(item, (list, dict))
-            for text in [_text(item)]
-            if text is not None
-        ]
+        return list(filter(None, map(_text, items)))
 
     def child(self, key: str) -> Part:
-        """An object inside; an empty one where there is none."""
+        """The object of a key; an empty one if there is none."""
         value = self.tree.get(key)
-        if value is not None and not isinstance(value, dict):
+        if isinstance(value, dict):
+            return replace(self, tree=value, path=self._path(key))
+        if value is not None:
             self.fault(key, None, "it is not an object")
-        return replace(self, tree=value if isinstance(value, dict) else {}, path=self._path(key))
+        return replace(self, tree={}, path=self._path(key))
+
+    def items(self, key: str) -> list[Tree]:
+        """The list of a key; an empty one if there is none."""
+        value = self.tree.get(key)
+        if isinstance(value, list):
+            return value
+        if value is not None:
+            self.fault(key, None, "it is not a list")
+        return []
 
     def parts(self, key: str) -> Iterator[Part]:
-        """The objects of a list."""
-        value = self.tree.get(key)
-        if value is not None and not isinstance(value, list):
-            self.fault(key, None, "it is not a list")
-        for number, item in enumerate(value if isinstance(value, list) else []):
+        """The objects in a list."""
+        for number, item in enumerate(self.items(key)):
             if isinstance(item, dict):
                 yield replace(self, tree=item, path=f"{self._path(key)}[{number}]")
             else:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
     def named(self, key: str) -> Iterator[tuple[str, Part]]:
-        """The objects of an object, by their names."""
+        """The objects in an object, each with its name."""
         holder = self.child(key)
         for name in holder.tree:
             yield name, holder.child(name)
 
 
 def _text(value: Tree) -> Optional[str]:
+    """A scalar as text, without the white space around it; None for everything else, and if empty."""
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.strip() or None if isinstance(value, str) else None
+        return str(value).lower()
+    if isinstance(value, str):
+        return value.strip() or None
+    return None

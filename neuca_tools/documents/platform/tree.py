@@ -1,7 +1,7 @@
-"""Untrusted JSON and YAML as plain trees: bounded in length, depth and number of items; every number is its text.
+"""Parse untrusted JSON and YAML into plain trees with a limited length, depth and number of items; numbers stay text.
 
-YAML is read as events and never constructs anything, and scalars keep their text: YAML 1.1 would make a number of an
-unquoted MAC address of digits alone (a sexagesimal integer).
+YAML is read as events, so that it never constructs an object, and scalars keep their text: in YAML
+1.1, an unquoted MAC address with no letters is a number (a sexagesimal integer).
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,8 +18,10 @@ Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_ITEMS = 50000
-_ITEM = 32  # characters of YAML text that count as one more item: an alias may repeat a long one
-_NULL = ("", "~", "null", "Null", "NULL")  # YAML 1.2, 10.2.1.1
+# Characters of a YAML scalar that count as one more item, because aliases may repeat a long one.
+_ITEM = 32
+# YAML 1.2, 10.2.1.1.
+_NULL = ("", "~", "null", "Null", "NULL")
 _TAGS = tuple(
     f"tag:yaml.org,2002:{name}"
     for name in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
@@ -27,7 +29,7 @@ _TAGS = tuple(
 
 
 def from_json(data: bytes, what: str) -> Tree:
-    """The tree of a JSON text; `what` names the document in the DocumentError that it raises."""
+    """Parse a JSON text; `what` names the document in the DocumentError that this raises."""
     try:
         tree = json.loads(_text(data, what), parse_int=str, parse_float=str, parse_constant=str)
     except RecursionError:
@@ -36,12 +38,16 @@ def from_json(data: bytes, what: str) -> Tree:
         raise DocumentError(f"cannot read {what}: it is no JSON: {error}") from None
     if sum(1 for _ in _walk(tree, what)) > MAX_ITEMS:
         raise _too_many(what)
-    return tree  # type: ignore[no-any-return] # what json.loads makes
+    return tree  # type: ignore[no-any-return] # json.loads is not typed
 
 
 def from_yaml(data: bytes, what: str) -> Tree:
-    """The tree of a YAML text with one document in it; an alias counts as all that it stands for."""
-    import yaml  # 15 ms, which only NoCloud has to pay
+    """Parse a YAML text with a single document; an alias counts as everything that it stands for.
+
+    `what` names the document in the DocumentError that this raises.
+    """
+    # Imported here, because it takes 15 ms and only NoCloud needs it.
+    import yaml
 
     builder = _Builder(what)
     try:
@@ -53,7 +59,8 @@ def from_yaml(data: bytes, what: str) -> Tree:
         raise DocumentError(
             f"cannot read {what}: it is no YAML: {' '.join(str(error).split())[:200]}"
         ) from None
-    except (ValueError, OverflowError):  # an escape beyond Unicode, in PyYAML's own scanner
+    except (ValueError, OverflowError):
+        # PyYAML's scanner fails like this for an escape beyond Unicode.
         raise DocumentError(
             f"cannot read {what}: it is no YAML: an escape stands for no character"
         ) from None
@@ -80,23 +87,23 @@ def _too_many(what: str) -> DocumentError:
 
 
 def _walk(tree: object, what: str) -> Iterator[object]:
-    """Every item, without recursion."""
+    """Every item of a tree, itself included, without recursion. Raises DocumentError if too deep."""
     waiting = [(tree, 0)]
     while waiting:
         item, depth = waiting.pop()
         yield item
         if depth > MAX_DEPTH:
             raise _too_deep(what)
-        children = (
-            item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        )
-        waiting += [(child, depth + 1) for child in children]
+        if isinstance(item, dict):
+            waiting += [(child, depth + 1) for child in item.values()]
+        elif isinstance(item, list):
+            waiting += [(child, depth + 1) for child in item]
 
 
 class _Open:
-    """A list or a mapping that is still being filled.
+    """A list or mapping that is not complete yet.
 
-    `size` is the number of items in it, itself included; `height` the number of levels below it.
+    `size` is the number of items in it, itself included; `height` is the number of levels below it.
     """
 
     def __init__(self, tree: Union[list[Tree], dict[str, Tree]], anchor: Optional[str]) -> None:
@@ -105,40 +112,57 @@ class _Open:
 
 
 class _Builder:
-    """Puts the events of one YAML document together."""
+    """Builds the tree from the events of one YAML document; `root` is the result."""
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.root: Tree = None
         self._documents = 0
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Tree, int, int]] = {}  # tree, size, height
+        # Tree, size and height of what each anchor stands for.
+        self._anchors: dict[str, tuple[Tree, int, int]] = {}
 
     def take(self, kind: str, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
+        """Process one event; `kind` is the name of its class. Raises DocumentError."""
         if kind == "DocumentStartEvent":
-            self._documents += 1
-            if self._documents > 1:
-                raise DocumentError(f"cannot read {self.what}: it has more than one document")
+            self._start_document()
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
             self._check_tag(event.tag)
             self._check_depth(0)
-            self._open.append(_Open({} if kind == "MappingStartEvent" else [], event.anchor))
+            tree: Union[list[Tree], dict[str, Tree]] = []
+            if kind == "MappingStartEvent":
+                tree = {}
+            self._open.append(_Open(tree, event.anchor))
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             done = self._open.pop()
             self._put(done.tree, done.size, done.height, done.anchor)
         elif kind == "ScalarEvent":
-            self._check_tag(event.tag)
-            value = None if event.implicit[0] and event.value in _NULL else event.value
-            self._put(value, 1 + len(event.value) // _ITEM, 0, event.anchor)
+            self._scalar(event)
         elif kind == "AliasEvent":
-            if event.anchor not in self._anchors:
-                raise DocumentError(
-                    f"cannot read {self.what}: an alias stands for nothing, or for itself"
-                )
-            self._put(*self._anchors[event.anchor], None)
+            self._alias(event.anchor)
+
+    def _start_document(self) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise DocumentError(f"cannot read {self.what}: it has more than one document")
+
+    def _scalar(self, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
+        self._check_tag(event.tag)
+        is_plain, _ = event.implicit
+        value = event.value
+        if is_plain and value in _NULL:
+            value = None
+        self._put(value, 1 + len(event.value) // _ITEM, 0, event.anchor)
+
+    def _alias(self, anchor: str) -> None:
+        if anchor not in self._anchors:
+            raise DocumentError(
+                f"cannot read {self.what}: an alias stands for nothing, or for itself"
+            )
+        self._put(*self._anchors[anchor], None)
 
     def _check_depth(self, height: int) -> None:
-        """Before something is put in: an alias brings its own levels with it."""
+        """Raise DocumentError if something with `height` levels would exceed the limit here."""
         if len(self._open) + height > MAX_DEPTH:
             raise _too_deep(self.what)
 
@@ -164,14 +188,22 @@ class _Builder:
             holder.tree.append(tree)
         elif holder.key is None:
             holder.key = self._key(tree)
-        elif holder.key == "<<" and isinstance(tree, dict):  # yaml.org/type/merge.html
-            for key, value in tree.items():
-                holder.tree.setdefault(key, value)
-            holder.key = None
         else:
-            holder.tree[holder.key], holder.key = tree, None
+            _set(holder.tree, holder.key, tree)
+            holder.key = None
 
     def _key(self, tree: Tree) -> str:
         if isinstance(tree, (list, dict)):
             raise DocumentError(f"cannot read {self.what}: a key is no text")
-        return "" if tree is None else str(tree)
+        if tree is None:
+            return ""
+        return str(tree)
+
+
+def _set(mapping: dict[str, Tree], key: str, value: Tree) -> None:
+    """Set a key of a mapping; `<<` merges another mapping into it (yaml.org/type/merge.html)."""
+    if key == "<<" and isinstance(value, dict):
+        for name, inner in value.items():
+            mapping.setdefault(name, inner)
+    else:
+        mapping[key] = value
