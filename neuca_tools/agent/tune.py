@@ -44,8 +44,8 @@ class Tuning:
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
         """What was changed; which request is in force stays as it was."""
-        record = updates.intend(decision.record, result.done)
-        return updates.settle(record, decision.resolution, decision.have, decision.world)
+        record = updates.record_intentions(decision.record, result.done)
+        return updates.forget_restored(record, decision.resolution, decision.have, decision.world)
 
 
 def _link_of(operation: Operation) -> Optional[LinkKey]:

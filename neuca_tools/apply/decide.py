@@ -19,7 +19,7 @@ from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.model import Document, NetworkState, Record, World
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import leftovers, updates
+from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.layer import Choice, layer
 
 
@@ -65,14 +65,14 @@ class Decision:
 
     def changed(self) -> frozenset[str]:
         """The NICs whose request differs from the one in force, or that have appeared."""
-        changed = updates.changed(self.record, self.resolution, self.world)
+        scope = changes.changed(self.record, self.resolution, self.world)
         kept = {(hop.to, hop.metric) for hop in self.want.hops}
         gone = {
             hop.link.mac
             for hop in self.have.hops
             if not hop.ours or (hop.to, hop.metric) not in kept
         }
-        return changed | gone if "" in changed else changed
+        return scope | gone if "" in scope else scope
 
 
 def decide(
@@ -80,7 +80,7 @@ def decide(
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world = observation.world
-    record = updates.fresh(record, world)
+    record = updates.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     marks = _marks(resolution, record, policies, world)
     want = replace(resolution.want, files=marks.files, tell=marks.tell)

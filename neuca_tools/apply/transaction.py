@@ -162,7 +162,7 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
-        self.store.save_record(updates.intend(self.decision.record, operations))
+        self.store.save_record(updates.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -229,8 +229,8 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Another decision, with all in the record that was done since."""
-        record = updates.intend(self.decision.record, self.result.done)
-        self.decision = self._decide(updates.decline(record, self.result.declined))
+        record = updates.record_intentions(self.decision.record, self.result.done)
+        self.decision = self._decide(updates.record_declined(record, self.result.declined))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """What is planned, but for what waits until the state can be saved, or was told before."""

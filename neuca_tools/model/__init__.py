@@ -325,7 +325,7 @@ class Original:
 @dataclass(frozen=True)
 class NicRecord:
     """One NIC. `applied` is the digest of the request in force, `incarnation` the appearance of the NIC and its VLANs that it was
-    applied to (`memory.incarnations`).
+    applied to (`changes.incarnations`).
 
     `leaving`: the manager that held it when it became ours, until all of it is gone; `unheard`: one gave no answer, and has yet
     to hear of it. `doubtful`: families, see `roles`.
