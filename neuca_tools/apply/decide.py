@@ -1,4 +1,4 @@
-"""The one decision of a pass: out of what was read and what is asked, what there should be and how to get there."""
+"""The decision of a pass: from the observation and the document to the desired state and its plan."""
 
 # SPDX-License-Identifier: MIT
 
@@ -25,7 +25,7 @@ from neuca_tools.tuning.layer import Choice, layer
 
 @dataclass(frozen=True)
 class Policies:
-    """What the configuration says that a decision depends on."""
+    """The parts of the configuration that a decision depends on."""
 
     settings: Settings = field(default_factory=Settings)
     places: Optional[Places] = None
@@ -34,9 +34,9 @@ class Policies:
 
 @dataclass(frozen=True)
 class Decision:
-    """What there is (`have`), what there should be (`want`), and the record as it holds now.
+    """The present state (`have`), the desired state (`want`), and the record without stale parts.
 
-    `managers` maps each network manager that runs to its word on each interface.
+    `managers` maps each running network manager to what it says of each interface.
     """
 
     world: World
@@ -54,7 +54,7 @@ class Decision:
         return self.world.silent_managers
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        """What leads from `have` to `want`; `scope`: of these NICs alone."""
+        """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
         return plan(
             self.have,
             self.want,
@@ -64,7 +64,7 @@ class Decision:
         )
 
     def changed(self) -> frozenset[str]:
-        """The NICs whose request differs from the one in force, or that have appeared."""
+        """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
         scope = changes.changed(self.record, self.resolution, self.world)
         kept = {(hop.to, hop.metric) for hop in self.want.hops}
         gone = {
