@@ -127,16 +127,22 @@ def _candidate(
     recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
     if any(nic.role == "management" and not nic.doubtful for nic in recorded):
         return _Candidate(device, nics, RECORDED)
-    own = [route for route in world.routes if route.index == device.index]
-    defaults = [route for route in own if route.to.prefixlen == 0 and route.protocol != RA]
+    routes = [route for route in world.routes if route.index == device.index]
+    if not routes and not world.addresses.get(device.index):
+        return None
+    rank, metric = _rank(routes)
+    return _Candidate(device, nics, rank, metric)
+
+
+def _rank(routes: Collection[Route]) -> tuple[int, int]:
+    """The rank and metric of an interface with these routes."""
+    defaults = [route for route in routes if route.to.prefixlen == 0 and route.protocol != RA]
     metrics = [route.metric for route in defaults if route.to.version == 4]
     if metrics:
-        return _Candidate(device, nics, DEFAULT_ROUTE, min(metrics))
-    if defaults or any(map(_leads_to_service, own)):
-        return _Candidate(device, nics, HOST_ROUTE)
-    if own or world.addresses.get(device.index):
-        return _Candidate(device, nics, ROUTED)
-    return None
+        return DEFAULT_ROUTE, min(metrics)
+    if defaults or any(map(_leads_to_service, routes)):
+        return HOST_ROUTE, 0
+    return ROUTED, 0
 
 
 def _leads_to_service(route: Route) -> bool:

@@ -103,9 +103,8 @@ def resolve(
     asked = {key: request.addresses for key, request in requests.items()}
     hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
     removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**settings.tuning.sysctls, **forwards, **work.sysctls}
-    if complete:
-        sysctls = {**record.original_sysctls, **settings.tuning.before, **sysctls}
+    sysctls = {**_restored(settings, record, complete), **settings.tuning.sysctls}
+    sysctls.update({**forwards, **work.sysctls})
     want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
@@ -127,6 +126,11 @@ def resolve(
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
     )
+
+
+def _restored(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
+    """The original values of the host's sysctls, as far as they may be restored."""
+    return {**record.original_sysctls, **settings.tuning.before} if complete else {}
 
 
 def _limits(

@@ -1,6 +1,7 @@
-"""Which bonds, bridges, VXLANs and macvlans can be made, of what, and why the others cannot.
+"""The bonds, bridges, VXLANs and macvlans that can be created, and why the others cannot.
 
-One that is asked for and cannot be made is left as it is: what is there stays until no complete document asks for it.
+A present virtual link that is asked for and cannot be created as requested is left as it is, until
+no complete document asks for it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,7 +22,7 @@ from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Vir
 
 @dataclass(frozen=True)
 class Stacks:
-    """`links` can be made, and of this; `masters` says which bond or bridge a link is to be in."""
+    """The virtual links that can be created, with their lower devices; and the master of each member or port."""
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
     masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
@@ -34,7 +35,7 @@ def judge(
     roles: Roles,
     names: Mapping[LinkKey, str],
 ) -> Stacks:
-    """Go through them, the lowest first. `names` are those of the NICs."""
+    """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
@@ -68,7 +69,7 @@ class _Judge:
         self.problems: list[Problem] = []
 
     def take(self, key: LinkKey, request: LinkRequest) -> None:
-        """Make it one of those that can be, or say why not."""
+        """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
         virtual = request.virtual and self._whole(key, request.virtual)
@@ -80,7 +81,7 @@ class _Judge:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """With what is the default, and a VXLAN with the link that its ends are reached through."""
+        """The virtual link with default options, and a VXLAN with the link that its addresses are reached through."""
         options = {**link_kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
@@ -89,9 +90,10 @@ class _Judge:
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
 
     def _mac(self, virtual: Virtual) -> dict[str, str]:
-        """The MAC of its first member: what the kernel gives a bond, unless udev is faster to make one up (systemd.link(5)).
+        """The MAC of the first member, which is the kernel's default for a bond.
 
-        With `fail-over-mac` it is that of the member in use.
+        It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
+        MACAddressPolicy=). With `fail-over-mac` it follows the active member.
         """
         if not virtual.members or virtual.option("fail-over-mac") not in ("", "none"):
             return {}
@@ -190,24 +192,30 @@ def deletable(
     record: Record,
     stacks: Optional[Stacks],
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
-    """What we made, unless it is asked for and cannot be made, or a foreign link is on it.
+    """The links of ours that may be deleted: not one that is asked for and refused, or has a foreign link on it.
 
-    `stacks` None: the document is incomplete. Then only links with a MAC address that is refused are
+    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may be
     deleted.
     """
     found, owned = find_links(world, roles), record.owned.vlans
-    known = {key for key in found if not key.rank and key.mac in record.nics}
-    ours = {found[key].index for key in found if key in owned | known}
+    ours = {
+        device.index for key, device in found.items() if key in owned or _is_nic_of(key, record)
+    }
     copies = _copies(requests, world, roles, record)
     free, problems = set(), []
     for key in sorted(owned | copies):
         holder = foreign_on(found[key], world, ours) if key in found else None
-        if holder and key not in requests and stacks:
+        if holder is None:
+            if key in copies or (stacks and not _is_refused(key, requests, stacks)):
+                free.add(key)
+        elif stacks and key not in requests:
             text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
             problems.append(Problem("refused", text, key))
-        elif not holder and (key in copies or (stacks and not _is_refused(key, requests, stacks))):
-            free.add(key)
     return frozenset(free), problems
+
+
+def _is_nic_of(key: LinkKey, record: Record) -> bool:
+    return not key.rank and key.mac in record.nics
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

@@ -1,4 +1,4 @@
-"""The two states that a plan compares, and what the renames and deletions of the plan do to them."""
+"""The two states that a plan compares, with the effects of its renames and deletions."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,7 +15,11 @@ from neuca_tools.plan.operation import Target
 
 @dataclass(frozen=True)
 class Sides:
-    """Both states, and what the renames of this plan do to them."""
+    """Both states, and the effects of the plan's renames and deletions.
+
+    `steps` are the renames, `names` the names after them. `bounced` are the MACs of NICs that are
+    taken down for a rename. `gone` are the links that the plan deletes.
+    """
 
     have: NetworkState
     want: NetworkState
@@ -123,6 +127,14 @@ def _is_other(found: Optional[Virtual], wanted: Optional[Virtual]) -> bool:
     return found.parent != wanted.parent or not set(wanted.options) <= set(found.options)
 
 
+def _names(state: NetworkState) -> dict[LinkKey, str]:
+    return {key: link.name for key, link in state.links.items() if link.name}
+
+
+def _is_in(key: LinkKey, scope: Optional[Collection[str]]) -> bool:
+    return scope is None or key.mac in scope or str(key) in scope
+
+
 def renamed(
     have: NetworkState,
     want: NetworkState,
@@ -132,14 +144,9 @@ def renamed(
 ) -> Sides:
     """The two sides with their renames; `live`: the kernel renames devices that are up."""
     gone = _gone(have, want, owned)
-    everything = {key: link.name for key, link in have.links.items() if link.name}
+    everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    asked = {key: link.name for key, link in want.links.items() if link.name}
-    wanted = {
-        key: name
-        for key, name in asked.items()
-        if key in current and (scope is None or {key.mac, str(key)} & set(scope))
-    }
+    wanted = {key: name for key, name in asked.items() if key in current and _is_in(key, scope)}
     steps = tuple(rename_steps(everything, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()

@@ -13,7 +13,17 @@ from neuca_tools.desired import forwarding
 from neuca_tools.desired.device_settings import group_of, restorable, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import OWN, LinkKey, NetworkState, NicRecord, Original, Owned, Record, World
+from neuca_tools.model import (
+    OWN,
+    LinkKey,
+    LinkRequest,
+    NetworkState,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+    World,
+)
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.topology import MAC_LENGTH
 from neuca_tools.plan.device_operation import SetDevice
@@ -61,20 +71,17 @@ def forget_stale(record: Record, world: World) -> Record:
     """
     record = after_boot(record, world.boot_id)
     present = {mac: f"{world.boot_id}:{index}" for mac, index in appearances(world).items()}
-    replugged = {
-        mac
-        for mac, nic in record.nics.items()
-        if nic.incarnation and mac in present and nic_part(nic.incarnation) != present[mac]
-    }
+    nics, replugged = dict(record.nics), set()
+    for mac, nic in record.nics.items():
+        if nic.incarnation and present.get(mac, "") not in ("", nic_part(nic.incarnation)):
+            replugged.add(mac)
+            nics[mac] = replace(nic, applied="", incarnation=present[mac])
     if not replugged:
         return record
-    nics = dict(record.nics)
-    for mac in replugged:
-        nics[mac] = replace(nics[mac], applied="", incarnation=present[mac])
-    originals = dict(record.originals)
-    for key, original in record.originals.items():
-        if key.mac in replugged:
-            originals[key] = Original(sysctls=original.sysctls)
+    originals = {
+        key: Original(sysctls=original.sysctls) if key.mac in replugged else original
+        for key, original in record.originals.items()
+    }
     written = {
         name: value for name, value in record.written.items() if name[:MAC_LENGTH] not in replugged
     }
@@ -155,7 +162,7 @@ def _lasting_role(
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
     """Record what these operations will make ours, and the values that they change for the first time.
 
-    It is saved before they run, so that a crash leaves nothing of ours unknown.
+    It is saved before they run, so that a crash leaves no change of ours unrecorded.
     """
     addresses, links = set(record.owned.addresses), set(record.owned.vlans)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
@@ -274,14 +281,13 @@ def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
     """The original values that are not in force on the link, or whose setting is asked for."""
-    found, request = have.links[key], resolution.requests.get(key)
+    found, request = have.links[key], resolution.requests.get(key, LinkRequest(key))
     mtu, txqueuelen = original.mtu, original.txqueuelen
-    if mtu == found.mtu and not (request and request.mtu):
+    if mtu == found.mtu and not request.mtu:
         mtu = None
-    if txqueuelen == found.txqueuelen and not (request and request.txqueuelen):
+    if txqueuelen == found.txqueuelen and not request.txqueuelen:
         txqueuelen = None
-    templates = {template for template, _ in request.sysctls} if request else set()
-    groups = {group for group, _ in request.device} if request else set()
+    templates, groups = dict(request.sysctls), dict(request.device)
     sysctls = {
         template: value
         for template, value in original.sysctls.items()
@@ -316,9 +322,8 @@ def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int
     for operation, reason, number in declined:
         if not isinstance(operation, SetDevice):
             continue
-        effect: Literal["not applicable", "unsupported"] = "not applicable"
-        if number == ENOENT:
-            effect = "unsupported"
+        effect: Literal["not applicable", "unsupported"]
+        effect = "unsupported" if number == ENOENT else "not applicable"
         new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
         settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
     return replace(record, declined=settings)
@@ -386,10 +391,7 @@ def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
 
 
 def forget_nics(record: Record, macs: Iterable[str]) -> Record:
-    """Record that these NICs were released: they are ignored from now on, and nothing on them is ours.
-
-    Virtual links among them no longer exist and are dropped.
-    """
+    """Record the release of these NICs, which are ignored from now on, and drop virtual links among them."""
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
