@@ -194,10 +194,8 @@ class LinkResolver:
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
-            self.refuse(
-                key,
-                f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}",
-            )
+            text = f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
+            self.refuse(key, text)
             link = replace(link, state=None)
         return link
 

@@ -19,6 +19,7 @@ from neuca_tools.documents.neuca.links import combine, overlay
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.documents.stacking import lower_of, users
 from neuca_tools.model import (
+    Address,
     Document,
     LinkKey,
     LinkRequest,
@@ -53,6 +54,11 @@ class Layers:
     roles: Roles
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
+        """The addresses that are asked for on each link."""
+        return {key: request.addresses for key, request in self.requests.items()}
 
 
 def stack(

@@ -150,12 +150,7 @@ def boot_names(
     unknown NIC, or a NIC that shares its MAC, gets a free name if its own belongs to another NIC,
     even to an absent one.
     """
-    twins = (device for devices in roles.twins.values() for device in devices)
-    free = {
-        device.index: device
-        for device in (*roles.nics.values(), *twins)
-        if roles.role(identity(device)) != "ignored" and device.index not in in_use
-    }
+    free = _free_to_rename(roles, in_use)
     others = (device for device in world.devices.values() if device.index not in free)
     fixed = set(_names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
@@ -171,6 +166,16 @@ def boot_names(
         names[device.index] = name
         taken.add(name)
     return names
+
+
+def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
+    """The NICs that may get another name at boot, by index."""
+    twins = (device for devices in roles.twins.values() for device in devices)
+    return {
+        device.index: device
+        for device in (*roles.nics.values(), *twins)
+        if roles.role(identity(device)) != "ignored" and device.index not in in_use
+    }
 
 
 def _reserved(

@@ -80,17 +80,15 @@ def outlets(
     chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
     if policy.management:
         chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
-    elif not any(candidate.rank < ALONE for candidate in chosen):
+    elif all(candidate.rank >= ALONE for candidate in chosen):
         chosen = list(_alone(chosen, free, roles))
-    return tuple(
-        Outlet(
-            candidate.device.name,
-            name_of(world, candidate.device),
-            tuple(_networks(candidate, world)),
-            candidate.rank < ROUTED,
-        )
-        for candidate in chosen
-    )
+    return tuple(_outlet(candidate, world) for candidate in chosen)
+
+
+def _outlet(candidate: _Candidate, world: World) -> Outlet:
+    networks = tuple(_networks(candidate, world))
+    name = name_of(world, candidate.device)
+    return Outlet(candidate.device.name, name, networks, candidate.rank < ROUTED)
 
 
 def name_of(world: World, device: Device) -> str:

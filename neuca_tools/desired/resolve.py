@@ -8,7 +8,7 @@ lists every link, for display.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -34,6 +34,7 @@ from neuca_tools.model import (
     Problem,
     Record,
     Router,
+    RouteRequest,
     World,
 )
 from neuca_tools.model.effects import Note
@@ -89,37 +90,33 @@ def resolve(
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles, routes = layers.requests, layers.roles, layers.routes
     names, name_problems = nic_names(requests, world, roles, record)
-    complete = document is not None and document.complete
-    sure = trusted(document, requests) if document else frozenset()
+    complete, sure = _trust(document, requests)
     removable = may_go(record.owned, complete, sure)
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
-    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     sure_of = None if complete else sure
+    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules)
     links = work.links()
     router: Router = document.router if document and settings.router else "user"
     forwards, refused = forwarding.allowed(router, roles, world)
-    asked = {key: request.addresses for key, request in requests.items()}
-    hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
+    hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
     removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**_restored(settings, record, complete), **settings.tuning.sysctls}
-    sysctls.update({**forwards, **work.sysctls})
-    want = NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls)
+    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        want,
+        NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
         removable,
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
         problems=(*problems, *work.problems, *hops.problems, *refused),
-        digests=digests(requests, asked, routes, forwards),
+        digests=digests(requests, layers.addresses, routes, forwards),
         hostname=document.hostname if document else None,
         router=router,
         complete=complete,
-        left_alone=tuple(route.to for route in routes if route.state == "user"),
+        left_alone=_left_alone(routes),
         loose=hops.loose,
         ground=ground(world, roles),
         notes=(*work.notes, *tuned.notes),
@@ -128,9 +125,24 @@ def resolve(
     )
 
 
-def _restored(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
-    """The original values of the host's sysctls, as far as they may be restored."""
-    return {**record.original_sysctls, **settings.tuning.before} if complete else {}
+def _trust(
+    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest]
+) -> tuple[bool, frozenset[LinkKey]]:
+    """Whether the document is complete, and the links that it is sure of in any case."""
+    if document is None:
+        return False, frozenset()
+    return document.complete, trusted(document, requests)
+
+
+def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
+    return tuple(route.to for route in routes if route.state == "user")
+
+
+def _host_sysctls(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
+    """The sysctls of the tuning profiles, and original values as far as they may be restored."""
+    if not complete:
+        return dict(settings.tuning.sysctls)
+    return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 
 
 def _limits(

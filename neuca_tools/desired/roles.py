@@ -159,33 +159,29 @@ def assign(
 ) -> Roles:
     """Give every NIC its role.
 
-    The management role is recorded and kept. A NIC that is recorded as dataplane stays so when a
-    default route through it is added. With `[network] management-macs`, recorded management NICs do
-    not count. `declared` maps NICs that a document declares as management to the reason; what is
-    seen on the host takes precedence over it, and it is not recorded.
+    Recorded roles are kept, also when a default route through a dataplane NIC is added; but with
+    `[network] management-macs`, recorded management NICs do not count. `declared` maps NICs that a
+    document declares as management to the reason, which is used unless the host shows another.
     """
     ours = made_indexes(world, record)
     record = _without_false_management(record, world, ours)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
-    nics, problems = find_nics(
-        world, named - ignored, {device.index for device in stacked.values()}
-    )
+    masters = {device.index for device in stacked.values()}
+    nics, problems = find_nics(world, named - ignored, masters)
     seen, doubtful = _management(world, policy, record)
     declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
     reasons = {**declared, **seen}
     roles = _by_mac(world, named, ignored, reasons, ours)
-    management = _indexes(
-        world, {mac for mac, role in roles.items() if role == "management"}, ours, vlans=False
-    )
-    hands_off = _indexes(world, ignored, ours)
+    managing = {mac for mac, role in roles.items() if role == "management"}
+    management = _indexes(world, managing, ours, vlans=False)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
         reasons,
-        protected=above(world, management | hands_off),
+        protected=above(world, management | _indexes(world, ignored, ours)),
         management=above(world, management),
         problems=tuple(problems),
         doubtful=doubtful,

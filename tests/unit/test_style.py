@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
     "neuca_tools/agent/first_boot.py": {"_set_aside": 41},
     "neuca_tools/guest/programs.py": {"run": 41},
     "neuca_tools/status/render.py": {"explanation": 65, "status": 59},
-    "neuca_tools/desired/roles.py": {"assign": 43},
     "neuca_tools/selftest/conditions/queues.py": {"path_capacity": 41},
     "neuca_tools/status/judge.py": {"judge": 73},
     "neuca_tools/tuning/layer.py": {"layer": 42},
