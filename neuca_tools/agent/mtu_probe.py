@@ -64,7 +64,7 @@ def explore(
     """
     waiting = candidates(resolution, have, peers(config), record.probed, start)
     ready = [one for one in waiting if answers(one)]
-    save_record(config.state, updates.intend(record, [one.operation for one in ready]))
+    save_record(config.state, updates.record_intentions(record, [one.operation for one in ready]))
     found = {one.target.key.mac: SILENT for one in waiting}
     found.update({one.target.key.mac: probe(one, writer) for one in ready})
     for one in waiting:

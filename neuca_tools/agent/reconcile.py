@@ -54,12 +54,14 @@ class Pass:
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.intend(decision.record, result.done)
-        record = updates.settle(record, resolution, have, world)
-        record = updates.meet(record, resolution)
+        record = updates.record_intentions(decision.record, result.done)
+        record = updates.forget_restored(record, resolution, have, world)
+        record = updates.remember_nics(record, resolution)
         record = leftovers.settled(record, have, world, decision.silent_managers)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
-        return updates.applied(record, resolution, world, self.scope, undone, result.to_retry)
+        return updates.record_applied(
+            record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
+        )
 
 
 def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
@@ -94,7 +96,7 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
     first_boot.record_machine(config, handles.intake)
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
-    decision = replace(decision, record=updates.meet(decision.record, decision.resolution))
+    decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
     scope = None if start or config.drift == "enforce" else decision.changed()
     before_us = leftovers.left(decision.record, decision.have, decision.world)
     outcome = Transaction(handles, StateFiles(config), Pass(scope), decision).run()

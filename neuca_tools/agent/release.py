@@ -53,9 +53,9 @@ class Release:
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
         """Nothing on the NICs is ours any more, unless the release failed."""
-        record = updates.intend(decision.record, result.done)
-        record = updates.settle(record, decision.resolution, decision.have)
-        return record if result.failures else updates.forget(record, self.macs)
+        record = updates.record_intentions(decision.record, result.done)
+        record = updates.forget_restored(record, decision.resolution, decision.have)
+        return record if result.failures else updates.forget_nics(record, self.macs)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Files:
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
         """What is still ours."""
-        return updates.settle(decision.record, decision.resolution, decision.have)
+        return updates.forget_restored(decision.record, decision.resolution, decision.have)
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class Tuning:
         return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
-        """What was changed; the active request of each NIC stays the same."""
-        record = updates.intend(decision.record, result.done)
-        return updates.settle(record, decision.resolution, decision.have, decision.world)
+        """What was changed; which request is in force stays as it was."""
+        record = updates.record_intentions(decision.record, result.done)
+        return updates.forget_restored(record, decision.resolution, decision.have, decision.world)
 
 
 def _link_of(operation: Operation) -> Optional[LinkKey]:

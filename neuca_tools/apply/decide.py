@@ -1,4 +1,4 @@
-"""The one decision of a pass: out of what was read and what is asked, what there should be and how to get there."""
+"""The decision of a pass: from the observation and the document to the desired state and its plan."""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,13 +19,13 @@ from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.model import Document, NetworkState, Record, World
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import leftovers, updates
+from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.layer import Choice, layer
 
 
 @dataclass(frozen=True)
 class Policies:
-    """What the configuration says that a decision depends on."""
+    """The parts of the configuration that a decision depends on."""
 
     settings: Settings = field(default_factory=Settings)
     places: Optional[Places] = None
@@ -34,9 +34,9 @@ class Policies:
 
 @dataclass(frozen=True)
 class Decision:
-    """What there is (`have`), what there should be (`want`), and the record as it holds now.
+    """The present state (`have`), the desired state (`want`), and the record without stale parts.
 
-    `managers` maps each network manager that runs to its word on each interface.
+    `managers` maps each running network manager to what it says of each interface.
     """
 
     world: World
@@ -54,7 +54,7 @@ class Decision:
         return self.world.silent_managers
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
-        """What leads from `have` to `want`; `scope`: of these NICs alone."""
+        """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
         return plan(
             self.have,
             self.want,
@@ -64,15 +64,15 @@ class Decision:
         )
 
     def changed(self) -> frozenset[str]:
-        """The NICs whose request differs from the one in force, or that have appeared."""
-        changed = updates.changed(self.record, self.resolution, self.world)
+        """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
+        scope = changes.changed(self.record, self.resolution, self.world)
         kept = {(hop.to, hop.metric) for hop in self.want.hops}
         gone = {
             hop.link.mac
             for hop in self.have.hops
             if not hop.ours or (hop.to, hop.metric) not in kept
         }
-        return changed | gone if "" in changed else changed
+        return scope | gone if "" in scope else scope
 
 
 def decide(
@@ -80,7 +80,7 @@ def decide(
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world = observation.world
-    record = updates.fresh(record, world)
+    record = updates.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     marks = _marks(resolution, record, policies, world)
     want = replace(resolution.want, files=marks.files, tell=marks.tell)

@@ -1,4 +1,4 @@
-"""The device behind a link, read and written: qdisc, rings and offloads, queues. It knows which backend has which setting."""
+"""Reads and writes the settings of network devices, each through its backend: qdisc, ethtool, queue files."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Mapping
+from typing import Optional
 
 from neuca_tools.backends import qdisc
 from neuca_tools.backends.ethtool import Ethtool
@@ -19,30 +20,33 @@ THROUGH_FILES = (*FILES, "irq-affinity")
 
 
 def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
-    """What each of these devices has, by index, of the groups that are asked for. Raises ObserveError."""
-    found = {}
+    """The settings of these devices, by index, in the groups that are asked for. Raises ObserveError."""
+    if not asked:
+        return {}
     try:
-        qdiscs = (
-            qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
-            if asked
-            else {}
-        )
-        for index, groups in asked.items():
-            ethtool = _ethtool(index, [group for group in groups if group in THROUGH_ETHTOOL])
-            files = Queues(index, world.devices[index].name).read(
-                [group for group in groups if group in THROUGH_FILES]
-            )
-            values = {"qdisc": qdiscs[index]} if index in qdiscs else {}
-            found[index] = DeviceSettings(
-                {**values, **ethtool.values, **files.values},
-                {**ethtool.most, **files.most},
-                {**ethtool.missing, **files.missing},
-            )
+        qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
+        return {
+            index: _read_device(index, world.devices[index].name, groups, qdiscs.get(index))
+            for index, groups in asked.items()
+        }
     except OSError as error:
         raise ObserveError(
             f"ask the kernel for the settings of network devices: {error.strerror or error}"
         ) from error
-    return found
+
+
+def _read_device(
+    index: int, name: str, groups: Collection[str], root: Optional[str]
+) -> DeviceSettings:
+    """One device's settings; `root` is its root qdisc. Raises OSError."""
+    ethtool = _ethtool(index, [group for group in groups if group in THROUGH_ETHTOOL])
+    files = Queues(index, name).read([group for group in groups if group in THROUGH_FILES])
+    values = {} if root is None else {"qdisc": root}
+    return DeviceSettings(
+        {**values, **ethtool.values, **files.values},
+        {**ethtool.most, **files.most},
+        {**ethtool.missing, **files.missing},
+    )
 
 
 def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
@@ -52,9 +56,8 @@ def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
         with Ethtool() as ethtool:
             return ethtool.read(index, groups)
     except OSError as error:
-        if (
-            error.errno == errno.ENODEV
-        ):  # gone since the look; the event of that makes the next pass
+        if error.errno == errno.ENODEV:
+            # Removed since the look; that event starts the next pass.
             return DeviceSettings()
         if error.errno != errno.ENOENT:
             raise
@@ -70,12 +73,9 @@ def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
     elif group in THROUGH_FILES:
         Queues(index, name).write(group, values[group])
     else:
+        own = {setting.partition(".")[2]: value for setting, value in values.items()}
         try:
             with Ethtool() as ethtool:
-                ethtool.write(
-                    index,
-                    group,
-                    {setting.partition(".")[2]: value for setting, value in values.items()},
-                )
+                ethtool.write(index, group, own)
         except OSError as error:
             raise ApplyError(error.strerror or str(error), error.errno or 0) from error

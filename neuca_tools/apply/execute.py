@@ -1,6 +1,7 @@
-"""Carries operations out, in their order. No condition on state here: what to do is `plan`'s to say.
+"""Carries out operations in their order, without looking at the state: `plan` has decided what to do.
 
-The writer is the only way to a link, and it knows the links that a pass may touch: any other is refused, whatever the plan says.
+Links are changed only through the writer, which knows the links that a pass may touch and refuses
+all others, whatever the plan says.
 """
 
 # SPDX-License-Identifier: MIT
@@ -25,9 +26,10 @@ from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Unmanage, WriteFile, WriteSysctl
 
-COSTS_ITSELF = (Unmanage, WriteSysctl, SetDevice)
-# What the kernel, a driver or a container says to a setting of a device that it does not have, or not so (EIO: an interrupt
-# that the kernel manages itself). Anything else is a failure.
+HARMLESS = (Unmanage, WriteSysctl, SetDevice)
+"""Operations whose failure does not count as a failure of the NIC."""
+# How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
+# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are failures.
 DECLINES = (
     errno.EOPNOTSUPP,
     errno.EINVAL,
@@ -56,8 +58,8 @@ class Failure(NamedTuple):
 class Result:
     """What was done, and what failed; after a NIC's first failure nothing more is done to it.
 
-    `declined`: settings that a device does not take, which is nobody's failure. `skipped`: what was not tried, since a link
-    that it is about had failed.
+    `declined` are settings that a device does not support, which is no failure. `skipped` was not
+    tried, because one of its links had failed.
     """
 
     done: tuple[Operation, ...] = ()
@@ -75,38 +77,35 @@ class Result:
 
     @property
     def lost_nics(self) -> frozenset[str]:
-        """The NICs that are not as asked, nor as before, with what they are put together with. A sysctl, a mark costs itself."""
-        serious = [
-            failure.operation
-            for failure in self.failures
-            if not isinstance(failure.operation, COSTS_ITSELF)
-        ]
-        lost = {mac for operation in (*serious, *self.skipped) for mac in operation.fate}
-        together = (
-            {operation.fate for operation in self.done if len(operation.fate) > 1}
-            if lost
-            else set()
-        )
-        while any(lost & fate and not fate <= lost for fate in together):
-            lost.update(*(fate for fate in together if fate & lost))
+        """The MACs of the NICs that have to be rolled back, with the NICs that they were joined to.
+
+        Sysctls, device settings and calls to NetworkManager fail alone.
+        """
+        failed = [failure.operation for failure in self.failures]
+        serious = [operation for operation in failed if not isinstance(operation, HARMLESS)]
+        lost: set[str] = set()
+        for operation in (*serious, *self.skipped):
+            lost |= operation.fate
+        fates = {operation.fate for operation in self.done}
+        reached = -1
+        while reached != len(lost):
+            reached = len(lost)
+            lost.update(*(fate for fate in fates if fate & lost))
         return frozenset(lost)
 
     @property
     def to_retry(self) -> tuple[str, ...]:
-        """The sysctls that the kernel refused, which cost their NIC nothing else; what another program put back is its own."""
-        return tuple(
-            sorted(
-                {
-                    failure.operation.path
-                    for failure in self.failures
-                    if isinstance(failure.operation, WriteSysctl) and failure.errno
-                }
-            )
-        )
+        """The paths of the sysctls that the kernel refused. Values that another program changed again are not retried."""
+        refused = {
+            failure.operation.path
+            for failure in self.failures
+            if isinstance(failure.operation, WriteSysctl) and failure.errno
+        }
+        return tuple(sorted(refused))
 
 
 class GuardedWriter:
-    """The real thing: netlink, sysctls, files and managers, for these links and those created on them, and no others."""
+    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them."""
 
     def __init__(self, netlink: Netlink, managers: Managers, allowed: Collection[int]) -> None:
         self._netlink, self._managers = netlink, managers
@@ -116,7 +115,8 @@ class GuardedWriter:
         index = target.ifindex or self._netlink.index_of(target.name)
         if index not in self._allowed:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
-        if self._netlink.name_of(index) not in ("", target.name):  # a sysctl goes by the name
+        # The path of a sysctl has the name of the interface in it.
+        if self._netlink.name_of(index) not in ("", target.name):
             raise GuardError(f'"{target.name}" has another name by now')
         return index
 
@@ -151,7 +151,7 @@ class GuardedWriter:
         self._netlink.add_address(index, address)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete it alone: without promote_secondaries the kernel takes the other addresses of its network with a primary one."""
+        """Delete this address only: without promote_secondaries the kernel deletes secondary addresses with the primary."""
         path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
         before = sysctl.read(path) if address.version == 4 else None
         if before == "0":
@@ -182,7 +182,7 @@ class GuardedWriter:
 
 
 def apply(operations: Iterable[Operation], writer: Writer) -> Result:
-    """Do them all. Files of one directory go out together; so do the NICs of one manager."""
+    """Carry out all operations. Files in one directory are written together, NICs are taken from a manager together."""
     done: list[Operation] = []
     failures: list[Failure] = []
     declined: list[Failure] = []
@@ -220,7 +220,7 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
 
 
 def _try(batch: list[Operation], writer: Writer) -> Optional[NeucaError]:
-    """None, or why it failed. A manager that does not do as asked costs no NIC its settings: status shows who holds it."""
+    """Carry out a batch. Returns the error if it failed, None if not."""
     first = batch[0]
     try:
         if isinstance(first, WriteFile):

@@ -1,4 +1,4 @@
-"""The host as a pass sees it: look and decide again, write to it, wait for it; and where its state is kept."""
+"""The host and the state files of a transaction: look, decide, write, wait for changes."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,13 +28,13 @@ from neuca_tools.state.store import unsaved
 from neuca_tools.tuning import Choice
 
 log = logging.getLogger("neuca")
-RENAMED = 10.0  # seconds that udev gets to take in a rename
+RENAMED = 10.0  # seconds that udev gets to process a rename
 
 
 class Host:
-    """The kernel and the managers of this host, looked at for one document and one configuration.
+    """The kernel and the network managers of this host, for one document and one configuration.
 
-    `choice` of profiles: None for the one in force.
+    `choice` are the tuning profiles; None stands for those in force.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Host:
         return decide(seen, document, policies, record)
 
     def writer(self, decision: Decision) -> GuardedWriter:
-        """What may write to the links of this decision that are ours to set, and to no other."""
+        """A writer for the unprotected links of this decision, and for no others."""
         links = {link.index for link in decision.have.links.values()}
         allowed = links - decision.resolution.roles.protected
         return GuardedWriter(self._netlink, self._managers(), allowed)
@@ -85,12 +85,12 @@ class Host:
         return Watch()
 
     def settle_renames(self) -> None:
-        """Wait until udev has taken in that interfaces have other names."""
+        """Wait until udev has processed the renames."""
         if udev_is_ours(self.config):
             udev.settle(RENAMED)
 
     def _managers(self) -> Managers:
-        """Both managers; nothing is asked where they are not those of this namespace."""
+        """Both managers; they are not contacted unless they belong to this network namespace."""
         return Managers(self._bus, udev_is_ours(self.config))
 
 
@@ -105,7 +105,7 @@ class StateFiles:
         records.save_record(self._place, record)
 
     def load_journal(self, boot_id: str) -> Optional[NetworkState]:
-        """What links were like before a transaction that never ended; None if the last one ended."""
+        """The links before a transaction that was interrupted; None if the last one completed."""
         return records.load_journal(self._place, boot_id)
 
     def save_journal(self, before: NetworkState, boot_id: str) -> None:
@@ -117,13 +117,13 @@ class StateFiles:
         records.remove_journal(self._place)
 
     def unsaved(self) -> str:
-        """Why something could not be saved; empty where everything is."""
+        """Why something could not be saved; empty if everything is."""
         return unsaved(self._place)
 
 
 @contextmanager
 def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Iterator[Host]:
-    """Open what a look or a transaction needs, and close it again."""
+    """The host, with netlink and bus connections open for the duration of the context."""
     with Netlink() as netlink, Bus() as bus:
         yield Host(config, intake, netlink, bus, choice)
 

@@ -1,6 +1,7 @@
-"""NetworkManager and systemd-networkd as one: which of our links they hold, and telling them to let go; others' udev rules.
+"""NetworkManager and systemd-networkd: which links they manage, and how they are told to release them.
 
-Where they are the host's and not this namespace's, or `[linux] managers = none`, nobody is asked anything.
+They are not contacted with `[linux] managers = none`, nor if they belong to the host and not to this
+network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,7 +19,7 @@ from neuca_tools.model import LinkKey
 
 
 class Managers:
-    """Both managers over one bus connection, for one pass. `words` are kept until the next `ask`."""
+    """Both managers over one bus connection, for one pass. `reasons`: why a manager gave no answer to the last `ask`."""
 
     def __init__(self, bus: Bus, enabled: bool) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
@@ -26,14 +27,13 @@ class Managers:
         self.reasons: dict[str, str] = {}
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
-        """For each manager that runs, what it says of each interface; one that is absent is left out."""
+        """What each running manager says of each interface: "managed", "unmanaged" or another state."""
         found: dict[str, dict[str, str]] = {}
         self.reasons = {}
-        for name, manager in (
-            (("networkmanager", self._networkmanager), ("networkd", self._networkd))
-            if self._enabled
-            else ()
-        ):
+        if not self._enabled:
+            return {}
+        managers = (("networkmanager", self._networkmanager), ("networkd", self._networkd))
+        for name, manager in managers:
             words, reason = manager.words(interfaces)
             if reason:
                 self.reasons[name] = reason
@@ -42,21 +42,22 @@ class Managers:
         return found
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
-        """Only NetworkManager can be asked for single links. Raises ManagerError."""
+        """Have NetworkManager release links; systemd-networkd has no such call. Raises ManagerError."""
         if self._enabled and manager == "networkmanager":
             self._networkmanager.unmanage(names)
 
     def tell(self, manager: str) -> None:
-        """Have it read its configuration again. Raises ManagerError."""
-        if self._enabled:
-            {
-                "networkmanager": self._networkmanager.reload_configuration,
-                "networkd": self._networkd.reload,
-            }[manager]()
+        """Have the manager reload its configuration. Raises ManagerError."""
+        if not self._enabled:
+            return
+        if manager == "networkmanager":
+            self._networkmanager.reload_configuration()
+        else:
+            self._networkd.reload()
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
-    """cloud-init and netplan write rules with the names that they want; cloud-init renames by itself as well, at each boot."""
+    """A sentence for each udev rule of another program, as cloud-init or netplan, that gives a NIC another name."""
     for path, text in udev.rules():
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))

@@ -17,12 +17,12 @@ from neuca_tools.model.topology import METADATA_HOSTS, base
 from neuca_tools.tuning.layer import Choice, TuningInputs
 
 ANY_LINK = LinkKey("")
-"""What a document asks of NICs that it knows by a name pattern alone: it may be about any."""
+"""The key of requests for NICs by a name pattern, which may be about any NIC."""
 
 
 @dataclass(frozen=True)
 class Interest:
-    """All that has to be read for one decision.
+    """What has to be read for one decision.
 
     `hosts`: addresses whose route is asked for. `sysctls`: paths of settings of the whole host.
     `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
@@ -87,6 +87,29 @@ def interest(
 ) -> Interest:
     """What has to be read to decide about this document, these configured links and this record."""
     requests = [*_requests(document), *links]
+    templates, groups = _settings_of(requests, record)
+    host_sysctls = {path for paths in templates.values() for path in paths if OWN not in path}
+    router = document.router if document else "user"
+    return Interest(
+        hosts=(*hosts, *METADATA_HOSTS),
+        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.asked(router)}),
+        templates={key: frozenset(filter(_is_own, paths)) for key, paths in templates.items()},
+        groups={key: frozenset(names) for key, names in groups.items()},
+        queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
+        advertised=router == "true",
+        choice=choice or Choice(),
+    )
+
+
+def _is_own(path: str) -> bool:
+    """Whether a sysctl is one of a link."""
+    return OWN in path
+
+
+def _settings_of(
+    requests: Iterable[LinkRequest], record: Record
+) -> tuple[dict[LinkKey, set[str]], dict[LinkKey, set[str]]]:
+    """The sysctls and the groups of device settings of each link, requested or changed by us before."""
     templates: dict[LinkKey, set[str]] = defaultdict(set)
     groups: dict[LinkKey, set[str]] = defaultdict(set)
     for request in requests:
@@ -98,17 +121,7 @@ def interest(
     for key, original in record.originals.items():
         templates[key].update(original.sysctls)
         groups[key].update(map(group_of, original.device))
-    everywhere = {path for paths in templates.values() for path in paths if OWN not in path}
-    router = document.router if document else "user"
-    return Interest(
-        (*hosts, *METADATA_HOSTS),
-        frozenset({*everywhere, *record.original_sysctls, *forwarding.asked(router)}),
-        {key: frozenset(path for path in paths if OWN in path) for key, paths in templates.items()},
-        {key: frozenset(names) for key, names in groups.items()},
-        frozenset(one.key for one in requests if one.txqueuelen is not None),
-        router == "true",
-        choice or Choice(),
-    )
+    return templates, groups
 
 
 def _requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:

@@ -1,10 +1,10 @@
-"""What is there, in the same terms as what is asked: the links in question, their settings and our files."""
+"""The present state in the terms of the desired state: links, their settings, routes and our files."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -18,8 +18,10 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     NetworkState,
+    NicRecord,
     Original,
     Record,
+    Route,
     Virtual,
     World,
 )
@@ -28,45 +30,58 @@ from neuca_tools.model.topology import automatic, lifelines
 
 
 def found(resolution: Resolution, world: World, record: Record, protocol: int) -> NetworkState:
-    """The found side of a plan: dataplane links alone, and those that the agent itself once changed."""
-    wanted = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
-    wanted |= {*record.originals, *(key for key, _ in record.owned.addresses)}
-    wanted |= {key.nic for key in wanted}
+    """The present state for a plan: dataplane links, and links that the agent itself once changed.
+
+    `protocol` is the protocol number of our routes.
+    """
     everything = find_links(world, resolution.roles)
+    keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
+    relevant = _relevant(resolution, record)
     devices = {
         key: device
         for key, device in everything.items()
-        if (key in wanted or device.master in masters)
-        and device.index not in resolution.roles.protected
+        if device.index not in resolution.roles.protected
+        and (key in relevant or device.master in masters)
     }
-    keys = {device.index: key for key, device in everything.items()}
-    links = {
-        key: replace(
+    links = {}
+    for key, device in devices.items():
+        links[key] = replace(
             _link(key, device, resolution, world, record),
             master=masters.get(device.master),
             virtual=_virtual(key, device, keys, world),
         )
-        for key, device in devices.items()
-    }
     paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
-    sysctls = {path: world.sysctls[path] for path in paths if path in world.sysctls}
+    return NetworkState(
+        links,
+        _hops(world, devices, resolution, protocol, record),
+        sysctls={path: world.sysctls[path] for path in paths if path in world.sysctls},
+        files={path: world.files.get(path) for path in resolution.want.files},
+        tell=_informed(resolution, world, record),
+    )
+
+
+def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
+    """The links that are asked for, ours, or changed by us, and the NICs below them."""
+    keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
+    keys |= {*record.originals, *(key for key, _ in record.owned.addresses)}
+    return keys | {key.nic for key in keys}
+
+
+def _informed(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
+    """The manager that has read each of our files; "" if it runs and may not have read it."""
     unheard = any(nic.unheard for nic in record.nics.values())
-    running = {
+    return {
         path: "" if unheard else manager
         for path, manager in resolution.want.tell.items()
         if manager in world.managers
     }
-    files = {path: world.files.get(path) for path in resolution.want.files}
-    leaving = {mac for mac, nic in record.nics.items() if nic.leaving}
-    hops = _hops(world, devices, resolution, protocol, leaving)
-    return NetworkState(links, hops, sysctls=sysctls, files=files, tell=running)
 
 
 def _virtual(
     key: LinkKey, device: Device, keys: Mapping[int, LinkKey], world: World
 ) -> Optional[Virtual]:
-    """What a bond or its like is made of, as far as that is known; of a VLAN its MAC."""
+    """What a virtual link is made of, as far as that is known; the MAC of a VLAN."""
     if key.vlan_id is not None:
         return Virtual(options=(("mac", device.mac),))
     if not key.made:
@@ -82,37 +97,37 @@ def _virtual(
 def _link(
     key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record
 ) -> Link:
-    wanted, original = resolution.want.links.get(key), record.originals.get(key, Original())
-    templates = {*(wanted.sysctls if wanted else ()), *original.sysctls}
-    paths = {template: template.replace(OWN, device.name) for template in templates}
-    values = {name: world.sysctls[path] for name, path in paths.items() if path in world.sysctls}
-    leased = {
-        address
-        for address in (wanted.addresses if wanted else ())
-        if (device.index, address) in world.leased
+    """The device as a link, with the settings that are asked for or that were changed by us."""
+    wanted = resolution.want.links.get(key, Link(key, key.kind, "unlisted"))
+    original = record.originals.get(key, Original())
+    paths = {
+        template: template.replace(OWN, device.name)
+        for template in (*wanted.sysctls, *original.sysctls)
     }
-    addresses = tuple(
-        address for address in world.addresses.get(device.index, ()) if address not in leased
-    )
     settings = world.settings.get(device.index, DeviceSettings()).values
-    names = {*(wanted.device if wanted else ()), *original.device}
+    # A requested address with a lease is not there for good: it counts as absent.
+    leased = {one for one in wanted.addresses if (device.index, one) in world.leased}
+    addresses = world.addresses.get(device.index, ())
+    words = ((manager, said.get(device.name)) for manager, said in world.managers.items())
     return Link(
         key,
         key.kind,
         resolution.roles.role(key.mac),
         device.name,
         device.index,
-        "up" if device.up else "down",
-        device.mtu,
-        device.txqueuelen,
-        addresses,
-        values,
-        {name: value for name, value in settings.items() if name in names},
-        {
-            manager: words[device.name]
-            for manager, words in world.managers.items()
-            if device.name in words
+        state="up" if device.up else "down",
+        mtu=device.mtu,
+        txqueuelen=device.txqueuelen,
+        addresses=tuple(address for address in addresses if address not in leased),
+        sysctls={
+            name: world.sysctls[path] for name, path in paths.items() if path in world.sysctls
         },
+        device={
+            name: value
+            for name, value in settings.items()
+            if name in wanted.device or name in original.device
+        },
+        managers={manager: word for manager, word in words if word is not None},
     )
 
 
@@ -121,35 +136,31 @@ def _hops(
     devices: Mapping[LinkKey, Device],
     resolution: Resolution,
     protocol: int,
-    leaving: Collection[str],
+    record: Record,
 ) -> tuple[Hop, ...]:
-    """Our own routes, other people's to a prefix that should have none, and what a manager leaves behind.
+    """Our routes, those that a manager or router left behind, and other routes to a banned prefix.
 
-    Of other people's never a link's own network; nor what is left behind, while it is all that this host has of a default route.
+    The network of a link itself is never among the last.
     """
     keys = {device.index: key for key, device in devices.items()}
     banned = set(resolution.want.banned)
     kept = lifelines(world, resolution.roles.management)
-    hops = (
-        Hop(
-            route.to,
-            keys[route.index],
-            route.via,
-            route.metric,
-            route.protocol == protocol,
-            (
-                automatic(route)
-                and keys[route.index].mac in leaving
-                and keys[route.index].vlan_id is None
-                and (route.index, route.to.version) not in kept
-            )
-            or (keys[route.index] in resolution.quiet and is_advertised(route, world)),
-        )
-        for route in world.routes
-        if route.index in keys
-    )
-    return tuple(
-        hop
-        for hop in hops
-        if hop.ours or hop.left_over or (hop.to in banned and hop.via is not None)
-    )
+    hops = []
+    for route in world.routes:
+        key = keys.get(route.index)
+        if key is None:
+            continue
+        ours = route.protocol == protocol
+        left_over = (
+            _is_left_behind(route, key, record) and (route.index, route.to.version) not in kept
+        ) or (key in resolution.quiet and is_advertised(route, world))
+        if ours or left_over or (route.to in banned and route.via is not None):
+            hops.append(Hop(route.to, key, route.via, route.metric, ours, left_over))
+    return tuple(hops)
+
+
+def _is_left_behind(route: Route, key: LinkKey, record: Record) -> bool:
+    """Whether a network manager that is leaving the NIC had set the route."""
+    if key.vlan_id is not None or not automatic(route):
+        return False
+    return bool(record.nics.get(key.mac, NicRecord()).leaving)

@@ -1,7 +1,8 @@
-"""Which operations of a plan a pass carries out: not those that were done or failed, nor those that wait for room on the disk.
+"""Which operations of a plan are carried out in a round: not those that failed, nor those that must wait for the disk.
 
-While the state cannot be saved, what a NIC lacks is added: it is lost at the next boot in any case, as the kernel's state is.
-What it would lose stays: the old state on the disk would bring it back at the next boot.
+While the state cannot be saved, settings are added to NICs, as the next boot drops them like all
+state of the kernel. Nothing is removed: the old state on the disk would bring it back at the next
+boot.
 """
 
 # SPDX-License-Identifier: MIT
@@ -29,7 +30,7 @@ from neuca_tools.plan.operations import (
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
-    """What is still to do, less what failed already, and less the files and managers that cost no NIC anything."""
+    """The operations that are still to do: not those that failed, nor files and calls to network managers."""
     failed = {identity(failure.operation)[:2] for failure in result.failures}
     return tuple(
         operation
@@ -41,7 +42,7 @@ def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ..
 
 
 def identity(operation: Operation) -> tuple[object, ...]:
-    """What tells one operation from another, whatever the value was before."""
+    """A value that is equal for operations that do the same, whatever they change it from."""
     before, after = operation.change
     kind = operation.kind
     if isinstance(operation, SetDevice):
@@ -50,30 +51,17 @@ def identity(operation: Operation) -> tuple[object, ...]:
 
 
 def as_it_was(link: Link, world: World) -> Link:
-    """Without the addresses that the kernel gives a link by itself, nor what cannot be put back."""
+    """The link with what a roll-back can restore: without automatic addresses and write-only settings."""
     return replace(link, device=restorable(link.device), addresses=lasting(link, world))
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """What waits until the state can be saved: whatever takes something away.
+    """The operations that wait until the state can be saved: all that remove something.
 
-    A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a whole: what the plan has for it
-    counts on that.
+    A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a whole,
+    with the NICs that share its fate: the rest of its plan relies on the removal.
     """
-    leaving = [one for one in operations if isinstance(one, DeleteAddress)]
-    held = {
-        mac
-        for one in operations
-        if isinstance(one, DeleteLink)
-        or (isinstance(one, SetMaster) and one.before)
-        or (isinstance(one, AddAddress) and _moves(one, leaving))
-        for mac in one.fate
-    }
-    while True:  # with a NIC waits what it is put together with
-        more = {mac for one in operations if one.fate & held for mac in one.fate} - held
-        if not more:
-            break
-        held |= more
+    held = _held(operations)
     return tuple(
         one
         for one in operations
@@ -81,5 +69,30 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     )
 
 
-def _moves(added: AddAddress, leaving: Sequence[DeleteAddress]) -> bool:
+def _held(operations: Sequence[Operation]) -> set[str]:
+    """The NICs for which nothing can be done now."""
+    leaving = [one for one in operations if isinstance(one, DeleteAddress)]
+    held: set[str] = set()
+    for one in operations:
+        if _takes_apart(one, leaving):
+            held |= one.fate
+    reached = -1
+    while reached != len(held):
+        reached = len(held)
+        for one in operations:
+            if one.fate & held:
+                held |= one.fate
+    return held
+
+
+def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:
+    """Whether it deletes a link, takes one out of its bond or bridge, or moves an address between links."""
+    if isinstance(operation, SetMaster):
+        return bool(operation.before)
+    if isinstance(operation, AddAddress):
+        return _is_moved(operation, leaving)
+    return isinstance(operation, DeleteLink)
+
+
+def _is_moved(added: AddAddress, leaving: Sequence[DeleteAddress]) -> bool:
     return any(one.address.ip == added.address.ip and one.on.key != added.on.key for one in leaving)

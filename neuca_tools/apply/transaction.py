@@ -1,7 +1,7 @@
-"""One transaction: mark, journal, apply, verify, undo, remember. The only code that changes a host.
+"""One transaction: mark, journal, apply, verify, roll back, remember. The only code that changes a host.
 
-A pass, `tune`, `release` and `revert` differ in their purpose alone: which operations of a decision
-they carry out, and what they leave in the record.
+A pass, `tune`, `release` and `revert` differ only in their purpose: which operations of a decision
+they carry out, and what the record says afterwards.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,11 +34,12 @@ from neuca_tools.plan.plan import plan
 from neuca_tools.state import updates
 
 log = logging.getLogger("neuca")
-RELEASE_TIME = 0.5  # seconds that NetworkManager gets to flush what it had set
+RELEASE_TIME = 0.5
+"""Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
-"""Seconds before each look of a verification: drivers, udev and systemd-sysctl settle late."""
+"""Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
 LATE = (WriteSysctl, SetMtu, SetTxQueueLen)
-"""Set once more at the end: udev may have set them late, to values of its own."""
+"""Settings that are set once more at the end, as udev may have overwritten them."""
 NOT_KEPT = "done, but it is not so: another program or the driver put it back"
 
 
@@ -46,23 +47,23 @@ class Watcher(Protocol):
     """Waits for changes of the host."""
 
     def wait(self, seconds: float) -> None:
-        """Until something changes, at most so long."""
+        """Wait until something changes, at most this many seconds."""
 
 
 class Host(Protocol):
     """The host that a transaction changes."""
 
     def decide(self, record: Record) -> Decision:
-        """Look again, and decide with this record. Raises ObserveError."""
+        """Look at the host, and decide with this record. Raises ObserveError."""
 
     def writer(self, decision: Decision) -> Writer:
-        """What may write to the links of this decision, and to no other."""
+        """A writer for the links of this decision, and for no others."""
 
     def watch(self) -> AbstractContextManager[Watcher]:
         """A watch for changes from now on."""
 
     def settle_renames(self) -> None:
-        """Wait until udev has taken in that interfaces have other names."""
+        """Wait until udev has processed the renames."""
 
 
 class Store(Protocol):
@@ -72,7 +73,7 @@ class Store(Protocol):
         """Raises ApplyError."""
 
     def load_journal(self, boot_id: str) -> Optional[NetworkState]:
-        """What links were like before a transaction that never ended; None if the last one ended."""
+        """The links before a transaction that was interrupted; None if the last one completed."""
 
     def save_journal(self, before: NetworkState, boot_id: str) -> None:
         """Raises ApplyError."""
@@ -81,24 +82,24 @@ class Store(Protocol):
         """Raises ApplyError."""
 
     def unsaved(self) -> str:
-        """Why something could not be saved; empty where everything is."""
+        """Why something could not be saved; empty if everything is."""
 
 
 class Purpose(Protocol):
     """What a transaction is for."""
 
     def shape(self, decision: Decision) -> Decision:
-        """The decision with the desired state of this purpose."""
+        """The decision, with the desired state changed to that of this purpose."""
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
-        """What is to be done, in the order of the plan."""
+        """The operations to carry out, in the order of the plan."""
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
-        """The record afterwards. `held` waits until the state can be saved."""
+        """The record afterwards. The operations of `held` wait until the state can be saved."""
 
 
 class Outcome(NamedTuple):
-    """What was done and what failed; what had to be undone; and the decision at the end."""
+    """What was done and what failed, what was rolled back, and the decision at the end."""
 
     result: Result
     undone: Result
@@ -107,7 +108,10 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Transaction:
-    """One transaction under way. `run` is all of it."""
+    """One transaction in progress; `run` is the whole of it.
+
+    `before` are the links to roll back to. `marked`: network managers have been told to release ours.
+    """
 
     host: Host
     store: Store
@@ -132,9 +136,9 @@ class Transaction:
     # --- the steps ---
 
     def _mark(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """Make managers let go of our NICs first, and look again: they may flush what they had set.
+        """Have network managers release our NICs first, and look again: they may flush their settings.
 
-        Returns what is planned after that.
+        Returns the operations that are planned after that.
         """
         operations = [one for one in planned if one.order <= Phase.MARK]
         if not any(isinstance(one, (Unmanage, Tell)) for one in operations):
@@ -151,7 +155,7 @@ class Transaction:
         return left
 
     def _journal(self, operations: Sequence[Operation]) -> None:
-        """Save what will be ours, and what the links are like now, before the first change."""
+        """Save what will be ours, and the present links, before the first change."""
         world, have = self.decision.world, self.decision.have
         died = self.store.load_journal(world.boot_id)
         links = {**have.links, **(died.links if died else {})}
@@ -162,7 +166,7 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
-        self.store.save_record(updates.intend(self.decision.record, operations))
+        self.store.save_record(updates.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -170,12 +174,12 @@ class Transaction:
         self.result += apply(operations, self.host.writer(self.decision))
 
     def _verify(self, watch: Watcher) -> None:
-        """Look again, with growing patience, until nothing is left to do.
+        """Look again, with growing delays, until nothing is left to do.
 
-        What is left although it was done is a failure, but sysctls, MTU and queue length are set
-        once more: udev runs systemd-sysctl late, and after a rename sets anew what a .link file
-        says (cloud-init's have an MTU). What is left and was not done yet (a NIC that appeared
-        meanwhile, a side effect of the kernel) is done in a second round.
+        An operation that was done and is planned again has failed. But sysctls, MTU and queue length
+        are set once more: udev runs systemd-sysctl late, and after a rename it applies .link files
+        again (those of cloud-init have an MTU). New operations, because of a NIC that has appeared
+        or of a side effect in the kernel, are carried out in a second round.
         """
         if not self.result.done and not self.result.declined:
             return
@@ -228,12 +232,12 @@ class Transaction:
         return self.purpose.shape(self.host.decide(record))
 
     def _look_again(self) -> None:
-        """Another decision, with all in the record that was done since."""
-        record = updates.intend(self.decision.record, self.result.done)
-        self.decision = self._decide(updates.decline(record, self.result.declined))
+        """Decide again, with a record of everything that was done."""
+        record = updates.record_intentions(self.decision.record, self.result.done)
+        self.decision = self._decide(updates.record_declined(record, self.result.declined))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """What is planned, but for what waits until the state can be saved, or was told before."""
+        """The planned operations, without those that wait until the state can be saved, or were done by `_mark`."""
         held = set(waiting(planned)) if self.store.unsaved() else set()
         if self.marked:
             held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
@@ -251,13 +255,13 @@ class Transaction:
         return again
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
-        """Save what a second round will change; what is rolled back to is still the first state."""
+        """Save what a second round will change. A roll-back still leads to the first state."""
         before = self.before
         self._journal(operations)
         self.before = before
 
     def _fail(self, left: Sequence[Operation]) -> None:
-        """Count as failed what was done and is not so; of device settings as declined."""
+        """Record operations without effect as failed, those on device settings as declined."""
         failures = [Failure(operation, NOT_KEPT) for operation in left]
         declined = [one for one in failures if isinstance(one.operation, SetDevice)]
         self.result += Result(

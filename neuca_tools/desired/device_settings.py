@@ -1,7 +1,8 @@
-"""Settings of the device behind a link: what of them this device can have, and what has to be set for that.
+"""Settings of the device behind a link: which of them the device supports, and what has to be set.
 
-A document asks by group (`rings = rx 256 tx 512`); inside, every value stands alone (`rings.rx`), as the driver may take one
-and not the other. A qdisc that the kernel chose itself is written with "default" before it.
+A document asks for groups (`rings = rx 256 tx 512`). Here every value is separate (`rings.rx`), as a
+driver may support one and not the other. A qdisc that is the kernel's default is written "default
+KIND".
 """
 
 # SPDX-License-Identifier: MIT
@@ -36,7 +37,7 @@ WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "noqueue", "cake", "codel", "fq_pie", "s
 
 
 def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Groups as values.
+    """The groups of a document as separate values.
 
     >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
     {'rings.rx': '256', 'rings.tx': '512', 'qdisc': 'fq maxrate 2gbit'}
@@ -44,12 +45,10 @@ def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     found = {}
     for group, value in settings:
         words = value.split()
-        pairs = (
-            {group: value}
-            if group in SIMPLE
-            else {f"{group}.{name}": one for name, one in zip(words[::2], words[1::2])}
-        )
-        found.update(pairs)
+        if group in SIMPLE:
+            found[group] = value
+        else:
+            found.update((f"{group}.{name}", one) for name, one in zip(words[::2], words[1::2]))
     return found
 
 
@@ -60,7 +59,7 @@ def group_of(setting: str) -> str:
 def text(values: Mapping[str, Optional[str]]) -> str:
     """Values of one group for people: `rx 256 tx 512`."""
     words = [
-        value if "." not in name else f"{name.partition('.')[2]} {value}"
+        f"{name.partition('.')[2]} {value}".strip()
         for name, value in sorted(values.items())
         if value is not None
     ]
@@ -68,20 +67,18 @@ def text(values: Mapping[str, Optional[str]]) -> str:
 
 
 def same(setting: str, found: Optional[str], wanted: str) -> bool:
-    """Whether the device has it already. Any qdisc of the kernel's own choice is `default`, and it is what it is as well."""
-    if setting == "qdisc" and found is not None:
-        return (
-            found.startswith(DEFAULT)
-            if wanted.startswith(DEFAULT)
-            else found in (wanted, f"{DEFAULT} {wanted}")
-        )
-    return found == wanted
+    """Whether the device has the value already. A qdisc "default KIND" matches both "default" and KIND."""
+    if setting != "qdisc" or found is None:
+        return found == wanted
+    if wanted.startswith(DEFAULT):
+        return found.startswith(DEFAULT)
+    return found in (wanted, f"{DEFAULT} {wanted}")
 
 
 def to_do(
     found: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
-    """Each group with something to set: its name, the values before (where known), and after."""
+    """Each group with something to set: its name, the present values (as far as known), and the new ones."""
     differing = sorted(
         name for name, value in wanted.items() if not same(name, found.get(name), value)
     )
@@ -96,7 +93,7 @@ def to_do(
 
 
 def restorable(found: Mapping[str, str]) -> dict[str, str]:
-    """The values that can be put back: a qdisc that has more to it than we can say becomes the kernel's own choice."""
+    """The values that can be restored. A qdisc that we cannot create becomes the kernel's default."""
     return {
         name: DEFAULT if name == "qdisc" and not _creatable(value) else value
         for name, value in found.items()
@@ -109,9 +106,10 @@ def _creatable(qdisc: str) -> bool:
 
 @dataclass
 class Wish:
-    """What one link is asked to have, and what comes out of that: `wanted`, and `notes` for what it will not have.
+    """The device settings that are asked for a link: `wanted` are to be set, `notes` tell why others are not.
 
-    `has` None: the link is not there yet, so only its qdisc can be said in advance; the rest follows when it is.
+    `has` is None if the link does not exist yet. Only its qdisc is known then; the other settings
+    follow once it exists.
     """
 
     key: LinkKey
@@ -126,21 +124,20 @@ class Wish:
 
     def resolve(self) -> None:
         for setting, value in self.asked.items():
-            found = (
-                self._possible(setting, value, self.has)
-                if self.has
-                else value
-                if setting == "qdisc"
-                else None
-            )
+            possible = self._possible(setting, value)
             before = self.declined.get(setting)
-            if found is not None and before is not None and before.value == found:
-                self.note(setting, f'"{found}" was tried: {before.reason}', before.effect)
-            elif found is not None:
-                self.wanted[setting] = found
+            if possible is None:
+                continue
+            if before is not None and before.value == possible:
+                self.note(setting, f'"{possible}" was tried: {before.reason}', before.effect)
+            else:
+                self.wanted[setting] = possible
 
-    def _possible(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
-        """The value that the device can have for this one, None for none."""
+    def _possible(self, setting: str, value: str) -> Optional[str]:
+        """The value to set for the requested one; None if the device cannot have the setting."""
+        has = self.has
+        if has is None:
+            return value if setting == "qdisc" else None
         reason = has.missing.get(setting) or has.missing.get(group_of(setting))
         if reason is not None and has.values.get(setting) != value:
             self.note(setting, reason)
@@ -180,9 +177,10 @@ class Wish:
         return str(most) if value == "max" else value
 
     def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
-        """What the length of the transmit queue means here: a `pfifo` gets its limit from it, most others do not care.
+        """Apply the length of the transmit queue to the qdisc: it is the limit of a `pfifo`, and unused by most others.
 
-        `asks`: the document asks for a length; `kind` is the root qdisc in force, `packets` the length found, 0 for none.
+        `txqueuelen` is the length to set, in packets. `asks`: the document asks for it. `kind` is the
+        present root qdisc, `packets` the present length, 0 if there is none.
         """
         found = _plain(self.has.values.get("qdisc", "")) if self.has else ""
         if self.wanted.get("qdisc") == "pfifo":
@@ -196,13 +194,15 @@ class Wish:
 
 
 def _plain(qdisc: str) -> str:
-    """Without the word that says whose choice it was."""
+    """The qdisc without the word "default"."""
     return qdisc[len(DEFAULT) :].strip() if qdisc.startswith(DEFAULT) else qdisc
 
 
 def _numbers(lists: Iterable[str]) -> set[int]:
     found: set[int] = set()
-    for part in (part for one in lists if one != "none" for part in one.split(",")):
-        low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
+    for one in lists:
+        parts = [] if one == "none" else one.split(",")
+        for part in parts:
+            low, _, high = part.partition("-")
+            found.update(range(int(low), int(high or low) + 1))
     return found

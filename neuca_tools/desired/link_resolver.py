@@ -1,4 +1,4 @@
-"""What each requested link should be, resolved against what is there; problems are gathered on the way."""
+"""The desired state of each requested link on this host; what cannot be done becomes a problem."""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,7 +36,7 @@ UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only i
 
 
 class LinkResolver:
-    """One resolution under way: it gathers problems while it goes through the requests."""
+    """One resolution in progress; problems and notes are collected on the way."""
 
     def __init__(
         self,
@@ -67,34 +67,44 @@ class LinkResolver:
         self.problems += self.stacks.problems
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
-    def refuse(self, key: LinkKey, text: str, code: str = "refused") -> None:
-        word: ProblemCode = "mtu" if code == "mtu" else "name" if code == "name" else "refused"
-        self.problems.append(Problem(word, text, key))
+    def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
+        self.problems.append(Problem(code, text, key))
 
     def links(self) -> dict[LinkKey, Link]:
-        """Every wanted link, what is below first."""
+        """Every wanted link, lower devices first."""
         links: dict[LinkKey, Link] = {}
         for key in sorted(self.requests, key=lambda key: key.order):
-            if not (self._may_make(key, links) if key.made else self._may_write(key)):
+            link = self._link(key, links)
+            if link is None:
                 continue
-            make = self._vlan if key.vlan_id is not None else self._made if key.made else self._nic
-            link = make(self.requests[key], links)
-            if link is not None:
-                master = self.stacks.masters.get(key)
-                links[key] = self._put_into(master, link) if master else link
+            master = self.stacks.masters.get(key)
+            links[key] = self._put_into(master, link) if master else link
         return links
 
+    def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+        """One wanted link, or None; `links` are those below it."""
+        allowed = self._may_make(key, links) if key.made else self._may_write(key)
+        if not allowed:
+            return None
+        if key.vlan_id is not None:
+            return self._vlan(self.requests[key], links)
+        if key.made:
+            return self._made(self.requests[key], links)
+        return self._nic(self.requests[key])
+
     def _may_make(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> bool:
-        """Whether this is a bond or its like that can be made, or a VLAN on one; `stacks` has said why not."""
-        if key.vlan_id is not None and key.nic not in links:
-            self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")
+        """Whether this is a virtual link that can be created, or a VLAN on one; `stacks` has reported why not."""
+        if key.vlan_id is not None:
+            if key.nic not in links:
+                self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")
+            return key.nic in links
         found = self.roles.stacked.get(key.mac)
-        if key.vlan_id is None and found and self.requests[key].state == "user":
+        if found and self.requests[key].state == "user":
             return found.index not in self.roles.protected
-        return key.nic in links if key.vlan_id is not None else key in self.stacks.links
+        return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
-        """A member: addresses are its master's, and a bond sets the MTU too."""
+        """A member or port: its master has the addresses, and a bond sets the MTU of its members."""
         for address in link.addresses:
             self.refuse(
                 link.key, f'address {address}: it is in "{master.given_name}", which can have it'
@@ -104,14 +114,13 @@ class LinkResolver:
         )
 
     def _may_write(self, key: LinkKey) -> bool:
-        """Whether this is a dataplane NIC that is there, free and unprotected, or a VLAN on one."""
+        """Whether this is a dataplane NIC that is present, free and unprotected, or a VLAN on one."""
         role, device = self.roles.role(key.mac), self.roles.nics.get(key.mac)
         if role == "management":
             text = f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}"
-            # In doubt, any change of a link may matter: the NIC that is management beyond doubt has no default route yet.
-            self.problems.append(
-                Problem("contested" if key.mac in self.roles.doubtful else "refused", text, key)
-            )
+            # While it is in doubt which NIC is management, the problem is contested: any change of a
+            # link may decide it.
+            self.refuse(key, text, "contested" if key.mac in self.roles.doubtful else "refused")
         elif role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
             released = nic is not None and nic.released
@@ -123,21 +132,17 @@ class LinkResolver:
             return role == "dataplane" and device is not None
         return False
 
-    def _nic(self, request: LinkRequest, _: Mapping[LinkKey, Link]) -> Link:
+    def _nic(self, request: LinkRequest) -> Link:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
+        link = Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED)
         if request.state == "user":
-            return self._hands_off(
-                request.key, Link(request.key, "physical", "dataplane", name, device.index), device
-            )
+            return self._hands_off(request.key, link, device)
         mtu = self.sizes.nic(request.key, request.mtu or self._before(request.key).mtu, device)
-        link = Link(
-            request.key, "physical", "dataplane", name, device.index, mtu=mtu, managers=UNMANAGED
-        )
-        return self._common(request, link, mtu or device.mtu)
+        return self._common(request, replace(link, mtu=mtu), mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
-        """State `user`: nothing but what puts back our own earlier changes."""
+        """A link with `state = user`: our own earlier changes are reverted, nothing else is touched."""
         before = self._before(key)
         return replace(
             link,
@@ -154,14 +159,8 @@ class LinkResolver:
         key, virtual = request.key, self.stacks.links.get(request.key)
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name
-        link = Link(
-            key,
-            key.kind,
-            "dataplane",
-            key.given_name,
-            found.index if found else 0,
-            managers=UNMANAGED,
-        )
+        index = found.index if found else 0
+        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=UNMANAGED)
         if virtual is None:
             return self._hands_off(key, link, found) if found else None
         if virtual.parent and virtual.parent not in links:
@@ -174,67 +173,82 @@ class LinkResolver:
         )
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+        """A VLAN; None if it is refused, or if it is left to the user and absent."""
         parent, key = links[request.key.nic], request.key
-        found, below = self.found_keys.get(key), self.found_keys.get(key.nic)
-        if parent.master and parent.master.kind == "bond":
-            self.refuse(
-                key,
-                f'{_subject(key)} is on a NIC that is in "{parent.master.given_name}": ask for it there',
-            )
-            return None
-        own = request.virtual.option("mac") if request.virtual else ""
-        made_of = {key.mac} | carriers((key.mac,), self.requests)
-        copied = mac_reason(own, made_of, self.world, self.roles)
-        if copied:
-            self.refuse(key, copied)
-            return None
-        name = self._vlan_name(request, parent.name or "", found)
+        found = self.found_keys.get(key)
+        refusal = self._vlan_refusal(request, parent)
+        if refusal:
+            self.refuse(key, refusal)
+        name = None if refusal else self._vlan_name(request, parent.name or "", found)
         if name is None:
             return None
         self.vlan_names[key] = name
-        link = Link(key, "vlan", "dataplane", name, found.index if found else 0, managers=UNMANAGED)
+        index = found.index if found else 0
+        link = Link(key, "vlan", "dataplane", name, index, managers=UNMANAGED)
         if request.state == "user":
             return self._hands_off(key, link, found) if found else None
         most = self.sizes.of(key.nic, links)
         mtu = self.sizes.vlan(key, request.mtu or self._before(key).mtu, parent, most)
         room = mtu or min(found.mtu if found else most, most)
         link = self._common(request, replace(link, mtu=mtu, virtual=request.virtual), room)
-        if found and own not in ("", found.mac) and key not in self.record.owned.vlans:
-            self.refuse(key, f'the MAC {own} for "{found.name}": somebody else has made it')
-        lies_down = parent.state == "down" or (parent.state != "up" and not (below and below.up))
-        if link.state == "up" and lies_down:
-            self.refuse(
-                key,
-                f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}",
-            )
+        self._check_vlan_mac(request, found)
+        if link.state == "up" and self._is_down(parent):
+            lower = key.made or "NIC"
+            text = f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
+            self.refuse(key, text)
             link = replace(link, state=None)
         return link
+
+    def _vlan_refusal(self, request: LinkRequest, parent: Link) -> Optional[str]:
+        """Why there can be no such VLAN; empty or None if there can."""
+        key = request.key
+        if parent.master and parent.master.kind == "bond":
+            bond = parent.master.given_name
+            return f'{_subject(key)} is on a NIC that is in "{bond}": ask for it there'
+        made_of = {key.mac} | carriers((key.mac,), self.requests)
+        return mac_reason(_own_mac(request), made_of, self.world, self.roles)
+
+    def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
+        """Refuse a MAC for a VLAN that somebody else created: the MAC is set at creation only."""
+        mac = _own_mac(request)
+        if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
+            return
+        self.refuse(request.key, f'the MAC {mac} for "{found.name}": somebody else has made it')
+
+    def _is_down(self, lower: Link) -> bool:
+        """Whether the link is down, or is asked to be."""
+        if lower.state in ("up", "down"):
+            return lower.state == "down"
+        device = self.found_keys.get(lower.key)
+        return device is None or not device.up
 
     def _vlan_name(
         self, request: LinkRequest, parent: str, found: Optional[Device]
     ) -> Optional[str]:
+        """The name asked for, the present name of a VLAN that is not ours, or the default; None if it is taken."""
         ours = request.key in self.record.owned.vlans
         default = found.name if found and not ours else vlan_name(parent, request.key)
         name = request.name or default
         holder = self.by_name.get(name)
         free = holder is None or (found is not None and holder.index == found.index)
-        if free and self.given.setdefault(name, request.key) == request.key:
+        if free and self._give(name, request.key):
             return name
         self.refuse(
             request.key,
             f'{_subject(request.key)} should be "{name}", but another interface has that name',
             "name",
         )
-        return (
-            found.name
-            if found and self.given.setdefault(found.name, request.key) == request.key
-            else None
-        )
+        return found.name if found and self._give(found.name, request.key) else None
+
+    def _give(self, name: str, key: LinkKey) -> bool:
+        """Whether the name goes to this link; no two links are given the same."""
+        return self.given.setdefault(name, key) == key
 
     def _common(self, request: LinkRequest, link: Link, room: int) -> Link:
-        """The settings that a NIC and a VLAN share, less those that are refused; what is not asked for goes back.
+        """The link with the settings that all kinds share; those that are not asked for get their original value.
 
-        `room` is the MTU that the link will have: below 1280 the kernel takes IPv6 off it altogether.
+        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from it
+        (IPV6_MIN_MTU).
         """
         small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
         addresses = []
@@ -265,19 +279,14 @@ class LinkResolver:
         )
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """What is asked of the device and possible, and what nobody asks for any more as it was before."""
+        """The device settings that are asked for and possible, and the original values of all others."""
         device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
         asked = flat(request.device)
-        wish = Wish(
-            request.key, asked, self.world.settings.get(index) if device else None, declined
-        )
+        found = self.world.settings.get(index) if device else None
+        wish = Wish(request.key, asked, found, declined)
         wish.resolve()
-        wish.queue(
-            queue,
-            request.txqueuelen is not None,
-            device.qdisc if device else "noqueue",
-            device.txqueuelen if device else 0,
-        )
+        qdisc, txqueuelen = (device.qdisc, device.txqueuelen) if device else ("noqueue", 0)
+        wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
         self.notes += wish.notes
         kept = {
             name: value
@@ -287,16 +296,16 @@ class LinkResolver:
         return {**kept, **wish.wanted}
 
     def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
+        """The link's own sysctls; those of the whole host are collected in `self.sysctls`.
+
+        `small` is the reason why the link has no IPv6, if it has none.
+        """
         own: dict[str, str] = {}
         for template, value in request.sysctls:
-            reason = self.rules.reason(template, value) or (
-                small if template.startswith(IPV6) and OWN in template else None
-            )
-            if (
-                reason is None
-                and OWN not in template
-                and self.sysctls.get(template, value) != value
-            ):
+            reason = self.rules.reason(template, value)
+            if reason is None and OWN in template:
+                reason = small if template.startswith(IPV6) else None
+            elif reason is None and self.sysctls.get(template, value) != value:
                 reason = f'another link asks for "{self.sysctls[template]}"'
             if reason is not None:
                 self.refuse(request.key, f"sysctl {template}: {reason}")
@@ -307,33 +316,29 @@ class LinkResolver:
         return own
 
     def leftovers(self) -> dict[LinkKey, Link]:
-        """Links that nobody asks for any more, on their way back to what they were before the agent."""
+        """Links that are no longer asked for, with the original values to restore."""
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device, original = self.found_keys.get(key), self._before(key)
-            if (
-                device is None
-                or device.index in self.roles.protected
-                or key in self.requests
-                or original == Original()
-            ):
+            if device is None or device.index in self.roles.protected:
                 continue
-            if key not in self.record.owned.vlans:
-                link = Link(
-                    key,
-                    key.kind,
-                    "unlisted",
-                    device.name,
-                    device.index,
-                    txqueuelen=original.txqueuelen,
-                    sysctls=original.sysctls,
-                    device=original.device,
-                )
-                left[key] = replace(link, mtu=self.sizes.nic(key, original.mtu, device))
+            if key in self.requests or key in self.record.owned.vlans or original == Original():
+                continue
+            left[key] = Link(
+                key,
+                key.kind,
+                "unlisted",
+                device.name,
+                device.index,
+                mtu=self.sizes.nic(key, original.mtu, device),
+                txqueuelen=original.txqueuelen,
+                sysctls=original.sysctls,
+                device=original.device,
+            )
         return left
 
     def deletable(self, complete: bool) -> frozenset[LinkKey]:
-        """What we made and may delete; see `stacks.deletable`."""
+        """The links that we created and may delete; see `virtual_links.deletable`."""
         free, problems = deletable(
             self.requests, self.world, self.roles, self.record, self.stacks if complete else None
         )
@@ -341,33 +346,43 @@ class LinkResolver:
         return free
 
     def _before(self, key: LinkKey) -> Original:
-        """What the link was like before the agent, if the document is sure enough to go back to it."""
+        """The link's original values; none if the document is too incomplete to restore them."""
         sure = self.sure is None or key in self.sure
         return self.record.originals.get(key, Original()) if sure else Original()
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all else that is asked for; what is not ours to set is None."""
-        nics = [LinkKey(mac) for mac in sorted(self.roles.by_mac)]
-        for key in (
-            *nics,
-            *sorted((key for key in self.requests if key.rank), key=lambda key: key.order),
-        ):
+        """Every NIC, whatever its role, then all other links that are asked for. None: not ours to set."""
+        for mac in sorted(self.roles.by_mac):
+            key = LinkKey(mac)
             request = self.requests.get(key)
-            link = links.get(key)
-            if link is None:
-                name = key.given_name if key == key.nic else None
-                role, virtual = self.roles.role(key.mac), request.virtual if request else None
-                link = Link(key, key.kind, role, name or None, virtual=virtual)
-                if request and link.role == "dataplane" and key.mac not in self.roles.nics:
-                    link = replace(
-                        link,
-                        name=name or request.name,
-                        state=request.state,
-                        mtu=request.mtu,
-                        txqueuelen=request.txqueuelen,
-                        addresses=request.addresses,
-                    )
-            yield link if key.rank else replace(link, name=request.name if request else None)
+            name = request.name if request else None
+            yield replace(links.get(key) or self._unresolved(key), name=name)
+        upper = (key for key in self.requests if key.rank)
+        for key in sorted(upper, key=lambda key: key.order):
+            yield links.get(key) or self._unresolved(key)
+
+    def _unresolved(self, key: LinkKey) -> Link:
+        """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked for."""
+        request, role = self.requests.get(key), self.roles.role(key.mac)
+        name = (key.given_name if key == key.nic else "") or None
+        if request is None:
+            return Link(key, key.kind, role, name)
+        link = Link(key, key.kind, role, name, virtual=request.virtual)
+        if role != "dataplane" or key.mac in self.roles.nics:
+            return link
+        return replace(
+            link,
+            name=name or request.name,
+            state=request.state,
+            mtu=request.mtu,
+            txqueuelen=request.txqueuelen,
+            addresses=request.addresses,
+        )
+
+
+def _own_mac(request: LinkRequest) -> str:
+    """The MAC that is asked for, empty if none is."""
+    return request.virtual.option("mac") if request.virtual else ""
 
 
 def _subject(key: LinkKey) -> str:

@@ -1,6 +1,7 @@
-"""Which files there should be: a rule for each NIC, the lists that keep other managers off, and the sysctls for new links.
+"""The files on disk: a udev rule for each NIC, drop-ins for the network managers, and sysctls for new links.
 
-A dataplane NIC keeps its marks until a complete document no longer has it; its name stays pinned after that.
+A dataplane NIC keeps its files until a complete document no longer lists it. Its name stays pinned
+after that.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,7 +35,10 @@ class Places:
 
 @dataclass(frozen=True)
 class Marks:
-    """Every file of ours with its content, None: it should not be there; and which manager has to hear of which."""
+    """Every file of ours with its content, None if it must not exist.
+
+    `tell` maps the path of a file to the network manager that has to read it again.
+    """
 
     files: Mapping[str, Optional[bytes]]
     tell: Mapping[str, str]
@@ -47,42 +51,65 @@ def wanted(
     present: Iterable[str],
     sysctls_now: bytes = b"",
 ) -> Marks:
-    """All files. `present` are the names in the directory of udev rules, `sysctls_now` is the file of sysctls as it is.
+    """All files with their content. `present` are the names of the files in the directory of udev rules.
 
-    A complete document alone takes marks away; else only what is ignored goes, and what another file of ours takes the place of.
+    `sysctls_now` is the content of our file in sysctl.d. Without a complete document, a file is
+    removed only if its NIC is ignored or released, or if another file of ours replaces it.
     """
     dataplane = marked(resolution, record) | resolution.roles.ahead
-    known = {
-        name: mac for name in present for mac in [marks.rule_mac(name, places.substring)] if mac
-    }
-    spared = set() if resolution.complete else set(known.values()) - dataplane - set(record.nics)
+    known = _rule_macs(present, places)
+    unclear = set(known.values()) - dataplane - set(record.nics)
+    spared = set() if resolution.complete else unclear
     rules = _rules(resolution, record, places, dataplane, spared)
-    ruled = {marks.rule_mac(Path(path).name, places.substring) for path in rules}
-    gone = {
-        mac
-        for mac in known.values()
-        if resolution.complete
-        or mac in ruled
-        or resolution.roles.role(mac) == "ignored"
-        or record.nics.get(mac, NicRecord()).released
-    }
-    stale = {str(places.udev / name) for name, mac in known.items() if mac in gone} - set(rules)
+    stale = _stale_rules(resolution, record, places, known, rules)
     lists = _lists(resolution, record, places, dataplane, sysctls_now)
-    newly = dataplane - {
-        mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard
-    }
-    told = {
-        path: manager
-        for path, (manager, _) in lists.items()
-        if manager and (newly or resolution.roles.held)
-    }
     sure = resolution.complete or resolution.roles.held
     files = {path: content or None for path, (_, content) in lists.items() if content or sure}
+    told: dict[str, str] = {}
+    if _is_news(record, dataplane) or resolution.roles.held:
+        told = {path: manager for path, (manager, _) in lists.items() if manager}
     return Marks({**rules, **dict.fromkeys(stale), **files}, told)
 
 
+def _rule_macs(names: Iterable[str], places: Places) -> dict[str, str]:
+    """The MAC of each of these files that is a rule of ours."""
+    macs = {name: marks.rule_mac(name, places.substring) for name in names}
+    return {name: mac for name, mac in macs.items() if mac}
+
+
+def _stale_rules(
+    resolution: Resolution,
+    record: Record,
+    places: Places,
+    known: Mapping[str, str],
+    rules: Mapping[str, Optional[bytes]],
+) -> set[str]:
+    """The paths of the rules to remove, out of those that are `known` by name and MAC."""
+    replaced = set(_rule_macs((Path(path).name for path in rules), places).values())
+    stale = {
+        str(places.udev / name)
+        for name, mac in known.items()
+        if resolution.complete or mac in replaced or _is_disowned(mac, resolution, record)
+    }
+    return stale - set(rules)
+
+
+def _is_disowned(mac: str, resolution: Resolution, record: Record) -> bool:
+    released = record.nics.get(mac, NicRecord()).released
+    return released or resolution.roles.role(mac) == "ignored"
+
+
+def _is_news(record: Record, dataplane: frozenset[str]) -> bool:
+    """Whether a dataplane NIC is one that the network managers have not been told about."""
+    told = {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard}
+    return bool(dataplane - told)
+
+
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
-    """The MACs that other managers are kept off."""
+    """The MACs of the NICs that network managers must leave alone.
+
+    Dataplane NICs; without a complete document also those that were dataplane NICs before.
+    """
     named = {mac for mac, role in resolution.roles.by_mac.items() if role == "dataplane"}
     before = {
         mac
@@ -97,15 +124,17 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
 
 def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
     """The name that the NIC should have at the next boot; empty if it is not known yet."""
-    nic, request = record.nics.get(mac), resolution.requests.get(LinkKey(mac))
-    asked, granted = request.name if request else None, resolution.names.get(LinkKey(mac))
-    if asked and granted in (asked, None):
-        return asked
-    return (nic.name if nic else "") or granted or ""
+    request, granted = resolution.requests.get(LinkKey(mac)), resolution.names.get(LinkKey(mac))
+    if request and request.name and granted in (request.name, None):
+        return request.name
+    return record.nics.get(mac, NicRecord()).name or granted or ""
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
-    """Hardware, and whatever was named or is management; a veth of somebody's container is none of ours."""
+    """Whether the NIC gets a udev rule: hardware, a NIC that is known by name, and the management NIC.
+
+    The veth of a container gets none.
+    """
     if resolution.roles.role(mac) == "ignored":
         return False
     device = resolution.roles.nics.get(mac)
@@ -120,29 +149,29 @@ def _rules(
     dataplane: frozenset[str],
     spared: Collection[str],
 ) -> dict[str, Optional[bytes]]:
-    """A rule for each NIC; no two give the same name, since either NIC could then get it: one that is present goes first."""
+    """A rule for each NIC. A name goes into one rule only, that of a NIC that is present if there is one."""
     rules: dict[str, Optional[bytes]] = {}
     used: set[str] = set()
     nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}
     for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
         pinned = pinned_name(mac, resolution, record)
         name = "" if pinned in used else pinned
-        if (
-            (name or mac in dataplane)
-            and mac not in spared
-            and has_rule(mac, resolution, record, dataplane)
-        ):
-            used.add(name)
-            file = marks.udev_rule_name(
-                mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
-            )
-            rules[str(places.udev / file)] = marks.udev_rule(
-                mac, name, mac in dataplane, _asked(mac, resolution)
-            )
+        if mac in spared or not has_rule(mac, resolution, record, dataplane):
+            continue
+        if not name and mac not in dataplane:
+            continue
+        used.add(name)
+        file = marks.udev_rule_name(
+            mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
+        )
+        rules[str(places.udev / file)] = marks.udev_rule(
+            mac, name, mac in dataplane, _asked(mac, resolution)
+        )
     return rules
 
 
 def _asked(mac: str, resolution: Resolution) -> str:
+    """For the comment of a rule: what the document says of the NIC, or its role."""
     request = resolution.requests.get(LinkKey(mac))
     if request is None or resolution.roles.role(mac) != "dataplane":
         return resolution.roles.role(mac)
@@ -176,9 +205,10 @@ def _lists(
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
-    """Names of what is made of dataplane NICs: those that were granted, and whatever is on one by the name that is its own.
+    """The names of virtual links, and a pattern for the VLANs of each dataplane NIC and virtual link.
 
-    A name that is only asked for may be somebody else's: a pattern for it would take that interface from its manager.
+    A name that is asked for and not granted is left out: the interface that has it now belongs to
+    another manager.
     """
     others = {device.name for mac, device in resolution.roles.nics.items() if mac not in dataplane}
     known = (
@@ -191,20 +221,22 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
 
 
 def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
-    """Per-interface settings that are asked for and not refused; what only goes back to its original needs no file.
+    """The sysctls of interfaces that are asked for and not refused. Restored original values need no file.
 
-    Router advertisements are off on a NIC from the boot on, whether it is there at this moment or not.
+    Router advertisements are off on a dataplane NIC from boot on, whether it is present now or not.
     """
     keys: dict[str, str] = {} if resolution.complete else marks.sysctls_of(now)
     for key in resolution.quiet:
-        name = resolution.names.get(key) or (
-            "" if key.rank else pinned_name(key.mac, resolution, record)
-        )
+        name = resolution.names.get(key)
+        if not name and not key.rank:
+            name = pinned_name(key.mac, resolution, record)
         if name:
             keys[ACCEPT_RA.replace(OWN, name)] = "0"
     for key, link in resolution.want.links.items():
         request = resolution.requests.get(key)
-        for template, value in request.sysctls if request and link.name else ():
+        if request is None or not link.name:
+            continue
+        for template, value in request.sysctls:
             if link.sysctls.get(template) == value:
-                keys[template.replace(OWN, link.name or "")] = value
+                keys[template.replace(OWN, link.name)] = value
     return marks.sysctl_conf(keys)

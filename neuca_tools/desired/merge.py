@@ -1,14 +1,14 @@
-"""Who asks for what: the local configuration over the NEuca document over the platform's own documents, setting by setting.
+"""Merges the local configuration, the NEuca document and the platform's documents, in this order of precedence.
 
-The platform names every NIC, the management NIC too. So it is asked who is what before its requests count, and only those
-for dataplane NICs do.
+They are merged setting by setting. The platform lists every NIC, including the management NIC, so
+roles are assigned first, and only its requests for dataplane NICs are used.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Optional
@@ -19,10 +19,12 @@ from neuca_tools.documents.neuca.links import combine, overlay
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.documents.stacking import lower_of, users
 from neuca_tools.model import (
+    Address,
     Document,
     LinkKey,
     LinkRequest,
     ManagementHint,
+    Network,
     NicRecord,
     PlatformDocument,
     Problem,
@@ -46,12 +48,17 @@ HELD = (
 
 @dataclass(frozen=True)
 class Layers:
-    """All that is asked, as one; the role of each NIC; what could not be put to any NIC."""
+    """The merged requests, the role of each NIC, and problems with requests that match no NIC."""
 
     requests: Mapping[LinkKey, LinkRequest]
     roles: Roles
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
+        """The addresses that are asked for on each link."""
+        return {key: request.addresses for key, request in self.requests.items()}
 
 
 def stack(
@@ -61,7 +68,7 @@ def stack(
     world: World,
     record: Record,
 ) -> Layers:
-    """The layers of a document and the local configuration over each other."""
+    """Merge a document and the local configuration, and hold back NICs that may be for management."""
     layers = _stacked(document, local, policy, world, record)
     held = _held(layers.roles, {request.key.mac for request in local}, world, record)
     if not held:
@@ -72,6 +79,9 @@ def stack(
         for mac, device in roles.nics.items()
         if roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
     }
+    problems = [
+        Problem("contested", HELD, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
+    ]
     roles = replace(
         roles,
         by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")},
@@ -82,30 +92,24 @@ def stack(
     return replace(
         layers,
         roles=roles,
-        problems=(
-            *layers.problems,
-            *(
-                Problem("contested", HELD, LinkKey(mac))
-                for mac in sorted(held)
-                if mac in roles.nics
-            ),
-        ),
+        problems=(*layers.problems, *problems),
     )
 
 
 def _held(
     roles: Roles, configured: Collection[str], world: World, record: Record
 ) -> frozenset[str]:
-    """NICs that a document alone names, while this host has no sign of a management NIC and may still be getting one.
+    """NICs that only a document names, while the management NIC of this host may still be unknown.
 
-    A document of this host's own (a file, a config drive) is there before DHCP has answered, and may name the management NIC.
-    One that leaves another NIC out seems to know better: its NICs are marked at first, so that no manager takes them. If that
-    brings up no management NIC, the marks go, and managers may try every NIC. A host that has none at all is configured then.
+    A local document (a file, a config drive) is read before DHCP has completed, and may name the
+    management NIC. If it leaves another NIC out, its NICs are first marked, so that no network
+    manager takes them. If no management NIC shows up, the marks are removed and managers may try
+    every NIC. A host without any management NIC is configured after that.
     """
-    signs = "management" in roles.by_mac.values() or any(
-        route.to.prefixlen == 0 for route in world.routes
-    )
-    if signs or world.metadata_index or world.age >= ANSWERED:
+    has_default_route = any(route.to.prefixlen == 0 for route in world.routes)
+    if has_default_route or world.metadata_index or world.age >= ANSWERED:
+        return frozenset()
+    if "management" in roles.by_mac.values():
         return frozenset()
     return frozenset(
         mac
@@ -130,7 +134,7 @@ def _stacked(
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
     configured = {request.key.mac for request in local}
-    # On a first boot nothing shows yet which NIC is for management: then the platform's word for one is all there is.
+    # On a first boot nothing on the host shows which NIC is for management, only the platform does.
     known = assign(world, (), policy, record).reasons
     hints = _hints(platform.management, named if known else configured, configured)
     theirs = {request.key.mac for request in platform.links} - hints.keys()
@@ -145,34 +149,38 @@ def _stacked(
     )
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, hints)
-    below = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
-    taken = {route.to for route in routes}
-    more = (
-        route
-        for route in platform.routes
-        if route.link and roles.role(route.link.mac) == "dataplane" and route.to not in taken
-    )
-    return Layers(merge(combine(below, links), local), roles, (*routes, *more), tuple(problems))
+    lowest = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
+    more = _platform_routes(platform, roles, {route.to for route in routes})
+    return Layers(merge(combine(lowest, links), local), roles, (*routes, *more), tuple(problems))
+
+
+def _platform_routes(
+    platform: PlatformDocument, roles: Roles, taken: Collection[Network]
+) -> Iterator[RouteRequest]:
+    """The platform's routes through dataplane NICs, to prefixes that no other document has a route to."""
+    for route in platform.routes:
+        if route.link is None or route.to in taken:
+            continue
+        if roles.role(route.link.mac) == "dataplane":
+            yield route
 
 
 def stacked(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], hints: Collection[str] = ()
 ) -> Roles:
-    """With the role of each bond and its like: that of what it is made of, or of what a document says of it."""
-    below = {lower.mac for request in requests.values() for lower in lower_of(request)}
-    managing = users((mac for mac in below if roles.role(mac) == "management"), requests)
-    ignored = users((mac for mac in below if roles.role(mac) == "ignored"), requests)
-    found: dict[str, Role] = {}
-    for mac in {key.mac for key in requests if key.made}:
-        if mac in hints or mac in managing:
-            found[mac] = "management"
-        else:
-            found[mac] = "ignored" if mac in ignored else "dataplane"
+    """The roles with those of virtual links: the role of its lower devices, or the one that a document gives it."""
+    lowers = {lower.mac for request in requests.values() for lower in lower_of(request)}
+    found: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
+    for role in ("ignored", "management"):
+        for mac in users([mac for mac in lowers if roles.role(mac) == role], requests):
+            if mac in found:
+                found[mac] = role
+    found.update((mac, "management") for mac in hints if mac in found)
     return replace(roles, stacked_roles=found)
 
 
 def _words(theirs: Iterable[str], named: Collection[str], roles: Roles) -> dict[str, str]:
-    """Why a NIC is a dataplane one, where the platform's word alone makes it one."""
+    """Why NICs that only the platform's document lists are dataplane NICs."""
     return {
         mac: "the platform's document names it, and says nothing of a management NIC"
         for mac in theirs
@@ -191,7 +199,7 @@ def _overruled(hints: Iterable[ManagementHint], roles: Roles) -> dict[str, str]:
 def _hints(
     hints: Iterable[ManagementHint], named: Collection[str], local: Collection[str]
 ) -> dict[str, str]:
-    """The hints that hold: one that is firm gives way to the configuration alone, the others to a NEuca document too."""
+    """The hints that count: only the configuration overrides a firm one, a NEuca document the others too."""
     return {
         hint.mac: hint.reason
         for hint in sorted(hints, key=lambda hint: hint.firm)
@@ -202,34 +210,45 @@ def _hints(
 def bound(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
-    """The document with the MAC of each NIC that it knows by its name alone; the names that nothing here has are problems."""
+    """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
     known = {mac for mac in _macs(platform) if mac.startswith(BY_NAME)}
     if not known:
         return platform, []
     found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
-    problems = [
-        Problem("absent", f'no NIC is called "{mac[len(BY_NAME) :]}"')
-        for mac in sorted(known)
-        if not found[mac]
-    ]
+    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
+    problems = [Problem("absent", f'no NIC is called "{name}"') for name in unknown]
+    bound_document = replace(
+        platform,
+        links=_bound_links(platform.links, found),
+        routes=tuple(_bound_routes(platform.routes, found)),
+        management=tuple(
+            hint._replace(mac=mac)
+            for hint in platform.management
+            for mac in found.get(hint.mac, (hint.mac,))
+        ),
+    )
+    return bound_document, problems
+
+
+def _bound_links(
+    requests: Iterable[LinkRequest], found: Mapping[str, Collection[str]]
+) -> tuple[LinkRequest, ...]:
     links: dict[LinkKey, LinkRequest] = {}
-    for request in platform.links:
+    for request in requests:
         for mac in found.get(request.key.mac, (request.key.mac,)):
             key = LinkKey(mac, request.key.vlan_id)
             moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
             links[key] = overlay(moved, links[key]) if key in links else moved
-    routes = tuple(
-        replace(route, link=LinkKey(mac, route.link.vlan_id))
-        for route in platform.routes
-        if route.link
-        for mac in found.get(route.link.mac, (route.link.mac,))
-    )
-    hints = tuple(
-        hint._replace(mac=mac)
-        for hint in platform.management
-        for mac in found.get(hint.mac, (hint.mac,))
-    )
-    return replace(platform, links=tuple(links.values()), routes=routes, management=hints), problems
+    return tuple(links.values())
+
+
+def _bound_routes(
+    routes: Iterable[RouteRequest], found: Mapping[str, Collection[str]]
+) -> Iterator[RouteRequest]:
+    for route in routes:
+        macs = found.get(route.link.mac, (route.link.mac,)) if route.link else ()
+        for mac in macs:
+            yield replace(route, link=route.link and LinkKey(mac, route.link.vlan_id))
 
 
 def _with_macs(
@@ -242,15 +261,11 @@ def _with_macs(
         for key in virtual.members
         for mac in found.get(key.mac, (key.mac,))
     )
-    return replace(
-        virtual,
-        members=members,
-        parent=virtual.parent
-        and LinkKey(
-            next(iter(found.get(virtual.parent.mac, ())), virtual.parent.mac),
-            virtual.parent.vlan_id,
-        ),
-    )
+    parent = virtual.parent
+    if parent is not None:
+        macs = [*found.get(parent.mac, ()), parent.mac]
+        parent = LinkKey(macs[0], parent.vlan_id)
+    return replace(virtual, members=members, parent=parent)
 
 
 def _macs(platform: PlatformDocument) -> Iterable[str]:
@@ -259,13 +274,9 @@ def _macs(platform: PlatformDocument) -> Iterable[str]:
 
 
 def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
-    """The NICs of these names: those that they keep, for a name in force may be another NIC's for now."""
-    names = {identity(device): device.name for device in world.devices.values() if is_nic(device)}
-    names.update(
-        {
-            mac: record.nics[mac].name
-            for mac in names
-            if mac in record.nics and record.nics[mac].name
-        }
-    )
+    """The NICs whose name matches the pattern. Recorded names count, as another NIC may have the name now."""
+    names = {}
+    for device in filter(is_nic, world.devices.values()):
+        mac = identity(device)
+        names[mac] = record.nics.get(mac, NicRecord()).name or device.name
     return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))

@@ -1,4 +1,4 @@
-"""The MTU that each link may have: within its device's limits, and those of what is below and above it."""
+"""The MTU that each link may have, in bytes: within the limits of its device and of lower and upper devices."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from typing import Optional, Protocol
 
 from neuca_tools.documents.neuca import link_kinds
-from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Record, Virtual, World
+from neuca_tools.model import (
+    Device,
+    Link,
+    LinkKey,
+    LinkRequest,
+    ProblemCode,
+    Record,
+    Virtual,
+    World,
+)
 from neuca_tools.tuning.layer import PROFILE
 
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
@@ -17,7 +26,7 @@ USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
 
 
 class Refuse(Protocol):
-    def __call__(self, key: LinkKey, text: str, code: str = "refused") -> None: ...
+    def __call__(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None: ...
 
 
 class Sizes:
@@ -31,29 +40,26 @@ class Sizes:
         found: Mapping[LinkKey, Device],
         refuse: Refuse,
     ) -> None:
-        self.requests, self.world, self.record, self.found, self.refuse = (
-            requests,
-            world,
-            record,
-            found,
-            refuse,
-        )
+        self.requests, self.world, self.record = requests, world, record
+        self.found, self.refuse = found, refuse
         self.keys = {device.index: key for key, device in found.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in world.devices.values():
             self.children[device.lower].append(device)
 
     def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
-        """The MTU that a link will have; a bridge's is the least of its ports' where nobody says so (br_mtu_auto_adjust)."""
+        """The MTU that a link will have. The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust)."""
         link, found = links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
-        ports = link.virtual.members if link and link.virtual and key.kind == "bridge" else ()
-        least = min((self.of(port, links) for port in ports if port in links), default=0)
-        return least or (found.mtu if found else USUAL_MTU)
+        if link and link.virtual and key.kind == "bridge":
+            ports = [port for port in link.virtual.members if port in links]
+            if ports:
+                return min(self.of(port, links) for port in ports)
+        return found.mtu if found else USUAL_MTU
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
-        """The MTU that may be set: within the device's limits, and not below a link on it that is not ours."""
+        """The MTU to set, None if it is refused: outside the device's limits, or too low for an upper device that is not ours."""
         if mtu is None:
             return None
         if device.max_mtu and mtu > device.max_mtu:
@@ -75,7 +81,7 @@ class Sizes:
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        """At most that of what it is on."""
+        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is refused."""
         found = self.found.get(key)
         if mtu is not None and mtu > most:
             self.refuse(
@@ -87,57 +93,57 @@ class Sizes:
         return self.with_ipv6(key, mtu, found) if mtu and found else mtu
 
     def made(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]) -> Optional[int]:
-        """A bond sets its members' MTU; a bridge has at most its ports', a VXLAN or macvlan what its parent leaves."""
+        """The MTU of a virtual link to set, None to leave it.
+
+        A bond sets the MTU of its members; a bridge has at most that of its ports, a VXLAN or macvlan
+        what its parent leaves.
+        """
         mtu, found = self.requests[key].mtu, self.found.get(key)
         if key.kind == "bond":
             mtu = self._bond(key, virtual, links, mtu)
         elif key.kind == "bridge" and mtu:
-            small = next(
-                (port for port in virtual.members if port in links and self.of(port, links) < mtu),
-                None,
-            )
-            if small:
-                self.refuse(
-                    key,
-                    f'MTU {mtu} asked, but its port "{links[small].name}" has {self.of(small, links)}',
-                    "mtu",
-                )
-                mtu = None
+            mtu = self._bridge(key, virtual, links, mtu)
         elif virtual.parent:
-            mtu = self._over(
-                key, virtual, links[virtual.parent], self.of(virtual.parent, links), mtu
-            )
+            parent, size = links[virtual.parent], self.of(virtual.parent, links)
+            mtu = self._over(key, virtual, parent, size, mtu)
         return self.with_ipv6(key, mtu, found) if mtu and found else mtu
+
+    def _bridge(
+        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: int
+    ) -> Optional[int]:
+        for port in virtual.members:
+            size = self.of(port, links) if port in links else mtu
+            if size < mtu:
+                name = links[port].name
+                self.refuse(key, f'MTU {mtu} asked, but its port "{name}" has {size}', "mtu")
+                return None
+        return mtu
 
     def _bond(
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
     ) -> Optional[int]:
-        there = [member for member in virtual.members if member in links]
-        asked = {member: self.requests[member].mtu for member in there}
+        """The MTU of a bond: the one asked for, or else the lowest that is asked for a member."""
+        present = [member for member in virtual.members if member in links]
+        asked = {member: self.requests[member].mtu for member in present}
         mtu = mtu or min(filter(None, asked.values()), default=None)
-        small = next(
-            (member for member in there if mtu and 0 < self.found[member].max_mtu < mtu), None
-        )
-        if small:
-            most = self.found[small].max_mtu
-            self.refuse(
-                key,
-                f'MTU {mtu} asked, but its member "{links[small].name}" takes at most {most}',
-                "mtu",
-            )
-            return None
-        for member in there:
-            named = any(
-                one.setting == "mtu" and not one.where.startswith(PROFILE)
-                for one in self.requests[member].origins
-            )
-            if named and asked[member] != mtu:
-                self.refuse(
-                    member,
-                    f'MTU {asked[member]} asked, but it is in "{key.given_name}", which has {mtu}',
-                    "mtu",
-                )
+        for member in present:
+            most = self.found[member].max_mtu
+            if mtu and 0 < most < mtu:
+                name = links[member].name
+                text = f'MTU {mtu} asked, but its member "{name}" takes at most {most}'
+                self.refuse(key, text, "mtu")
+                return None
+        for member in present:
+            if asked[member] != mtu and self._names_mtu(member):
+                bond = key.given_name
+                text = f'MTU {asked[member]} asked, but it is in "{bond}", which has {mtu}'
+                self.refuse(member, text, "mtu")
         return mtu
+
+    def _names_mtu(self, key: LinkKey) -> bool:
+        """Whether a document or the configuration gives the link an MTU; a profile's does not count."""
+        origins = [one for one in self.requests[key].origins if one.setting == "mtu"]
+        return not all(one.where.startswith(PROFILE) for one in origins)
 
     def _over(
         self, key: LinkKey, virtual: Virtual, parent: Link, size: int, mtu: Optional[int]
@@ -170,12 +176,16 @@ class Sizes:
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
-        """A device stacked on this one that the kernel would clamp, and that we did not create and are not asked to set."""
+        """An upper device that the kernel would clamp, and that we did not create and are not asked to set."""
         for child in self.children[device.index]:
-            key = self.keys.get(child.index)
-            request = self.requests.get(key) if key else None
-            if child.mtu > mtu and not (
-                key in self.record.owned.vlans or (request and request.mtu)
-            ):
+            if child.mtu > mtu and not self._is_set_by_us(child):
                 return child
         return None
+
+    def _is_set_by_us(self, device: Device) -> bool:
+        key = self.keys.get(device.index)
+        if key is None:
+            return False
+        return key in self.record.owned.vlans or (
+            key in self.requests and bool(self.requests[key].mtu)
+        )

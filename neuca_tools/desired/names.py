@@ -1,19 +1,19 @@
-"""Which name every NIC and VLAN should have, and the steps that bring them there without a clash.
+"""The name that every NIC and VLAN should have, and the renames that lead there without a clash.
 
-The name that a document asks for wins, then the recorded one, then the one in force. A name that somebody else holds is
-never taken: that is a problem with its reason, and the link keeps the name it has.
+The name that a document asks for takes precedence, then the recorded name, then the present one. If
+another interface has the name, the link keeps the name it has, and that is reported as a problem.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Hashable, Iterable, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Optional, TypeVar
 
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, World
+from neuca_tools.model import Device, LinkKey, LinkRequest, NicRecord, Problem, Record, World
 from neuca_tools.model.topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
@@ -23,7 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Step(Generic[Key]):
-    """One rename, in order, of whatever the key stands for."""
+    """One rename of the link with this key."""
 
     key: Key
     old: str
@@ -31,7 +31,7 @@ class Step(Generic[Key]):
 
 
 def vlan_name(parent: str, key: LinkKey) -> str:
-    """`<parent>.<ID>`, or a short form from the end of the NIC's MAC where that is too long for the kernel.
+    """`<parent>.<ID>`, or a short form with the end of the NIC's MAC if that is too long for the kernel.
 
     >>> vlan_name("eth1", LinkKey("fe:16:3e:00:6d:af", 1445))
     'eth1.1445'
@@ -49,38 +49,35 @@ def nic_names(
     roles: Roles,
     record: Record,
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """The name that each present NIC should have. Only dataplane NICs can move; the others keep what they have."""
+    """The name that each present NIC should have. Only dataplane NICs are renamed; the others keep their names."""
     movable = {
         mac
         for mac, device in roles.nics.items()
         if roles.role(mac) == "dataplane" and device.index not in roles.protected
     }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    wishes = {
-        key: wish
-        for key in map(LinkKey, movable)
-        for wish in [_wish(key, requests, record, roles)]
-        if wish
-    }
-    taken: dict[str, Optional[LinkKey]] = {device.name: None for device in world.devices.values()}
-    for device in world.devices.values():  # alternative names share the space of names
-        taken.update(dict.fromkeys(device.altnames))
+    wishes = _wishes(map(LinkKey, movable), requests, record, roles)
+    owners: dict[str, Optional[LinkKey]] = dict.fromkeys(_names_in_use(world.devices.values()))
     for mac in movable:
-        own = (roles.nics[mac].name, *roles.nics[mac].altnames)
-        taken.update(dict.fromkeys(own, LinkKey(mac)))
-    names, problems = _settle(
-        wishes, current, taken, {key for key in wishes if _is_asked(key, requests)}
-    )
+        owners.update(dict.fromkeys(_names_in_use([roles.nics[mac]]), LinkKey(mac)))
+    asked = {key for key in wishes if _is_asked(key, requests)}
+    names, problems = _grant(wishes, current, owners, asked)
     return {**current, **names}, [*problems, *_astray(roles, record, movable)]
 
 
+def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:
+    """The names of these devices and their alternative names, which share one name space."""
+    for device in devices:
+        yield from (device.name, *device.altnames)
+
+
 def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[Problem]:
-    """NICs that a pass may not rename, and that are not called what they were."""
-    for mac in sorted(
-        {*roles.nics, *roles.twins} - {mac for mac in roles.by_mac if roles.role(mac) == "ignored"}
-    ):
-        pinned, name = record.nics[mac].name if mac in record.nics else "", roles.name(mac)
-        if pinned not in ("", name) and mac not in movable:
+    """A problem for each NIC that has another name than before and that a pass may not rename."""
+    for mac in sorted({*roles.nics, *roles.twins}):
+        if mac in movable or roles.role(mac) == "ignored":
+            continue
+        pinned, name = record.nics.get(mac, NicRecord()).name, roles.name(mac)
+        if pinned not in ("", name):
             yield Problem(
                 "name",
                 f'"{name}" should be "{pinned}": it gets that name back at a boot',
@@ -91,22 +88,34 @@ def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[P
 def _wish(
     key: LinkKey, requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> Optional[str]:
-    """The name that is asked for, else the recorded one. No document has a say in what a management NIC is called."""
-    request, nic = requests.get(key), record.nics.get(key.mac)
-    asked = request.name if request and roles.role(key.mac) == "dataplane" else None
-    return asked or (nic.name if nic and nic.name else None)
+    """The requested name, or else the recorded one. A document cannot name a management NIC."""
+    request = requests.get(key)
+    if request and request.name and roles.role(key.mac) == "dataplane":
+        return request.name
+    return record.nics.get(key.mac, NicRecord()).name or None
 
 
-def _settle(
+def _wishes(
+    keys: Iterable[LinkKey],
+    requests: Mapping[LinkKey, LinkRequest],
+    record: Record,
+    roles: Roles,
+) -> dict[LinkKey, str]:
+    """The requested or recorded name of each of these NICs that has one."""
+    found = {key: _wish(key, requests, record, roles) for key in keys}
+    return {key: wish for key, wish in found.items() if wish}
+
+
+def _grant(
     wishes: Mapping[LinkKey, str],
     current: Mapping[LinkKey, str],
     owners: Mapping[str, Optional[LinkKey]],
     asked: Container[LinkKey],
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """Grant wishes until nothing changes: a refused NIC keeps its name, which may cost another NIC its wish.
+    """Grant wishes until nothing changes: a refused NIC keeps its name, which another NIC may have wished for.
 
-    `owners` tells whose each name is now, None: nobody's who could give it up. A name that a NIC has kept from before goes
-    before one that is asked for another NIC.
+    `owners` maps each present name to its NIC, or to None if no NIC that can be renamed has it. A
+    recorded name takes precedence over a name that is asked for another NIC.
     """
     order = sorted(wishes, key=lambda key: (key in asked, key))
     refused: dict[LinkKey, Problem] = {}
@@ -114,7 +123,9 @@ def _settle(
         stays = {current[key]: key for key in current if key not in wishes or key in refused}
         names: dict[LinkKey, str] = {}
         given: dict[str, LinkKey] = dict(stays)
-        for key in (key for key in order if key not in refused):
+        for key in order:
+            if key in refused:
+                continue
             wish = wishes[key]
             theirs = owners.get(wish, key) is None and current[key] != wish
             if theirs or given.setdefault(wish, key) != key:
@@ -133,65 +144,72 @@ def boot_names(
     record: Record,
     in_use: Collection[int] = (),
 ) -> dict[int, str]:
-    """The name that every NIC should have before the network starts, by its index: management NICs and strangers included.
+    """The name that every NIC should have before the network starts, by index, management and unknown NICs included.
 
-    An ignored NIC keeps what it has, and so does one of `in_use` and whatever is no NIC: their names are given to nobody. A
-    NIC that nobody knows, and a twin, moves to a free name if the one it has belongs to another NIC, absent ones included.
+    Ignored NICs, those of `in_use` and other devices keep their names, which no NIC is given. An
+    unknown NIC, or a NIC that shares its MAC, gets a free name if its own belongs to another NIC,
+    even to an absent one.
     """
-    twins = (device for devices in roles.twins.values() for device in devices)
-    free = {
-        device.index: device
-        for device in (*roles.nics.values(), *twins)
-        if roles.role(identity(device)) != "ignored" and device.index not in in_use
-    }
-    fixed = {
-        name
-        for device in world.devices.values()
-        if device.index not in free
-        for name in (device.name, *device.altnames)
-    }
+    free = _free_to_rename(roles, in_use)
+    others = (device for device in world.devices.values() if device.index not in free)
+    fixed = set(_names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
     owner = {device.index: LinkKey(mac) for mac, device in roles.nics.items()}
     names = {index: granted[owner[index]] for index in free if owner.get(index) in granted}
     taken = {*fixed, *granted.values()}
-    everybody = {
-        name for device in world.devices.values() for name in (device.name, *device.altnames)
-    }
-    for index in sorted(
-        free.keys() - names.keys(), key=lambda index: (identity(free[index]), index)
-    ):
-        name = free[index].name
-        if name in taken and not _is_twins_own(free[index], granted, roles):
-            name = free_name(name, {*taken, *everybody})
-        names[index] = name
+    in_force = set(_names_in_use(world.devices.values()))
+    unnamed = [device for index, device in free.items() if index not in names]
+    for device in sorted(unnamed, key=lambda device: (identity(device), device.index)):
+        name = device.name
+        if name in taken and not _is_twins_own(device, granted, roles):
+            name = free_name(name, taken | in_force)
+        names[device.index] = name
         taken.add(name)
     return names
+
+
+def _free_to_rename(roles: Roles, in_use: Collection[int]) -> dict[int, Device]:
+    """The NICs that may get another name at boot, by index."""
+    twins = (device for devices in roles.twins.values() for device in devices)
+    return {
+        device.index: device
+        for device in (*roles.nics.values(), *twins)
+        if roles.role(identity(device)) != "ignored" and device.index not in in_use
+    }
 
 
 def _reserved(
     fixed: Container[str], roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> dict[LinkKey, str]:
-    """Whose each name is, present or not: the one that is asked for goes after those of before."""
+    """The name of each NIC, present or not. Recorded names take precedence over requested ones."""
     keys = {LinkKey(mac) for mac in (*roles.nics, *record.nics) if roles.role(mac) != "ignored"}
-    wishes = {key: wish for key in keys for wish in [_wish(key, requests, record, roles)] if wish}
-    before = {key: record.nics[key.mac].name for key in keys if key.mac in record.nics}
-    asking, refused = {key for key in wishes if _is_asked(key, requests)}, set[LinkKey]()
-    while True:  # at most once for each NIC: one whose wish is refused keeps its name, which may be the wish of another
-        granted: dict[LinkKey, str] = {}
-        taken = set[str]()
-        for key in sorted(wishes, key=lambda key: (key in asking - refused, key)):
-            name = before.get(key, "") if key in refused else wishes[key]
-            if name and name not in taken and name not in fixed:
-                granted[key] = name
-                taken.add(name)
-        again = {key for key in asking - refused if key not in granted}
-        if not again:
+    wishes = _wishes(keys, requests, record, roles)
+    asking = {key for key in wishes if _is_asked(key, requests)}
+    # A NIC whose wish is refused keeps its name, which may be the wish of another NIC: this repeats
+    # at most once for each NIC.
+    while True:
+        granted = _first_come(wishes, sorted(wishes, key=lambda key: (key in asking, key)), fixed)
+        refused = asking - granted.keys()
+        if not refused:
             return granted
-        refused |= again
+        asking -= refused
+        for key in refused:
+            wishes[key] = record.nics.get(key.mac, NicRecord()).name
+
+
+def _first_come(
+    wishes: Mapping[LinkKey, str], order: Iterable[LinkKey], fixed: Container[str]
+) -> dict[LinkKey, str]:
+    """Each wish that is neither `fixed` nor granted to a NIC before."""
+    owners: dict[str, LinkKey] = {}
+    for key in order:
+        if wishes[key] and wishes[key] not in fixed:
+            owners.setdefault(wishes[key], key)
+    return {key: name for name, key in owners.items()}
 
 
 def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """The name is that of its MAC, and no other device with this MAC is the NIC that it is meant for."""
+    """Whether the name belongs to this MAC, which several devices have, so that none of them is the NIC."""
     mac = identity(device)
     return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
 
@@ -199,7 +217,7 @@ def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) 
 def own_names(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> dict[LinkKey, str]:
-    """The name that each NIC should have, whether it can be given now or not; none for one that is ignored."""
+    """The name that each NIC should have, whether it can be given now or not, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
     found = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
     return {key: name for key, name in found.items() if name}
@@ -210,13 +228,13 @@ def _is_asked(key: LinkKey, requests: Mapping[LinkKey, LinkRequest]) -> bool:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """The same stem with the next number that nobody has."""
+    """The same stem with the first number that makes a free name."""
     stem = name.rstrip("0123456789")[: LONGEST_NAME - 4] or "eth"
     return next(f"{stem}{number}" for number in range(10000) if f"{stem}{number}" not in taken)
 
 
 def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[Step[Key]]:
-    """Renames in an order that never meets a name in use; a cycle goes through one temporary name.
+    """Renames in an order in which every new name is free; a cycle needs one temporary name.
 
     >>> a, b = LinkKey("02:00:00:00:00:01"), LinkKey("02:00:00:00:00:02")
     >>> [(step.old, step.new) for step in rename_steps({a: "eth0", b: "eth1"}, {a: "eth1", b: "eth0"})]
@@ -230,11 +248,8 @@ def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[
         key = next((key for key, name in waiting.items() if name not in in_use), None)
         if key is None:
             key = next(iter(waiting))
-            target = next(
-                name
-                for name in (f"{TEMPORARY}{number}" for number in range(len(now) + 1))
-                if name not in in_use
-            )
+            temporary = (f"{TEMPORARY}{number}" for number in range(len(now) + 1))
+            target = next(name for name in temporary if name not in in_use)
         else:
             target = waiting.pop(key)
         steps.append(Step(key, now[key], target))

@@ -41,7 +41,7 @@ class _Candidate:
 
 
 def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
-    """Whether the administrator has said since that metadata is not to come through that NIC."""
+    """Whether the configuration rules out by now that metadata comes through that NIC."""
     mac = origin.mac.partition(".")[0]
     elsewhere = bool(policy.management) and mac not in policy.management
     dataplane = mac in configured and mac not in policy.management
@@ -49,7 +49,7 @@ def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool
 
 
 def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
-    """The interface through which the service has answered; none while it is not there."""
+    """The interface through which the service has answered; none while it is absent."""
     usable = (_nics(world, device) for device in world.devices.values())
     found = zip(world.devices.values(), usable)
     return tuple(
@@ -61,7 +61,7 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
 
 
 def strangers(origin: Origin, world: World) -> bool:
-    """Whether the NIC of the service is gone: one that was not there before may be in its place."""
+    """Whether the NIC of the service is absent: another NIC may have replaced it."""
     known = {identity(device) for device in world.devices.values() if is_nic(device)}
     return origin.mac.partition(".")[0] not in known
 
@@ -69,45 +69,37 @@ def strangers(origin: Origin, world: World) -> bool:
 def outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
-    """Those of a host on which no service has answered yet, the likeliest first; none on a NIC of `without`."""
-    usable = {
-        device.index: nics
-        for device in world.devices.values()
-        for nics in [_usable(world, roles, device)]
-        if nics and not nics & set(without)
-    }
-    free = {mac for nics in usable.values() for mac in nics}
-    found = (
-        candidate
-        for index, nics in usable.items()
-        for candidate in [_candidate(world.devices[index], nics, world, policy, record)]
-        if candidate
-    )
-    chosen = sorted(found, key=lambda candidate: candidate.order)
+    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC of `without`."""
+    nics = {device.index: _usable(world, roles, device) for device in world.devices.values()}
+    usable = {index: macs for index, macs in nics.items() if macs and not macs & set(without)}
+    free = {mac for macs in usable.values() for mac in macs}
+    found = [
+        _candidate(world.devices[index], macs, world, policy, record)
+        for index, macs in usable.items()
+    ]
+    chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
     if policy.management:
         chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
-    elif not any(candidate.rank < ALONE for candidate in chosen):
+    elif all(candidate.rank >= ALONE for candidate in chosen):
         chosen = list(_alone(chosen, free, roles))
-    return tuple(
-        Outlet(
-            candidate.device.name,
-            name_of(world, candidate.device),
-            tuple(_networks(candidate, world)),
-            candidate.rank < ROUTED,
-        )
-        for candidate in chosen
-    )
+    return tuple(_outlet(candidate, world) for candidate in chosen)
+
+
+def _outlet(candidate: _Candidate, world: World) -> Outlet:
+    networks = tuple(_networks(candidate, world))
+    name = name_of(world, candidate.device)
+    return Outlet(candidate.device.name, name, networks, candidate.rank < ROUTED)
 
 
 def name_of(world: World, device: Device) -> str:
-    """What tells this interface from others for good: the MAC of the NIC below it, and its VLAN."""
+    """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
     nics = _nics(world, device)
     vlan = f".{device.vlan_id}" if device.kind == "vlan" else ""
     return f"{min(nics)}{vlan}" if nics else ""
 
 
 def _nics(world: World, device: Device) -> frozenset[str]:
-    """The NICs that it is, or is made of."""
+    """The MACs of the NICs that the device is or is stacked on."""
     carriers = (world.devices.get(index) for index in below(world, [device.index]))
     return frozenset(identity(one) for one in carriers if one and is_nic(one))
 
@@ -115,13 +107,9 @@ def _nics(world: World, device: Device) -> frozenset[str]:
 def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is ours."""
     nics = _nics(world, device)
-    current = {
-        one.mac
-        for index in below(world, [device.index])
-        for one in [world.devices.get(index)]
-        if one
-    }
-    ours = {one.index for one in roles.stacked.values()} & below(world, [device.index])
+    lowers = below(world, [device.index])
+    current = {world.devices[index].mac for index in lowers if index in world.devices}
+    ours = {one.index for one in roles.stacked.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
     if ours or refused or roles.held & nics or device.master or not device.up:
         return frozenset()
@@ -132,23 +120,31 @@ def _candidate(
     device: Device, nics: frozenset[str], world: World, policy: Policy, record: Record
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
-    own = [route for route in world.routes if route.index == device.index]
-    defaults = [route for route in own if route.to.prefixlen == 0 and route.protocol != RA]
-    four = [route.metric for route in defaults if route.to.version == 4]
-    recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
     if policy.management & nics:
         return _Candidate(device, nics, NAMED)
+    recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
     if any(nic.role == "management" and not nic.doubtful for nic in recorded):
         return _Candidate(device, nics, RECORDED)
-    if four:
-        return _Candidate(device, nics, DEFAULT_ROUTE, min(four))
-    if defaults or any(_leads_to_service(route) for route in own):
-        return _Candidate(device, nics, HOST_ROUTE)
-    return _Candidate(device, nics, ROUTED) if own or world.addresses.get(device.index) else None
+    routes = [route for route in world.routes if route.index == device.index]
+    if not routes and not world.addresses.get(device.index):
+        return None
+    rank, metric = _rank(routes)
+    return _Candidate(device, nics, rank, metric)
+
+
+def _rank(routes: Collection[Route]) -> tuple[int, int]:
+    """The rank and metric of an interface with these routes."""
+    defaults = [route for route in routes if route.to.prefixlen == 0 and route.protocol != RA]
+    metrics = [route.metric for route in defaults if route.to.version == 4]
+    if metrics:
+        return DEFAULT_ROUTE, min(metrics)
+    if defaults or any(map(_leads_to_service, routes)):
+        return HOST_ROUTE, 0
+    return ROUTED, 0
 
 
 def _leads_to_service(route: Route) -> bool:
-    """A route that somebody meant for it, unlike 169.254.0.0/16, which every NIC may have."""
+    """Whether the route is made for the service, unlike 169.254.0.0/16, which every NIC may have."""
     meant = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
     return meant and route.to.version == SERVICE.version and SERVICE in route.to
 
@@ -156,7 +152,7 @@ def _leads_to_service(route: Route) -> bool:
 def _alone(
     chosen: Iterable[_Candidate], free: Collection[str], roles: Roles
 ) -> Iterator[_Candidate]:
-    """A NIC with an advertised route alone counts where no other NIC can be for management."""
+    """The candidates; the only NIC that can be for management counts even if all its routes are advertised."""
     others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
     for candidate in chosen:
         single = candidate.nics >= others | set(free)
@@ -168,7 +164,7 @@ def _alone(
 
 
 def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
-    """What the interface leads to. For one that its routes alone speak for, advertised ones do not count."""
+    """The networks behind the interface. If only its routes make it a candidate, advertised ones do not count."""
     if candidate.rank < ROUTED:
         yield LINK_LOCAL
     for route in world.routes:

@@ -1,4 +1,4 @@
-"""What the texts ask, link by link, before anything is looked at: one request each, its digest, and how sure it is."""
+"""The requests of the documents, before the host is looked at: one per link, with digests."""
 
 # SPDX-License-Identifier: MIT
 
@@ -32,19 +32,25 @@ from neuca_tools.model.links import KINDS
 def merge(
     document: Iterable[LinkRequest], local: Iterable[LinkRequest]
 ) -> dict[LinkKey, LinkRequest]:
-    """One request for each link; the local configuration wins, setting by setting. What should be up needs all below it up."""
+    """One request for each link; each setting of the local configuration takes precedence.
+
+    The lower devices of a link that is asked to be up are brought up too.
+    """
     merged = {request.key: request for request in with_parents(combine(document, local))}
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
-        for lower in (key.nic, *lower_of(merged[key])) if merged[key].state == "up" else ():
+        if merged[key].state != "up":
+            continue
+        for lower in (key.nic, *lower_of(merged[key])):
             if lower in merged and merged[lower].state is None:
                 merged[lower] = replace(merged[lower], state="up")
     return merged
 
 
 def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
-    """The addresses that several dataplane links ask for, with those links: which of them is meant is not known.
+    """The addresses that are asked for on several dataplane links, with these links; none of them gets it.
 
-    It depends on the texts, not on what is plugged in. A link-local IPv6 address is each link's own matter (RFC 4291, 2.5.6).
+    This depends on the documents, not on which NICs are present. Link-local IPv6 addresses are
+    unique per link only (RFC 4291, 2.5.6), and do not count.
     """
     asked: dict[Host, list[LinkKey]] = {}
     for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
@@ -59,24 +65,25 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document that have lines, all of them good: what they no longer ask for may go."""
-    doubtful = {
-        mac for fault in document.faults if fault.severity == "error" for mac in _macs_of(fault)
-    }
+    """The links of an incomplete document without faulty lines: what they no longer ask for may be removed."""
+    doubtful: set[str] = set()
+    for fault in document.faults:
+        if fault.severity == "error":
+            doubtful.update(_macs_of(fault))
     return frozenset(
         key for key, request in requests.items() if key.mac not in doubtful and request.origins
     )
 
 
 def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """All that is ours if the document is complete; else the addresses of links it is sure of."""
+    """What may be removed: all that is ours if the document is complete, or else the addresses of `sure` links."""
     if complete:
         return replace(owned, routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
-    """Every MAC that a faulty line may be about, in any notation; `[vlan MAC.ID]` has one before its last dot."""
+    """Every MAC or "KIND NAME" that a faulty line may be about. `[vlan MAC.ID]` has the MAC before its last dot."""
     words = fault.section.split()
     yield from (
         f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS
@@ -96,10 +103,10 @@ def digests(
     routes: Iterable[RouteRequest],
     sysctls: Mapping[str, str] = NONE,
 ) -> dict[str, str]:
-    """A digest of the request for each NIC: its links, and the routes that the document itself puts on it.
+    """The digest of each NIC's request: its links, and the routes through networks that are asked for on it.
 
-    `sysctls` are of the whole host. Each depends on the texts alone, not on what is found: a NIC that comes or goes changes no
-    other NIC's request.
+    The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
+    depends on the documents only: plugging in a NIC changes no other NIC's request.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key, request in sorted(requests.items()):

@@ -1,13 +1,14 @@
-"""What is asked, resolved against what is there: the state that a pass should lead to, and a reason for all that it will not.
+"""The desired state of this host, and the reason for each request that cannot be met.
 
-Only links with the role `dataplane` that are present, free and unprotected get into `want`; `shown` lists every link for people.
+Only links with the role `dataplane` that are present, free and unprotected get into `want`; `shown`
+lists every link, for display.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -33,6 +34,7 @@ from neuca_tools.model import (
     Problem,
     Record,
     Router,
+    RouteRequest,
     World,
 )
 from neuca_tools.model.effects import Note
@@ -41,7 +43,7 @@ from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 @dataclass(frozen=True)
 class Settings:
-    """What the configuration file says that matters here."""
+    """The settings of the configuration file that the desired state depends on."""
 
     policy: Policy = field(default_factory=Policy)
     links: tuple[LinkRequest, ...] = ()
@@ -54,10 +56,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The outcome. `digests` tells for each NIC which request this is; the key "" is what belongs to no NIC.
+    """The desired state (`want`), and what it was derived from.
 
-    `left_alone` are prefixes whose routes are the user's own; `loose` the NICs with routes through addresses of the user.
-    On links that are `quiet`, router advertisements have no effect.
+    `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the key
+    "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to the
+    user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On links
+    that are `quiet`, router advertisements have no effect.
     """
 
     want: NetworkState
@@ -82,58 +86,69 @@ class Resolution:
 def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
-    """Find out what should be. Without a document, or with an incomplete one, nothing is taken away."""
+    """The desired state. Without a complete document, nothing is removed."""
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles, routes = layers.requests, layers.roles, layers.routes
-    names, problems = nic_names(requests, world, roles, record)
-    complete = document is not None and document.complete
-    sure = trusted(document, requests) if document else frozenset()
+    names, name_problems = nic_names(requests, world, roles, record)
+    complete, sure = _trust(document, requests)
     removable = may_go(record.owned, complete, sure)
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
-    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     sure_of = None if complete else sure
+    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules)
     links = work.links()
     router: Router = document.router if document and settings.router else "user"
     forwards, refused = forwarding.allowed(router, roles, world)
-    before = {**record.original_sysctls, **settings.tuning.before} if complete else {}
-    asked = {key: request.addresses for key, request in requests.items()}
-    hops = resolve_routes(routes, links, asked, world, work.found_keys, limits)
+    hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
     removable = replace(removable, vlans=work.deletable(complete))
-    want = NetworkState(
-        {**links, **work.leftovers()},
-        hops.hops,
-        hops.banned,
-        {**before, **settings.tuning.sysctls, **forwards, **work.sysctls},
-    )
-    problems = [*settings.tuning.problems, *roles.problems, *layers.problems, *problems]
-    problems += [*work.problems, *hops.problems, *refused]
+    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
+    problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        want,
+        NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
         removable,
         roles,
         tuned.requests,
-        {**names, **work.vlan_names},
-        tuple(work.shown(links)),
-        tuple(problems),
-        digests(requests, asked, routes, forwards),
-        document.hostname if document else None,
-        router,
-        complete,
-        tuple(route.to for route in routes if route.state == "user"),
-        hops.loose,
-        ground(world, roles),
-        (*work.notes, *tuned.notes),
-        replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
-        quiet(tuned.requests, roles, world),
+        names={**names, **work.vlan_names},
+        shown=tuple(work.shown(links)),
+        problems=(*problems, *work.problems, *hops.problems, *refused),
+        digests=digests(requests, layers.addresses, routes, forwards),
+        hostname=document.hostname if document else None,
+        router=router,
+        complete=complete,
+        left_alone=_left_alone(routes),
+        loose=hops.loose,
+        ground=ground(world, roles),
+        notes=(*work.notes, *tuned.notes),
+        tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
+        quiet=quiet(tuned.requests, roles, world),
     )
+
+
+def _trust(
+    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest]
+) -> tuple[bool, frozenset[LinkKey]]:
+    """Whether the document is complete, and the links that it is sure of in any case."""
+    if document is None:
+        return False, frozenset()
+    return document.complete, trusted(document, requests)
+
+
+def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
+    return tuple(route.to for route in routes if route.state == "user")
+
+
+def _host_sysctls(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
+    """The sysctls of the tuning profiles, and original values as far as they may be restored."""
+    if not complete:
+        return dict(settings.tuning.sysctls)
+    return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 
 
 def _limits(
     layers: Layers, settings: Settings, world: World, record: Record, removable: Owned
 ) -> Fence:
-    """The ground that is taken, and how wide a request may be next to what stays of earlier ones."""
+    """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles
     kept = coverage.kept(record.owned.addresses, removable, world.routes, ROUTE_PROTOCOL)
     asked = coverage.asked(requests, layers.routes, roles)

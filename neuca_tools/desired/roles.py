@@ -1,7 +1,8 @@
-"""Which NIC is which: management, dataplane, ignored or unlisted, and what no pass may ever write to.
+"""The role of each NIC: management, dataplane, ignored or unlisted; and the devices that no pass may write to.
 
-The rule for identity (vm-tested): a NIC is a candidate for a MAC if it has that permanent MAC (its current one where the
-driver reports none), no master, and a parent device, or is a veth or a tap. None or several candidates: hands off.
+A NIC is identified by its permanent MAC, or by its current MAC if the driver reports no permanent
+one. It must have no master, and must have a parent device or be a veth or a tap. If no NIC or more
+than one matches, none is touched.
 """
 
 # SPDX-License-Identifier: MIT
@@ -28,7 +29,7 @@ from neuca_tools.model.topology import (
 
 @dataclass(frozen=True)
 class Policy:
-    """The administrator's word on roles: MACs to ignore, and MACs that are management whatever is seen."""
+    """The administrator's settings on roles: MACs to ignore, and MACs that are management in any case."""
 
     ignored: frozenset[str] = frozenset()
     management: frozenset[str] = frozenset()
@@ -36,14 +37,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Roles:
-    """The outcome. `nics` are free and unique; `twins` are the other NICs: with a master, or one MAC with another NIC.
+    """The role of every NIC, by MAC.
 
-    `protected` and `management` are device indexes, with all that is stacked on or below them. `doubtful` are NICs that are
-    management for automatic default routes alone, with their families (4, 6); `declared` those for a document's word alone.
-    `held` are unlisted for now, though a document names them (see `layers`); managers are kept off those that are `ahead` too.
-    `stacked` are the bonds and their like that we made and that are there (`bond bond0`), `stacked_roles` the roles of all that
-    are asked for. `ours`: device indexes of the virtual links that we made, VLANs included.
-    `hands_off`: the MACs to ignore, there or not.
+    `nics` are free and have a MAC of their own; `twins` are the others, which have a master or share a MAC.
+    `protected` and `management` are device indexes, upper and lower devices included.
+    `doubtful` maps NICs that are management only because of automatic default routes to the families
+    of those routes (4, 6). `declared` are management only because a document says so.
+    `held` are unlisted for now although a document names them (see `merge`); network managers are
+    also kept off those that are `ahead`.
+    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has
+    the role of each one that is asked for. `ours` are the device indexes of the virtual links that we
+    created, VLANs included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -66,27 +70,25 @@ class Roles:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
 
     def device(self, mac: str) -> Optional[Device]:
-        """The NIC, or what we made, that VLANs can be on."""
+        """The NIC or virtual link of ours that VLANs can be created on."""
         return self.nics.get(mac) or self.stacked.get(mac)
 
     def name(self, mac: str) -> str:
-        """The name that the NIC with this MAC has; of several the first one's, empty for none."""
+        """The name of the NIC with this MAC, the first in order if there are several; empty if there is none."""
         devices = (self.nics[mac],) if mac in self.nics else self.twins.get(mac, ())
         return min((device.name for device in devices), default="")
 
 
 def made(world: World, record: Record) -> dict[str, Device]:
-    """The bonds and their like that are there, and that we made since the boot."""
-    ours = (
-        {key.mac for key in record.owned.vlans if key.made}
-        if record.boot_id == world.boot_id
-        else set()
-    )
+    """The virtual links on this host that we created in this boot, by "KIND NAME"."""
+    if record.boot_id != world.boot_id:
+        return {}
+    ours = {key.mac for key in record.owned.vlans if key.made}
     return {base(device): device for device in world.devices.values() if base(device) in ours}
 
 
 def made_indexes(world: World, record: Record) -> frozenset[int]:
-    """The virtual links that we made since the boot, VLANs included: by the record, not by MAC."""
+    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not by MAC."""
     owned = record.owned.vlans if record.boot_id == world.boot_id else ()
     return frozenset(
         device.index for device in world.devices.values() if _made_key(device, world) in owned
@@ -101,9 +103,9 @@ def _made_key(device: Device, world: World) -> LinkKey:
 def find_nics(
     world: World, named: Collection[str], ours: Collection[int] = ()
 ) -> tuple[dict[str, Device], list[Problem]]:
-    """Every NIC that is free and unique, by MAC; a problem for each named one that is not.
+    """Every NIC that is free and has a MAC of its own, by MAC; and a problem for each named one that is not.
 
-    `ours` are the devices that we made: a NIC in a bond of ours is as free as one in none.
+    A NIC is free if it has no master, or if its master is one of `ours`, the devices that we created.
     """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
@@ -120,7 +122,7 @@ def find_nics(
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
-    """Every NIC but these, by MAC."""
+    """All other NICs, by MAC."""
     found: dict[str, tuple[Device, ...]] = {}
     for device in world.devices.values():
         if is_nic(device) and nics.get(identity(device)) is not device:
@@ -157,36 +159,33 @@ def assign(
 ) -> Roles:
     """Give every NIC its role.
 
-    The management role is recorded and sticky. A NIC that is recorded as dataplane does not lose that to a default route that
-    somebody adds; with `[network] management-macs` the record of other management NICs is not consulted. `declared` has the
-    NICs that are management for a reason outside this host: what is seen goes before it, and it is not recorded.
+    Recorded roles are kept, also when a default route through a dataplane NIC is added; but with
+    `[network] management-macs`, recorded management NICs do not count. `declared` maps NICs that a
+    document declares as management to the reason, which is used unless the host shows another.
     """
     ours = made_indexes(world, record)
     record = _without_false_management(record, world, ours)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
-    nics, problems = find_nics(
-        world, named - ignored, {device.index for device in stacked.values()}
-    )
+    masters = {device.index for device in stacked.values()}
+    nics, problems = find_nics(world, named - ignored, masters)
     seen, doubtful = _management(world, policy, record)
     declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
     reasons = {**declared, **seen}
     roles = _by_mac(world, named, ignored, reasons, ours)
-    management = _indexes(
-        world, {mac for mac, role in roles.items() if role == "management"}, ours, vlans=False
-    )
-    hands_off = _indexes(world, ignored, ours)
+    managing = {mac for mac, role in roles.items() if role == "management"}
+    management = _indexes(world, managing, ours, vlans=False)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
         reasons,
-        above(world, management | hands_off),
-        above(world, management),
-        tuple(problems),
-        doubtful,
-        frozenset(declared.keys() - seen.keys()),
+        protected=above(world, management | _indexes(world, ignored, ours)),
+        management=above(world, management),
+        problems=tuple(problems),
+        doubtful=doubtful,
+        declared=frozenset(declared.keys() - seen.keys()),
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
@@ -200,7 +199,7 @@ def _by_mac(
     reasons: Collection[str],
     ours: Collection[int],
 ) -> dict[str, Role]:
-    """The role of every NIC that is there, and of every MAC that is named or has a reason."""
+    """The role of every NIC that is present, and of every MAC that is named or has a reason."""
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
@@ -211,14 +210,15 @@ def _by_mac(
             roles[mac] = "management"
         else:
             roles[mac] = "dataplane" if mac in named else "unlisted"
-    for mac, device in known.items():  # a document may name it by the MAC that it has now
+    for mac, device in known.items():
+        # A document may name a NIC by its current MAC.
         if _own_mac(device, ours) in named and roles[mac] in ("ignored", "management"):
             roles[_own_mac(device, ours)] = roles[mac]
     return roles
 
 
 def _own_mac(device: Device, ours: Collection[int]) -> str:
-    """The MAC that it has of its own: a member of a bond of ours currently has the bond's."""
+    """The NIC's own MAC: the current MAC of a member of our bonds is that of the bond."""
     return identity(device) if device.master in ours else device.mac
 
 
@@ -239,66 +239,80 @@ def _without_false_management(record: Record, world: World, ours: Collection[int
 def _management(
     world: World, policy: Policy, record: Record
 ) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """MAC to reason, for every NIC that is management; and the families of those that are it for automatic routes alone.
+    """MAC to reason for every management NIC, and the address families of those that are in doubt.
 
-    Before a document is known, a network manager gives every NIC that has a DHCP server a default route, and any of them may
-    be the best one. While a NIC that is management beyond doubt has a default route of its own, those of its family tell nothing.
+    Before a document is known, a network manager gives every NIC with a DHCP server a default route,
+    and any of them may be the best one. A NIC that is management because of such a route alone is in
+    doubt. If a certain management NIC has a default route, automatic ones of that family are ignored.
     """
     dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
     metadata = _nics(world, [world.metadata_index]) - dataplane
-    sure = metadata | policy.management
+    certain = metadata | policy.management
+    anchored = _anchored(world, certain, record, dataplane)
     best = best_default_routes(world.routes)
-    anchored = _anchored(world, sure, record, dataplane)
-    decided = [route for route in best if not automatic(route)]
-    telling = [route for route in best if not automatic(route) or route.to.version not in anchored]
-    carriers = _nics(world, (route.index for route in best)) & (
-        sure | _nics(world, (route.index for route in telling))
-    )
+    manual = [route for route in best if not automatic(route)]
+    relevant = [route for route in best if not automatic(route) or route.to.version not in anchored]
+    carriers = _carriers(world, relevant) | (_carriers(world, best) & certain)
     reasons: dict[str, str] = {}
     if not policy.management:
-        recorded = {
-            mac
-            for mac, nic in record.nics.items()
-            if nic.role == "management" and not _ended(nic.doubtful, anchored)
-        }
-        reasons.update((mac, "it is recorded as the management NIC") for mac in recorded)
+        reasons.update(_recorded(record, anchored))
     reasons.update((mac, "it carries the route to the metadata service") for mac in metadata)
     reasons.update((mac, "it carries the default route") for mac in carriers - dataplane)
     reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
-    firm = {
+    doubtful = reasons.keys() - _beyond_doubt(record) - certain - _carriers(world, manual)
+    return reasons, {mac: _families(mac, relevant, anchored, world, record) for mac in doubtful}
+
+
+def _recorded(record: Record, anchored: Collection[int]) -> dict[str, str]:
+    """The recorded management NICs, without those whose doubt has ended."""
+    return {
+        mac: "it is recorded as the management NIC"
+        for mac, nic in record.nics.items()
+        if nic.role == "management" and not _ended(nic.doubtful, anchored)
+    }
+
+
+def _beyond_doubt(record: Record) -> set[str]:
+    """The NICs that are recorded as management without a doubt."""
+    return {
         mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
     }
-    doubtful = frozenset(reasons) - firm - sure - _nics(world, (route.index for route in decided))
-    return reasons, {mac: _families(mac, telling, anchored, world, record) for mac in doubtful}
+
+
+def _carriers(world: World, routes: Iterable[Route]) -> frozenset[str]:
+    """The MACs of the NICs that these routes go through."""
+    return _nics(world, (route.index for route in routes))
 
 
 def _anchored(
     world: World, sure: Collection[str], record: Record, dataplane: Collection[str]
 ) -> set[int]:
-    """The families of which automatic default routes tell nothing.
+    """The address families whose automatic default routes do not make a NIC management.
 
-    Those of IPv6 are the word of a router, which any host on the link can be.
+    With any other sign of a management NIC that includes IPv6: any host on the link can send router
+    advertisements.
     """
-    found = {
+    families: set[int] = {
         route.to.version
         for route in world.routes
         if route.to.prefixlen == 0 and _nics(world, [route.index]) & set(sure)
     }
-    return found | ({6} if sure or _other_signs(world, record, dataplane) else set())
+    if sure or _other_signs(world, record, dataplane):
+        families.add(6)
+    return families
 
 
 def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
-    """Whether something else than a router advertisement shows a management NIC that is there."""
-    known = {
-        mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
-    }
+    """Whether anything but a router advertisement shows that a management NIC is present."""
     present = {identity(device) for device in world.devices.values() if is_nic(device)}
-    meant = (
-        route.index
+    if _beyond_doubt(record) & present:
+        return True
+    routes = [
+        route
         for route in world.routes
         if route.to.prefixlen == 0 and (route.to.version == 4 or not automatic(route))
-    )
-    return bool(known & present or _nics(world, meant) - set(dataplane))
+    ]
+    return bool(_carriers(world, routes) - set(dataplane))
 
 
 def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:
@@ -307,10 +321,10 @@ def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:
 
 
 def _families(
-    mac: str, telling: Iterable[Route], anchored: Collection[int], world: World, record: Record
+    mac: str, relevant: Iterable[Route], anchored: Collection[int], world: World, record: Record
 ) -> tuple[int, ...]:
-    """Those in which the NIC has an automatic default route that tells, or had one when it was recorded."""
-    now = {route.to.version for route in telling if mac in _nics(world, [route.index])}
+    """The families in which an automatic default route makes the NIC management, now or when it was recorded."""
+    now = {route.to.version for route in relevant if mac in _nics(world, [route.index])}
     before = record.nics[mac].doubtful if mac in record.nics else ()
     return tuple(sorted(now | (set(before) - set(anchored))))
 
@@ -324,7 +338,7 @@ def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:
 def _indexes(
     world: World, macs: Collection[str], ours: Collection[int], vlans: bool = True
 ) -> frozenset[int]:
-    """Every device that somebody else made and that has one of these MACs, permanent or current.
+    """The indexes of devices that we did not create and that have one of these MACs, permanent or current.
 
     `vlans` False: a VLAN belongs to its lower device, whatever its own MAC is.
     """
@@ -338,7 +352,7 @@ def _indexes(
 
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
-    """The devices behind the keys: free NICs, what we made of them, and every VLAN on both."""
+    """The device of each key: free NICs, our virtual links on them, and every VLAN on either."""
     found = {LinkKey(mac): device for mac, device in (*roles.nics.items(), *roles.stacked.items())}
     macs = {device.index: key.mac for key, device in found.items()}
     for device in world.devices.values():

@@ -1,4 +1,4 @@
-"""Which link each asked route goes through: the one whose network its next hop is in."""
+"""The link of each requested route: the one that has its next hop in a network of its own."""
 
 # SPDX-License-Identifier: MIT
 
@@ -24,14 +24,19 @@ from neuca_tools.model import (
     World,
 )
 
-# A metric of our own, so that a route of somebody else with the same prefix is never replaced (the key that the kernel replaces
-# by is prefix, TOS and metric); low enough to beat the kernel's default for IPv6, 1024 (IP6_RT_PRIO_USER).
+# A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
+# replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
+# (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
 
 
 @dataclass(frozen=True)
 class Hops:
-    """`loose` are the NICs of hops that lie in no asked address's network: those depend on addresses of the user."""
+    """The routes to set, and the prefixes that must have no route (`banned`).
+
+    `loose` are the MACs of NICs with a next hop in no requested address's network: those routes
+    depend on addresses that somebody else sets.
+    """
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
@@ -47,40 +52,72 @@ def resolve_routes(
     found: Mapping[LinkKey, Device],
     limits: Fence,
 ) -> Hops:
-    """Give each route its link; a route that may not or cannot be set is a problem with its reason.
+    """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
-    `links` can be used; `asked_of` has the addresses that are asked for on any link, whether it is there or not.
+    `links` are the links that can be used, `found` the devices that are present. `asked_of` has the
+    addresses that are asked for on each link, whether it can be used or not.
     """
+    usable = {key: link for key, link in links.items() if link.role == "dataplane"}
+    finder = _Finder(usable, asked_of, world, found, limits)
     hops: list[Hop] = []
     loose: set[str] = set()
     banned: list[Network] = []
     problems: list[Problem] = []
-    usable = {key: link for key, link in links.items() if link.role == "dataplane"}
-    asked_networks = Networks({key: link.addresses for key, link in usable.items()})
-    found_networks = Networks({key: _present(key, world, found) for key in usable})
-    all_networks = Networks(asked_of)
-    taken = {(other.to, other.metric) for other in world.routes if other.protocol != ROUTE_PROTOCOL}
     own = {address.ip for address in _all_addresses(links, world)}
     for route in routes:
         if route.state == "user":
             continue
         if route.state == "absent":
             reason = _ban_reason(route, usable)
-            banned += [] if reason else [route.to]
+            if reason is None:
+                banned.append(route.to)
         else:
-            asked = asked_networks.link(route.via)
-            key = asked or found_networks.link(route.via) or _said(route, usable)
-            nowhere = None if key else all_networks.link(route.via)
-            reason = limits.route(route.to) or _hop_reason(route, key or nowhere, usable, own)
-            reason = (
-                reason or (key and _down_reason(route, key, usable, found)) or _clash(route, taken)
-            )
-            if reason is None and key is not None:
+            key, reason = finder.link(route, own)
+            if key is not None:
                 hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
-                loose |= set() if asked else {key.mac}
+                loose |= finder.loose(route, key)
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
     return Hops(tuple(hops), tuple(banned), tuple(problems), frozenset(loose))
+
+
+class _Finder:
+    """Finds the link of a route by its next hop."""
+
+    def __init__(
+        self,
+        usable: Mapping[LinkKey, Link],
+        asked_of: Mapping[LinkKey, tuple[Address, ...]],
+        world: World,
+        found: Mapping[LinkKey, Device],
+        limits: Fence,
+    ) -> None:
+        self._usable, self._found, self._limits = usable, found, limits
+        self._asked = Networks({key: link.addresses for key, link in usable.items()})
+        self._present = Networks({key: _present(key, world, found) for key in usable})
+        self._all = Networks(asked_of)
+        self._taken = {
+            (other.to, other.metric) for other in world.routes if other.protocol != ROUTE_PROTOCOL
+        }
+
+    def link(
+        self, route: RouteRequest, own: Container[Host]
+    ) -> tuple[Optional[LinkKey], Optional[str]]:
+        """The link of the route and None, or None and the reason why the route cannot be set."""
+        key = self._asked.link(route.via) or self._present.link(route.via)
+        key = key or _said(route, self._usable)
+        reason = self._limits.route(route.to)
+        reason = reason or _hop_reason(route, key or self._all.link(route.via), self._usable, own)
+        if reason is None and key is not None:
+            reason = _down_reason(route, key, self._usable, self._found)
+        reason = reason or _clash(route, self._taken)
+        if reason:
+            return None, reason
+        return key, None
+
+    def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
+        """The NIC of the route, if the next hop is in the network of no address that is asked for."""
+        return set() if self._asked.link(route.via) else {key.mac}
 
 
 def _link_local(route: RouteRequest) -> bool:
@@ -88,7 +125,7 @@ def _link_local(route: RouteRequest) -> bool:
 
 
 def _said(route: RouteRequest, links: Container[LinkKey]) -> Optional[LinkKey]:
-    """The link of a link-local next hop, which is in every link's network, as the document says it."""
+    """The link that the document gives for a link-local next hop, which is in the network of every link."""
     return route.link if route.link in links and _link_local(route) else None
 
 
@@ -139,7 +176,7 @@ def _down_reason(
     links: Mapping[LinkKey, Link],
     found: Mapping[LinkKey, Device],
 ) -> Optional[str]:
-    """A link that is down, or whose NIC is, has no routes (the kernel answers ENETDOWN)."""
+    """Why the link can have no routes: it is down, or its NIC is (the kernel returns ENETDOWN)."""
     for part in (key.nic, key):
         link = links.get(part)
         if link is not None and link.state == "down":
@@ -150,13 +187,10 @@ def _down_reason(
 
 
 def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
-    """Somebody's route that the kernel would replace by ours: its key is prefix and metric, whatever the device."""
-    same = (route.to, ROUTE_METRIC) in taken
-    return (
-        f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
-        if same
-        else None
-    )
+    """Why the kernel would replace another program's route: routes are the same by prefix and metric alone."""
+    if (route.to, ROUTE_METRIC) in taken:
+        return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
+    return None
 
 
 def _all_addresses(links: Mapping[LinkKey, Link], world: World) -> Iterator[Address]:

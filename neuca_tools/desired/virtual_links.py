@@ -1,6 +1,7 @@
-"""Which bonds, bridges, VXLANs and macvlans can be made, of what, and why the others cannot.
+"""The bonds, bridges, VXLANs and macvlans that can be created, and why the others cannot.
 
-One that is asked for and cannot be made is left as it is: what is there stays until no complete document asks for it.
+A present virtual link that is asked for and cannot be created as requested is left as it is, until
+no complete document asks for it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,7 +22,7 @@ from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Vir
 
 @dataclass(frozen=True)
 class Stacks:
-    """`links` can be made, and of this; `masters` says which bond or bridge a link is to be in."""
+    """The virtual links that can be created, with their lower devices; and the master of each member or port."""
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
     masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
@@ -34,7 +35,7 @@ def judge(
     roles: Roles,
     names: Mapping[LinkKey, str],
 ) -> Stacks:
-    """Go through them, the lowest first. `names` are those of the NICs."""
+    """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
@@ -68,95 +69,113 @@ class _Judge:
         self.problems: list[Problem] = []
 
     def take(self, key: LinkKey, request: LinkRequest) -> None:
-        """Make it one of those that can be, or say why not."""
+        """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
         virtual = request.virtual and self._whole(key, request.virtual)
-        found = self._reason(key, virtual)
-        if found:
-            self.problems.append(
-                Problem("absent" if found.startswith("none of") else "refused", found, key)
-            )
+        problem = self._problem(key, virtual)
+        if problem:
+            self.problems.append(problem)
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """With what is the default, and a VXLAN with the link that its ends are reached through."""
+        """The virtual link with default options, and a VXLAN with the link that its addresses are reached through."""
         options = {**link_kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
-        for end in ("local", "remote") if key.kind == "vxlan" else ():
-            parent = parent or (
-                self.networks.link(values.host(options[end])) if end in options else None
-            )
+        if key.kind == "vxlan" and parent is None:
+            ends = (values.host(options[end]) for end in ("local", "remote") if end in options)
+            parent = next(filter(None, map(self.networks.link, ends)), None)
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
 
     def _mac(self, virtual: Virtual) -> dict[str, str]:
-        """The MAC of its first member: what the kernel gives a bond, unless udev is faster to make one up (systemd.link(5)).
+        """The MAC of the first member, which is the kernel's default for a bond.
 
-        With `fail-over-mac` it is that of the member in use.
+        It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
+        MACAddressPolicy=). With `fail-over-mac` it follows the active member.
         """
-        first = next(iter(virtual.members), None)
-        below = self.links.get(first.nic) if first else None
-        mac = below.option("mac") if below else first.mac if first and not first.made else ""
-        return {"mac": mac} if mac and virtual.option("fail-over-mac") in ("", "none") else {}
+        if not virtual.members or virtual.option("fail-over-mac") not in ("", "none"):
+            return {}
+        first = virtual.members[0]
+        mac = "" if first.made else first.mac
+        below = self.links.get(first.nic)
+        if below is not None:
+            mac = below.option("mac")
+        return {"mac": mac} if mac else {}
 
-    def _reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
+    def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
+        """Why it cannot be made: refused, or absent if no link that it is made of is present."""
+        reason = self._made_of_reason(key, virtual)
+        if reason or virtual is None:
+            return Problem("refused", reason or "no text says what it is made of", key)
+        if virtual.lower and not any(map(self._is_there, virtual.lower)):
+            lowers = ", ".join(map(str, virtual.lower))
+            return Problem("absent", f"none of what it is made of is there: {lowers}", key)
+        made_of = carriers((key.mac,), self.requests)
+        reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        reason = reason or self._name_reason(key)
+        return Problem("refused", reason, key) if reason else None
+
+    def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
+        """Why it may not be made of what it is to be made of."""
         wrong = link_kinds.fault(key, virtual)
         if wrong or virtual is None:
-            return wrong or "no text says what it is made of"
+            return wrong
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link here has the network of its local or remote address: say which parent it is on"
-        forbidden = next(
-            filter(None, (self._forbidden(key, lower) for lower in virtual.lower)), None
-        )
-        there = [lower for lower in virtual.lower if self._is_there(lower)]
-        if forbidden or (virtual.lower and not there):
-            return (
-                forbidden
-                or f"none of what it is made of is there: {', '.join(map(str, virtual.lower))}"
-            )
-        made_of = carriers((key.mac,), self.requests)
-        copied = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
-        if copied:
-            return copied
+        reasons = (self._forbidden(key, lower) for lower in virtual.lower)
+        return next(filter(None, reasons), None)
+
+    def _name_reason(self, key: LinkKey) -> Optional[str]:
+        """Why it cannot have its name."""
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
-        if holder is None or (ours is not None and holder.index == ours.index):
-            wanted = key.given_name in self.taken
-            return f'another interface is to be called "{key.given_name}"' if wanted else None
-        return f'another interface is called "{key.given_name}": it is not touched'
+        if holder is not None and (ours is None or holder.index != ours.index):
+            return f'another interface is called "{key.given_name}": it is not touched'
+        if key.given_name in self.taken:
+            return f'another interface is to be called "{key.given_name}"'
+        return None
 
     def _forbidden(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
-        """Why it may not be made of this one."""
-        role, request = self.roles.role(lower.mac), self.requests.get(lower)
-        device = self.roles.device(lower.mac)
-        if role == "management":
-            return f"{lower} is on the management NIC: {self.roles.reasons.get(lower.mac, 'its MAC says so')}"
-        if role != "dataplane":
-            return f"{lower} is {'to be ignored' if role == 'ignored' else 'no dataplane NIC'}"
-        if device is not None and device.index in self.roles.protected:
-            return f"{lower} is tied to a management or ignored NIC"
-        if request is None or (lower.made and lower.nic not in self.links):
-            return f"{lower} is not asked for" if request is None else f"{lower} cannot be made"
+        """Why it may not be made of this lower link."""
+        request = self.requests.get(lower)
+        reason = self._role_reason(lower)
+        if reason is not None:
+            return reason
+        if request is None:
+            return f"{lower} is not asked for"
+        if lower.made and lower.nic not in self.links:
+            return f"{lower} cannot be made"
         if request.state in ("down", "user"):
             return f'{lower} is asked to be "{request.state}"'
-        other = self.masters.get(lower)
-        if other or lower not in request_members(self.requests[key]):
-            return f"{lower} is in {other} already" if other else None
-        on_it = self.macvlans.get(self.found[lower].index) if lower in self.found else None
-        asked = next(
-            (
-                key
-                for key, made in self.links.items()
-                if key.kind == "macvlan" and made.parent == lower
-            ),
-            None,
-        )
-        return (
-            f"{lower} has {on_it or asked} on it: it can be in no bond or bridge"
-            if on_it or asked
-            else None
-        )
+        if lower in self.masters:
+            return f"{lower} is in {self.masters[lower]} already"
+        if lower not in request_members(self.requests[key]):
+            return None
+        macvlan = self._macvlan_on(lower)
+        return f"{lower} has {macvlan} on it: it can be in no bond or bridge" if macvlan else None
+
+    def _role_reason(self, lower: LinkKey) -> Optional[str]:
+        """Why nothing may be made of a link with this role."""
+        role, device = self.roles.role(lower.mac), self.roles.device(lower.mac)
+        if role == "management":
+            reason = self.roles.reasons.get(lower.mac, "its MAC says so")
+            return f"{lower} is on the management NIC: {reason}"
+        if role == "ignored":
+            return f"{lower} is to be ignored"
+        if role != "dataplane":
+            return f"{lower} is no dataplane NIC"
+        if device is not None and device.index in self.roles.protected:
+            return f"{lower} is tied to a management or ignored NIC"
+        return None
+
+    def _macvlan_on(self, lower: LinkKey) -> str:
+        """A macvlan on this link, present or asked for; empty if there is none. The kernel refuses such a member."""
+        present = self.macvlans.get(self.found[lower].index) if lower in self.found else None
+        if present:
+            return present
+        asked = (key for key, made in self.links.items() if made.parent == lower)
+        return next((str(key) for key in asked if key.kind == "macvlan"), "")
 
     def _is_there(self, lower: LinkKey) -> bool:
         return bool(lower.made) or lower.mac in self.roles.nics
@@ -173,24 +192,30 @@ def deletable(
     record: Record,
     stacks: Optional[Stacks],
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
-    """What we made, unless it is asked for and cannot be made, or a foreign link is on it.
+    """The links of ours that may be deleted: not one that is asked for and refused, or has a foreign link on it.
 
-    `stacks` None: the document is incomplete. Then only links with a MAC address that is refused are
+    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may be
     deleted.
     """
     found, owned = find_links(world, roles), record.owned.vlans
-    known = {key for key in found if not key.rank and key.mac in record.nics}
-    ours = {found[key].index for key in found if key in owned | known}
+    ours = {
+        device.index for key, device in found.items() if key in owned or _is_nic_of(key, record)
+    }
     copies = _copies(requests, world, roles, record)
     free, problems = set(), []
     for key in sorted(owned | copies):
         holder = foreign_on(found[key], world, ours) if key in found else None
-        if holder and key not in requests and stacks:
+        if holder is None:
+            if key in copies or (stacks and not _is_refused(key, requests, stacks)):
+                free.add(key)
+        elif stacks and key not in requests:
             text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
             problems.append(Problem("refused", text, key))
-        elif not holder and (key in copies or (stacks and not _is_refused(key, requests, stacks))):
-            free.add(key)
     return frozenset(free), problems
+
+
+def _is_nic_of(key: LinkKey, record: Record) -> bool:
+    return not key.rank and key.mac in record.nics
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

@@ -1,6 +1,6 @@
-"""What an operation is: one change, which can describe itself, and carry itself out through a writer.
+"""An operation: one change, which can describe itself, and carry itself out through a writer.
 
-The phases are constant, and within one of them what is below comes first: no graph of dependencies is needed.
+The phases are constant, and within a phase lower devices come first, so no dependency graph is needed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,9 +18,10 @@ Value = Union[str, int, None]
 
 
 class Phase(IntEnum):
-    """The order of a pass. Files first, so that every other manager knows; what resets a NIC before it comes up.
+    """The order of a pass: files first, for other managers; then settings that reset a NIC, before it is set up.
 
-    Old addresses go last: with the last IPv4 address of a link the kernel drops every IPv4 route through it.
+    Old addresses are deleted last: with the last IPv4 address of a link, the kernel deletes every
+    IPv4 route through it.
     """
 
     FILES = 1
@@ -37,7 +38,7 @@ class Phase(IntEnum):
 
 
 class Target(NamedTuple):
-    """The link of an operation; ifindex 0: it does not exist yet, its name says which it will be."""
+    """The link of an operation. ifindex 0: it does not exist yet, and is found by its name later."""
 
     key: LinkKey
     name: str
@@ -45,7 +46,7 @@ class Target(NamedTuple):
 
 
 class Writer(Protocol):
-    """What carries operations out. Every method raises ApplyError; what is already so is no error."""
+    """What carries out operations. Every method raises ApplyError; a change that is already in force is no error."""
 
     def index(self, target: Target) -> int: ...
     def set_mtu(self, index: int, mtu: int) -> None: ...
@@ -70,7 +71,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Operation:
-    """One change. `link` None: it concerns no single link, and costs no NIC anything when it fails."""
+    """One change. If `link` is None, it concerns no single link, and its failure does not affect any NIC."""
 
     kind: ClassVar[str]
     phase: ClassVar[Phase]
@@ -95,14 +96,13 @@ class Operation:
 
     @property
     def handles(self) -> frozenset[str]:
-        """What a scope may have it by: a NIC's MAC, "" if it touches none, or a VLAN's key alone."""
-        return (self.domains or frozenset({""})) | (
-            {str(self.link.key)} if self.link else frozenset()
-        )
+        """The entries of a scope that include it: the MACs of its NICs, "" if it has none, or the key of its link."""
+        handles = self.domains or frozenset({""})
+        return handles | {str(self.link.key)} if self.link else handles
 
     @property
     def fate(self) -> frozenset[str]:
-        """The failure domains that fail if this does: more than one where links are put together."""
+        """The failure domains that fail if this does: several if it joins links."""
         return frozenset() if self.domain is None else frozenset({self.domain})
 
     @property
@@ -116,7 +116,7 @@ class Operation:
 
     @property
     def order(self) -> Phase:
-        """Its own phase (`phase_of`) where it can be needed in several, else that of its kind."""
+        """Its own phase (`phase_of`) if its kind can be needed in several, or else the phase of its kind."""
         own: Optional[Phase] = getattr(self, "phase_of", None)
         return own or self.phase
 

@@ -1,7 +1,7 @@
-"""What has to be done to get from one state to another: apply, dry run, verify and roll back are four uses of it.
+"""The operations that lead from one state to another, for apply, dry run, verification and roll-back.
 
-The order within a phase is the order in which this module makes the operations: what is above before what is below on the
-way down, the other way round on the way up. What is made of links is made again where it cannot be changed.
+Within a phase, operations run in the order in which this module creates them: upper devices first
+to shrink, lower devices first to grow. A virtual link that cannot be changed is recreated.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,8 +45,9 @@ def plan(
 ) -> tuple[Operation, ...]:
     """Every operation that leads from `have` to `want`, in order.
 
-    `owned` is what may be taken away. `scope` holds the handles (`Operation.handles`) of what may change, None for all.
-    `rename_while_up`: the kernel renames a device that is up (6.2 and later); before, it has to go down for it.
+    `owned` is what may be removed. `scope` holds the handles (`Operation.handles`) of what may
+    change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux 6.2
+    and later); without it, they are taken down for that.
     """
     scope = None if scope is None else _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
@@ -68,7 +69,7 @@ def plan(
 def in_scope(
     operations: Collection[Operation], scope: Optional[Collection[str]]
 ) -> tuple[Operation, ...]:
-    """The operations that a scope has by one of their handles, and files."""
+    """The operations with a handle in the scope, and those on files."""
     return tuple(
         operation
         for operation in operations
@@ -79,15 +80,12 @@ def in_scope(
 
 
 def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> frozenset[str]:
-    """With all that is made of what may change."""
+    """The scope with the virtual links on top of what may change."""
     for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
-        made = [
-            link.virtual
-            for link in (have.links.get(key), want.links.get(key))
-            if link and link.virtual
-        ]
-        if any(lower.mac in scope for virtual in made for lower in virtual.lower):
-            scope |= {key.mac}
+        for link in (have.links.get(key), want.links.get(key)):
+            lowers = link.virtual.lower if link and link.virtual else ()
+            if any(lower.mac in scope for lower in lowers):
+                scope |= {key.mac}
     return scope
 
 
@@ -124,7 +122,7 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
-    """What goes: routes, members, links; then lower MTUs, the highest links' first; then links that should be down."""
+    """Remove routes, members and links; then lower MTUs, upper devices first; then take links down."""
     yield from _stale_routes(sides)
     yield from _taken_out(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
@@ -134,17 +132,13 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
         if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
     for key, found, wanted in reversed(list(sides.both())):
-        if (
-            found
-            and wanted.state == "down"
-            and found.state == "up"
-            and key.mac not in sides.bounced
-        ):
+        goes_down = found and found.state == "up" and wanted.state == "down"
+        if goes_down and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
 def _taken_out(sides: Sides) -> Iterator[Operation]:
-    """The members that a bond or bridge of ours should not have any more; one that goes itself lets them all go."""
+    """Remove members from our bonds and bridges; deleting a bond or bridge releases its members by itself."""
     for key in sorted(sides.have.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
@@ -152,7 +146,7 @@ def _taken_out(sides: Sides) -> Iterator[Operation]:
 
 
 def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
-    """Its members; one of a bond has to be down for that (bond_enslave)."""
+    """Add members; a member of a bond has to be down for that (bond_enslave)."""
     for key, found, _ in sides.both():
         if sides.joins(key) == master:
             if master.kind == "bond" and found and found.state == "up":
@@ -170,56 +164,63 @@ def _stale_routes(sides: Sides) -> Iterator[Operation]:
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
-    """Old addresses, last of all; but a link has an IPv6 address once only (EEXIST), whatever the length of its prefix."""
+    """Delete addresses, last of all, except before an IPv6 address is added again with another prefix length (EEXIST)."""
     for key, found in sorted(sides.have.links.items()):
+        if key in sides.gone:
+            continue
         wanted = sides.want.links.get(key)
         kept = set(wanted.addresses) if wanted else set()
         for address in found.addresses:
-            if (
-                address not in kept
-                and (key, address) in sides.owned.addresses
-                and key not in sides.gone
-            ):
-                first = address.version == 6 and address.ip in {one.ip for one in kept}
-                yield DeleteAddress(
-                    sides.target(key), address, Phase.ADDRESS if first else Phase.RETIRE
-                )
+            if address in kept or (key, address) not in sides.owned.addresses:
+                continue
+            first = address.version == 6 and address.ip in {one.ip for one in kept}
+            phase = Phase.ADDRESS if first else Phase.RETIRE
+            yield DeleteAddress(sides.target(key), address, phase)
 
 
 def _grow(sides: Sides) -> Iterator[Operation]:
-    """NICs: raise the MTU, set the queue and the device. All else: create with the MTU in the same request, or raise it."""
+    """Create links, raise the MTU, set queue length and device settings; lower devices first."""
     for key, found, wanted in sides.both():
-        phase = Phase.VLAN if key.rank else Phase.NIC
-        target = sides.target(key)
         if found is None:
             yield _create(sides, key, wanted)
         if key.kind in ("bond", "bridge"):
             yield from _joined(sides, key)
-        raises = (
-            found is not None
-            and found.mtu is not None
-            and wanted.mtu
-            and wanted.mtu > found.mtu
-            and not sides.moves(key)
-        )
-        if wanted.mtu and (raises or (found is None and key.kind == "bridge")):
-            yield SetMtu(target, found.mtu if found else None, wanted.mtu, phase)
-        before = found.txqueuelen if found else None
-        if wanted.txqueuelen is not None and wanted.txqueuelen != before:
-            yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
-        for group, old, new in to_do(found.device if found else {}, wanted.device):
-            # The kernel's own choice goes by net.core.default_qdisc, which has to be set first.
-            yield SetDevice(
-                target,
-                group,
-                old,
-                new,
-                Phase.UP if new.get("qdisc", "").startswith(DEFAULT) else phase,
-            )
+        yield from _raised_mtu(sides, key, found, wanted)
+        yield from _queue_and_device(sides, key, found, wanted)
+
+
+def _grow_phase(key: LinkKey) -> Phase:
+    return Phase.VLAN if key.rank else Phase.NIC
+
+
+def _raised_mtu(
+    sides: Sides, key: LinkKey, found: Optional[Link], wanted: Link
+) -> Iterator[Operation]:
+    """A new link is created with its MTU, except for a bridge."""
+    if not wanted.mtu:
+        return
+    if found is None:
+        if key.kind == "bridge":
+            yield SetMtu(sides.target(key), None, wanted.mtu, _grow_phase(key))
+    elif found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key):
+        yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
+
+
+def _queue_and_device(
+    sides: Sides, key: LinkKey, found: Optional[Link], wanted: Link
+) -> Iterator[Operation]:
+    target, phase = sides.target(key), _grow_phase(key)
+    before, device = (found.txqueuelen, found.device) if found else (None, {})
+    if wanted.txqueuelen is not None and wanted.txqueuelen != before:
+        yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
+    for group, old, new in to_do(device, wanted.device):
+        # The default qdisc is net.core.default_qdisc, which has to be set first.
+        late = new.get("qdisc", "").startswith(DEFAULT)
+        yield SetDevice(target, group, old, new, Phase.UP if late else phase)
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
-    """A bridge gets its MTU once it has its ports: the kernel sets it with each that comes, until somebody has said one."""
+    """Create the link with its MTU. A bridge gets its MTU after its ports, each of which changes it."""
     virtual = wanted.virtual or Virtual()
     below = key.nic if key.vlan_id is not None else virtual.parent
     mtu = None if key.kind == "bridge" else wanted.mtu
@@ -241,14 +242,13 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
 
 
 def _same(found: Optional[str], wanted: str) -> bool:
-    """The kernel reads `02` and writes back `2`: numbers are compared as numbers."""
-    if found is None:
-        return False
-    words = [
-        [str(int(word)) if word.isdecimal() else word for word in value.split()]
-        for value in (found, wanted)
-    ]
-    return words[0] == words[1]
+    """Whether two values of a sysctl are equal. Numbers are compared as numbers: the kernel reads `02` and shows `2`."""
+    return found is not None and list(_words(found)) == list(_words(wanted))
+
+
+def _words(value: str) -> Iterator[str]:
+    for word in value.split():
+        yield str(int(word)) if word.isdecimal() else word
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
@@ -258,19 +258,15 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
         if bounced or (wanted.state == "up" and not is_up):
             yield SetState(sides.target(key), True)
         elif wanted.state == "down" and key.vlan_id is not None and sides.comes_up(key.nic):
-            yield SetState(
-                sides.target(key), False, Phase.UP
-            )  # the kernel brings every VLAN up with its NIC
+            # The kernel sets every VLAN up with its NIC.
+            yield SetState(sides.target(key), False, Phase.UP)
 
 
 def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
-        kept = (
-            {address for address in found.addresses if not (lost and address.version == 6)}
-            if found
-            else set()
-        )
+        present = found.addresses if found else ()
+        kept = {address for address in present if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
                 yield AddAddress(sides.target(key), address, address in wanted.addresses)
@@ -295,24 +291,18 @@ def _asked(
 def _routes(sides: Sides) -> Iterator[Operation]:
     ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
     for hop in sides.want.hops:
-        before = ours.get((hop.to, hop.metric))
         if hop.link not in sides.names or not sides.there(hop.link):
             continue
-        if (
-            before is None
-            or _differs(before, hop)
-            or before.link in sides.gone
-            or sides.goes_down(hop.link)
-        ):
-            kept = before and _differs(before, hop) and before.link not in sides.gone
-            leaves = sides.target(before.link) if before and kept else None
+        before = ours.get((hop.to, hop.metric))
+        if before is None:
+            yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
+            continue
+        deleted = before.link in sides.gone
+        moved = _differs(before, hop) and not deleted
+        if moved or deleted or sides.goes_down(hop.link):
+            leaves = sides.target(before.link) if moved else None
             yield ReplaceRoute(
-                sides.target(hop.link),
-                hop.to,
-                hop.via,
-                hop.metric,
-                leaves,
-                before.via if before else None,
+                sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via
             )
 
 

@@ -1,4 +1,4 @@
-"""The document in force: what a source says now, or the last good one where it says nothing that can be used."""
+"""The active document: the one that a source has now, or else the last good one."""
 
 # SPDX-License-Identifier: MIT
 
@@ -40,14 +40,19 @@ CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer 
 
 @dataclass(frozen=True)
 class Intake:
-    """`stale`: no source confirmed it this time. `none_for_us`: a source answered, and has no NEuca document.
+    """The active document, and what the sources answered.
 
-    `reason` says why it, or a part of it, is stale; `refused` why what the source has now cannot be used at all. `doubted` is
-    the digest of a document that takes every NIC away: it is believed when the next look finds it again. `instance` is what
-    the source says of which instance this is, `other` why that is another machine than the one that the state is about.
-    `platform` is what `auto` takes this host for (`sources.platform`); `unanswered`: no source has answered this time.
-    `origin` is the metadata service that answered, `said` the digest of its whole answer; `disputed`: what another one, on
-    another NIC, answers is not the same.
+    `stale`: no source has confirmed the document this time. `none_for_us`: a source has answered and
+    has no NEuca document. `unanswered`: no source has answered.
+    `reason` says why the document, or a part of it, is stale; `refused` why the source's present
+    document cannot be used at all.
+    `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
+    finds it again.
+    `instance` is the instance ID that the source gives; `other` says why the state belongs to another
+    machine, if it does.
+    `platform` is what the source `auto` detected (`sources.platform`).
+    `origin` is the metadata service that answered, `said` the digest of its whole answer; `disputed`
+    says that a service on another NIC gives a different answer.
     """
 
     document: Optional[Document] = None
@@ -68,12 +73,12 @@ class Intake:
 
     @property
     def sha256(self) -> str:
-        """Of the document that a source has confirmed; empty for a stale one."""
+        """The digest of a document that a source has confirmed; empty if it is stale."""
         return self.stored.sha256 if self.stored and not self.stale else ""
 
 
 def last_good(directory: Where, reason: str = "") -> Intake:
-    """The document of before, stale until a source confirms it. A copy that is damaged counts as none: the sources have it."""
+    """The saved document, stale until a source confirms it; none if the copy is damaged."""
     try:
         stored = load_document(directory)
         document = _opened(stored) if stored else None
@@ -95,7 +100,7 @@ def _machine(directory: Where) -> Machine:
 
 
 def _opened(stored: StoredDocument) -> Document:
-    """What both texts say. Raises DocumentError."""
+    """The document with both of its parts parsed. Raises DocumentError."""
     document = parse(stored.text) if stored.text else Document()
     if not stored.platform:
         return document
@@ -116,7 +121,7 @@ def fetch(
     directory: Where,
     surroundings: Optional[Surroundings] = None,
 ) -> Intake:
-    """Ask the sources within `budget` seconds. Without a usable answer the last good document stays in force, part by part."""
+    """Ask the sources within `budget` seconds. Each part without a usable answer stays as in the last good document."""
     around = _without_volumes(surroundings or Surroundings(), directory)
     intake = _fetched(
         lambda known: look(specs, budget, known, around), session, directory, around.run_directory
@@ -130,22 +135,21 @@ def fetch(
 def _contradiction(
     specs: Sequence[SourceSpec], budget: float, around: Surroundings, intake: Intake
 ) -> str:
-    """What another NIC than the one that was believed has to say, where nothing is known yet of either."""
+    """A sentence if a metadata service on another likely NIC gives a different answer; empty if none does."""
     origin = intake.origin
-    others = tuple(one for one in around.outlets if origin and one.identity != origin.mac)
-    if not (origin and origin.mac and others):
+    if origin is None or not origin.mac:
         return ""
-    said = [
-        (one.name, _said(specs, min(budget, CROSS_CHECK), replace(around, outlets=(one,))))
-        for one in others
-        if one.likely
-    ]
-    names = ", ".join(name for name, digest in said if digest not in ("", intake.said))
+    others = [one for one in around.outlets if one.identity != origin.mac and one.likely]
+    names = []
+    for one in others:
+        digest = _said(specs, min(budget, CROSS_CHECK), replace(around, outlets=(one,)))
+        if digest not in ("", intake.said):
+            names.append(one.name)
+    if not names:
+        return ""
     return (
-        f"a metadata service answers through {names} too, and differently: it is ignored; the one"
-        f" that counts is {origin.source} at {origin.url} through the NIC {origin.mac}"
-        if names
-        else ""
+        f"a metadata service answers through {', '.join(names)} too, and differently: it is"
+        f" ignored; the one that counts is {origin.source} at {origin.url} through the NIC {origin.mac}"
     )
 
 
@@ -164,7 +168,7 @@ def _digest(answer: Answer) -> str:
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
-    """Once a metadata service has answered for this instance, volumes count no more, also those that were read before."""
+    """Without volumes, once a metadata service has answered for this instance, even if volumes were read before."""
     before = _machine(directory)
     if before.origin is None or machine.elsewhere(before, hostid.look()):
         return surroundings
@@ -196,7 +200,7 @@ def _differs(intake: Intake, directory: Where) -> bool:
 
 
 def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
-    """A document that takes every NIC away is one that two looks have found."""
+    """The intake; but a document that removes every NIC is accepted only if two looks have found it."""
     before = last_good(directory)
     if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
         return intake
@@ -212,45 +216,26 @@ def _links(intake: Intake) -> bool:
 
 
 def _taken(answer: Answer, directory: Where) -> Intake:
-    """The answer as the document in force, with the service that gave it: an error page has none for us."""
+    """The answer as the active document, with the service that gave it. An empty answer, as an error page, has none."""
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
     return replace(_document_of(answer, directory), origin=origin, said=_digest(answer))
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
-    """The answer as the document in force. A part that it lacks, or that cannot be used, stays as it was."""
+    """The answer as the active document. A part that it lacks, or that cannot be used, stays as it was."""
     text, beside, refused = _usable(answer)
     instance = answer.instance or platform.instance_id(beside or "")
     other = machine.renewed(_machine(directory), instance)
-    before = (None if other else _stored(directory)) or StoredDocument("", "", "", "")
     if text is None and beside is None:
-        reason = (
-            f"what {answer.source} has now is refused"
-            if refused
-            else f"{answer.source} has no NEuca document now"
-        )
-        instead = Intake(reason=reason) if other else last_good(directory, reason)
-        return replace(
-            instead,
-            none_for_us=not refused,
-            refused=refused,
-            session=answer.session,
-            instance=instance,
-            other=other,
-        )
-    kept = ["no NEuca document"] if text is None and before.text else []
-    kept += ["no network document"] if beside is None and before.platform else []
-    stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
-    try:
-        document = _opened(stored)
-    except DocumentError as error:  # what is kept from before is damaged
-        return Intake(refused=error.text, session=answer.session)
-    reason = f"{answer.source} has {' and '.join(kept)} now" if kept else ""
-    return Intake(
-        document,
-        stored,
-        reason=reason,
+        intake = _without_document(answer, directory, refused, bool(other))
+    else:
+        before = None if other else _stored(directory)
+        intake = _merged(answer, text, beside, before or StoredDocument("", "", "", ""))
+        if intake.document is None:
+            return intake
+    return replace(
+        intake,
         refused=refused,
         session=answer.session,
         instance=instance,
@@ -258,12 +243,40 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     )
 
 
+def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
+    """The last good document, unless it is another machine's (`other`)."""
+    reason = f"{answer.source} has no NEuca document now"
+    if refused:
+        reason = f"what {answer.source} has now is refused"
+    intake = Intake(reason=reason) if other else last_good(directory, reason)
+    return replace(intake, none_for_us=not refused)
+
+
+def _merged(
+    answer: Answer, text: Optional[str], beside: Optional[str], before: StoredDocument
+) -> Intake:
+    """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
+    missing = []
+    if text is None and before.text:
+        missing.append("no NEuca document")
+    if beside is None and before.platform:
+        missing.append("no network document")
+    stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
+    try:
+        document = _opened(stored)
+    except DocumentError as error:
+        return Intake(refused=error.text, session=answer.session)
+    reason = f"{answer.source} has {' and '.join(missing)} now" if missing else ""
+    return Intake(document, stored, reason=reason)
+
+
 def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
-    """The NEuca text and the platform's, None where there is none, and why one of them cannot be used."""
+    """The NEuca document and the platform's, None if there is none, and why either cannot be used."""
     text = beside = None
     refused = []
     try:
-        text = None if answer.data is None else find_document(answer.data)
+        if answer.data is not None:
+            text = find_document(answer.data)
         if text is not None:
             parse(text)
     except DocumentError as error:
@@ -277,7 +290,7 @@ def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
 
 
 def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> StoredDocument:
-    """The digest is that of the NEuca text, for whoever compares; behind a dot, a piece of that of the platform's."""
+    """The document to save. Its digest is that of the NEuca document, then a dot and a part of the platform's."""
     digests = [hashlib.sha256(part.encode()).hexdigest() for part in (text, beside) if part]
     sha256 = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == sha256 and before.source == source:
@@ -287,9 +300,9 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 
 
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
-    """Keep the document for boots without metadata, a redacted copy for users other than root, and what the sources said.
+    """Save the document for boots without metadata, a redacted copy for unprivileged users, and the sources' answers.
 
-    Writes nothing that is there already. Raises ApplyError.
+    Files that are up to date are not written. Raises ApplyError.
     """
     if intake.stored is not None:
         save_document(state_directory, intake.stored)
@@ -303,7 +316,7 @@ def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
 
 
 def _pin(origin: Optional[Origin], state_directory: Where) -> None:
-    """Remember the service that has answered: no other one is asked from now on. Raises ApplyError."""
+    """Save the service that has answered: from now on it is the only one that is asked. Raises ApplyError."""
     known = _machine(state_directory)
     before = known.origin
     if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
@@ -311,7 +324,7 @@ def _pin(origin: Optional[Origin], state_directory: Where) -> None:
 
 
 def confirmed(state_directory: Where, run_directory: Path) -> Intake:
-    """The last good document with what the sources last said of it; a redacted copy for users other than root."""
+    """The last good document with the sources' last answers; for users other than root a redacted copy."""
     whole = last_good(state_directory)
     intake = whole if whole.document else last_good(run_directory)
     said = load_look(run_directory)
@@ -329,7 +342,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
 
 
 def metadata_hosts(sources: Iterable[str]) -> list[Host]:
-    """The addresses of the metadata services that the configuration names, beside the well-known ones."""
+    """The addresses of the metadata services that the configuration names, in addition to the well-known ones."""
     hosts = []
     for text in sources:
         with suppress(UsageError, ValueError):

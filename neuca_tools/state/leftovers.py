@@ -1,7 +1,8 @@
-"""What a network manager had put on a NIC before a document made it ours: it goes, and status tells of it until the next boot.
+"""Removes what a network manager had set on a NIC before it became a dataplane NIC.
 
-On the first boot of an image nobody knows yet which NIC is whose, and a manager asks a DHCP server on each. Only what such a
-server or a router says is taken away: addresses with a lifetime, routes of the protocols `dhcp` and `ra`. What a hand set stays.
+On the first boot of an image, a network manager tries DHCP on every NIC. Only what a DHCP server or
+router has assigned is removed: addresses with a lifetime, and routes with the protocols `dhcp` and
+`ra`. Manual settings stay.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,9 +35,10 @@ def leave(
     words: Mapping[str, Mapping[str, str]],
     silent: Collection[str] = (),
 ) -> Record:
-    """Note which manager has to leave: it holds a NIC that becomes dataplane only now. `words`: manager, name, word.
+    """Record which manager has to release a NIC, because it manages one that is now a dataplane NIC.
 
-    One that runs and gives no answer (`silent`) may hold it as well, and is told to leave until it has heard.
+    `words` maps each manager to what it says of each interface. A manager that gives no answer
+    (`silent`) may manage the NIC as well, and is told to release it until it answers.
     """
     known = dict(record.nics)
     for mac in dataplane:
@@ -53,51 +55,52 @@ def leave(
 def removable(
     owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles
 ) -> Owned:
-    """What may be taken away: what is ours, and the addresses that a leaving manager had from a lease.
+    """What may be removed: what is ours, and the leased addresses of a manager that leaves.
 
-    But none that the only default route of its family goes with: a host is not cut off for a neat NIC.
+    Addresses that the only default route of their family depends on stay, so that the host remains
+    reachable.
     """
     kept = lifelines(world, roles.management)
-    return replace(
-        owned,
-        addresses=owned.addresses
-        | {
-            (key, address)
-            for key, address in _leased(record, have, world)
-            if (have.links[key].index, address.version) not in kept
-        },
-    )
+    leased = {
+        (key, address)
+        for key, address in _leased(record, have, world)
+        if (have.links[key].index, address.version) not in kept
+    }
+    return replace(owned, addresses=owned.addresses | leased)
 
 
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
-    """A sentence for each thing that is still there."""
+    """A sentence for each address and route that is still present."""
     return frozenset(_sentences(record, have, world))
 
 
 def settled(
     record: Record, have: NetworkState, world: World, silent: Collection[str] = ()
 ) -> Record:
-    """The record, once managers have left, and nothing of theirs is there any more: all of them answer."""
-    held = {key.mac for key, link in have.links.items() if "managed" in link.managers.values()}
-    held |= {key.mac for key, _ in _leased(record, have, world)}
+    """The record without managers that have left. One has left once all managers answer and nothing of it is present."""
+    held = _held(record, have, world)
+    nics = {}
+    for mac, nic in record.nics.items():
+        unheard = nic.unheard and bool(silent)
+        leaving = nic.leaving if unheard or mac in held else ""
+        nics[mac] = replace(nic, leaving=leaving, unheard=unheard)
+    return replace(record, nics=nics)
+
+
+def _held(record: Record, have: NetworkState, world: World) -> set[str]:
+    """The NICs that a manager manages, or that have leased addresses or automatic routes."""
     routed = {route.index for route in world.routes if automatic(route)}
-    held |= {
-        key.mac for key, link in have.links.items() if key.vlan_id is None and link.index in routed
-    }
-    unheard = {mac for mac, nic in record.nics.items() if silent and nic.unheard}
-    return replace(
-        record,
-        nics={
-            mac: replace(
-                nic, leaving=nic.leaving if mac in held | unheard else "", unheard=mac in unheard
-            )
-            for mac, nic in record.nics.items()
-        },
-    )
+    held = {key.mac for key, _ in _leased(record, have, world)}
+    for key, link in have.links.items():
+        if "managed" in link.managers.values():
+            held.add(key.mac)
+        if key.vlan_id is None and link.index in routed:
+            held.add(key.mac)
+    return held
 
 
 def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
-    """A sentence for each NIC on which something has to stay."""
+    """A sentence for each NIC whose automatic settings have to stay."""
     lines = lifelines(world, roles.management)
     for key, link in have.links.items():
         holder = TITLES.get(_leaving(key, record))

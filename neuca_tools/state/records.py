@@ -1,7 +1,7 @@
-"""What the agent remembers between passes, boots and crashes: the record, the journal of a pass, the last good document.
+"""The state files: the record, the journal of a pass, the last good document and smaller ones.
 
-All are JSON with a version, written whole. The journal holds what the touched links were like before a pass; one that is
-found at start says that the last pass died.
+All are JSON with a version, and are written whole. The journal holds the links before a pass; a
+journal at start means that the last pass was interrupted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -44,12 +44,12 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 _NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
-# What a file that is JSON, and not what we wrote, makes of the code that reads it.
+# The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 def load_record(where: Where) -> Record:
-    """The record; an empty one where there is none. Raises RecordError for one that cannot be used."""
+    """The record; an empty one if there is none. Raises RecordError if the file cannot be used."""
     data = read(where, RECORD)
     try:
         return _record(data) if data else Record()
@@ -58,14 +58,15 @@ def load_record(where: Where) -> Record:
 
 
 def save_record(where: Where, record: Record) -> None:
-    """Write it where it differs from what is there. Raises ApplyError."""
+    """Write the file if its content changes. Raises ApplyError."""
     save(where, RECORD, _record_json(record), 0o644)
 
 
 def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
-    """What the links were like before the pass that died, None if the last one ended well.
+    """The links before an interrupted pass, None if the last pass completed.
 
-    A journal of another boot says nothing of this kernel; one that cannot be read was never finished, so nothing was changed.
+    A journal of another boot does not apply to this kernel. One that cannot be read was not written
+    completely, so no change followed it.
     """
     try:
         data = read(where, JOURNAL)
@@ -75,17 +76,17 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
 
 
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
-    """Keep what the links are like now. Raises ApplyError."""
+    """Save the links as they are now. Raises ApplyError."""
     save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
 
 
 def remove_journal(where: Where) -> None:
-    """The pass has ended well. Raises ApplyError."""
+    """Remove the journal, as the pass is complete. Raises ApplyError."""
     remove(where, JOURNAL)
 
 
 def load_document(where: Where) -> Optional[StoredDocument]:
-    """The last good document, None where there is none. Raises RecordError for one that cannot be read."""
+    """The last good document, None if there is none. Raises RecordError if the file cannot be used."""
     data = read(where, DOCUMENT)
     if data is None:
         return None
@@ -99,17 +100,17 @@ def load_document(where: Where) -> Optional[StoredDocument]:
 
 
 def has_document(where: Where) -> bool:
-    """Whether there is a document from before. Raises RecordError where that cannot be found out."""
+    """Whether there is a saved document. Raises RecordError if that cannot be determined."""
     return exists(where, DOCUMENT)
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
-    """It may hold secrets: only root reads it; a redacted copy goes to the run directory with another mode."""
+    """Save a document, readable by root only as it may have secrets, unless it is a redacted copy. Raises ApplyError."""
     save(where, DOCUMENT, dict(document.__dict__), mode)
 
 
 def load_look(directory: Path) -> dict[str, Any]:
-    """What the sources said at the last look; empty where nobody has looked since the boot."""
+    """The answers of the sources at the last look; empty if there was none since the boot."""
     try:
         return read(directory, LOOK) or {}
     except RecordError:
@@ -117,12 +118,12 @@ def load_look(directory: Path) -> dict[str, Any]:
 
 
 def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
-    """Write it where it differs from what is there. Raises ApplyError."""
+    """Write the file if its content changes. Raises ApplyError."""
     save(directory, LOOK, {**said, "sha256": sha256}, 0o644)
 
 
 def load_volumes(directory: Path) -> VolumeLog:
-    """The volumes that did not count since the boot; empty if the file is absent or damaged."""
+    """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     try:
         data = read(directory, VOLUMES) or {}
         names = [one.name for one in fields(VolumeLog)]
@@ -132,13 +133,13 @@ def load_volumes(directory: Path) -> VolumeLog:
 
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
-    """Write it where it differs from what is there. Raises ApplyError."""
+    """Write the file if its content changes. Raises ApplyError."""
     data = {"refused": dict(log.refused), "reported": list(log.reported)}
     save(directory, VOLUMES, data, 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
-    """What `neuca tune apply` was told since the boot; None where `[tuning]` holds."""
+    """The arguments of the last `neuca tune apply` since the boot; None if `[tuning]` is in force."""
     from neuca_tools.tuning.layer import Choice
 
     try:
@@ -151,7 +152,7 @@ def load_choice(directory: Path) -> Optional[Choice]:
 
 
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
-    """Keep it until the next boot; None: forget it. Raises ApplyError."""
+    """Save the choice until the next boot; None removes it. Raises ApplyError."""
     if choice is None:
         remove(directory, CHOICE)
         return
@@ -160,7 +161,7 @@ def save_choice(directory: Path, choice: Optional[Choice]) -> None:
 
 
 def load_machine(where: Where) -> Machine:
-    """Whose state this is. Raises RecordError for a file that cannot be used."""
+    """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
     data = read(where, MACHINE) or {}
     try:
         names = [one.name for one in fields(Machine)]
@@ -172,7 +173,7 @@ def load_machine(where: Where) -> Machine:
 
 
 def save_machine(where: Where, machine: Machine) -> None:
-    """Write it where it differs from what is there. Raises ApplyError."""
+    """Write the file if its content changes. Raises ApplyError."""
     save(where, MACHINE, asdict(machine), 0o644)
 
 
@@ -221,7 +222,7 @@ def _declined(data: Sequence[object]) -> Declined:
 
 
 def _mac(text: str) -> str:
-    """The first part of a key: a MAC, or the kind and name of a link of ours."""
+    """The key of a NIC, checked: a MAC, or "KIND NAME" of a virtual link."""
     if _key(text).vlan_id is not None:
         raise ValueError(f"{text!r} is no NIC")
     return text
@@ -234,7 +235,7 @@ def _original(data: Mapping[str, Any]) -> Original:
 
 
 def _sysctls(data: object) -> dict[str, str]:
-    """Settings below /proc/sys, none of which leads out of it."""
+    """Sysctls, checked: no path leads out of /proc/sys."""
     found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
     for path in found:
         if {"", ".", ".."} & set(path.split("/")) or "\0" in path:
@@ -244,7 +245,8 @@ def _sysctls(data: object) -> dict[str, str]:
 
 def _nic(data: Mapping[str, Any]) -> NicRecord:
     doubt = data.get("doubtful", [])
-    if isinstance(doubt, bool):  # an earlier record did not say of which family it was
+    if isinstance(doubt, bool):
+        # Earlier versions did not record the address families.
         doubt = [4, 6][: 2 * doubt]
     nic = made(NicRecord, {**data, "doubtful": doubt})
     if nic.name and not _NAME.fullmatch(nic.name):

@@ -1,7 +1,8 @@
-"""State files: JSON with a version and a checksum, read by one reader; and where they are kept while the disk takes nothing.
+"""State files: JSON with a version and a checksum, and where they are kept while the disk cannot be written.
 
-A file that cannot be written to the state directory (it is full, read-only, over quota or broken) goes to the spare directory
-below the run directory. A copy there counts for more than the file in the state directory, and goes once that has been written.
+A file that cannot be written to the state directory (which is full, read-only, over quota or broken)
+is written to the spare directory below the run directory. The copy there takes precedence over the
+file in the state directory, and is removed once that has been written.
 """
 
 # SPDX-License-Identifier: MIT
@@ -51,7 +52,7 @@ Where = Union[Path, Place]  # a bare path has no spare
 
 
 def read(where: Where, name: str) -> Optional[dict[str, Any]]:
-    """What was last saved under this name, None where there is nothing. Raises RecordError."""
+    """What was last saved under this name, None if there is nothing. Raises RecordError."""
     if isinstance(where, Place):
         content = _content(where.spare / name)
         if content is not None:
@@ -62,7 +63,7 @@ def read(where: Where, name: str) -> Optional[dict[str, Any]]:
 
 
 def exists(where: Where, name: str) -> bool:
-    """Whether there is such a file. Raises RecordError where that cannot be found out."""
+    """Whether there is such a file. Raises RecordError if that cannot be determined."""
     if isinstance(where, Place):
         content = _content(where.spare / name)
         if content is not None:
@@ -72,12 +73,12 @@ def exists(where: Where, name: str) -> bool:
 
 
 def save(where: Where, name: str, data: Mapping[str, Any], mode: int) -> None:
-    """Write it where it differs from what is there. Raises ApplyError."""
+    """Write the file if its content changes. Raises ApplyError."""
     _keep(where, name, content_of(name, data), mode)
 
 
 def content_of(name: str, data: Mapping[str, Any]) -> bytes:
-    """What a state file of this name says, in bytes."""
+    """The content of a state file of this name with this data."""
     body = {"version": VERSION, **data}
     whole = {**body, CHECKSUM: checksum(name, body)}
     return (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode()
@@ -90,7 +91,7 @@ def remove(where: Where, name: str) -> None:
 
 
 def checksum(name: str, body: Mapping[str, Any]) -> str:
-    """SHA-256 of the file's name and its content without the checksum: a file under another's name is damaged too."""
+    """SHA-256 of the file's name and its content without the checksum, so that a misnamed file is detected too."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
 
@@ -99,7 +100,7 @@ def checksum(name: str, body: Mapping[str, Any]) -> str:
 
 
 def unsaved(place: Place) -> str:
-    """Why there is something that could not be saved; empty where everything is."""
+    """Why something could not be saved; empty if everything is saved."""
     try:
         content = _content(place.run / WHY)
         data = parsed(place.run / WHY, content) if content is not None else {}
@@ -109,14 +110,14 @@ def unsaved(place: Place) -> str:
 
 
 def tell_unsaved(place: Place, reason: str) -> None:
-    """Keep for `neuca status` what could not be written, and why. Raises ApplyError."""
+    """Save for `neuca status` why something could not be written. Raises ApplyError."""
     save(place.run, WHY, {"reason": reason}, 0o644)
 
 
 def catch_up(place: Place) -> bool:
-    """Save what could not be saved before. Whether everything is. Raises ApplyError, ObserveError.
+    """Save what could not be saved before; returns whether everything is saved now.
 
-    A copy that is damaged takes no good file's place: RecordError.
+    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a file.
     """
     for name in names_in(place.spare):
         if name.endswith(NEW):
@@ -142,7 +143,7 @@ def catch_up(place: Place) -> bool:
 
 
 def demand_room(place: Place) -> None:
-    """For what must not be done unless it is remembered beyond this boot. Raises ApplyError."""
+    """Make sure that the state can be saved, before a step that must be remembered. Raises ApplyError."""
     probe = place.directory / PROBE
     write_files({probe: b"\0" * BLOCK}, 0o600)
     write_files({probe: None})
@@ -155,7 +156,8 @@ def _keep(where: Where, name: str, content: Optional[bytes], mode: int) -> None:
         _write(where / name, content, mode)
         return
     spare = where.spare / name
-    if spare.exists():  # it counts for more, so it is never older
+    if spare.exists():
+        # It takes precedence, so it must never be older.
         _write(spare, GONE if content is None else content, mode)
     try:
         _write(where.directory / name, content, mode)
@@ -195,7 +197,7 @@ def _content(path: Path) -> Optional[bytes]:
 
 
 def parsed(path: Path, content: bytes) -> dict[str, Any]:
-    """What a state file says. Raises RecordError for one that is damaged or of another version, and for nothing else."""
+    """The data of a state file. Raises only RecordError, for a damaged file or one of another version."""
     if len(content) > LARGEST:
         raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
     try:
@@ -217,7 +219,7 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def unusable(path: Path, why: str) -> RecordError:
-    """The error for a state file that is there and cannot be used."""
+    """The error for a state file that exists and cannot be used."""
     short = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}…"
     return RecordError(
         f'read "{path}": {short}',
@@ -226,7 +228,8 @@ def unusable(path: Path, why: str) -> RecordError:
 
 
 def _is_ours(version: object) -> bool:
-    return type(version) is int and version == VERSION  # true is equal to 1, and so is 1.0
+    # In Python, True and 1.0 are equal to 1.
+    return type(version) is int and version == VERSION
 
 
 def _too_deep() -> str:

@@ -87,13 +87,13 @@ class Host:
     def die(self):
         """A pass that is killed after so many of its operations."""
         survey = self.agent.survey()
-        survey = replace(survey, record=updates.meet(survey.record, survey.resolution))
+        survey = replace(survey, record=updates.remember_nics(survey.record, survey.resolution))
         operations = survey.plan()
         if self.chance.random() < 0.3:
             self.agent.run()
             self.save()
             return
-        self.agent.record = updates.intend(survey.record, operations)
+        self.agent.record = updates.record_intentions(survey.record, operations)
         self.save()
         before = replace(survey.have, files={}, sysctls={})
         records.save_journal(self.place, before, survey.world.boot_id)

@@ -44,6 +44,7 @@ PURE_MODULES = {
         "apply.observation",
         "apply.observe",
         "state",
+        "state.changes",
         "state.leftovers",
         "state.updates",
         "status",

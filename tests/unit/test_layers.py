@@ -21,7 +21,7 @@ from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import read_section
 from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
-from neuca_tools.state import updates
+from neuca_tools.state import changes, updates
 from neuca_tools.status.judge import DocumentStatus, judge
 
 DHCP = "the platform's document has DHCP on it"
@@ -195,7 +195,7 @@ def test_what_is_seen_goes_before_what_a_document_says():
 
 def test_management_by_a_document_s_word_is_not_recorded():
     found = solve(asking(network(dhcp(2))))
-    record = updates.meet(Record(nics={mac(2): NicRecord(name="eth2")}), found)
+    record = updates.remember_nics(Record(nics={mac(2): NicRecord(name="eth2")}), found)
     assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
         {mac(2)},
         "",
@@ -368,12 +368,12 @@ def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers(
     assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
     faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=MARKED_FOR))
     assert wanted(faulty, Record(), PLACES, ()).files["/nm/neuca.conf"] is None
-    record = updates.applied(
-        updates.meet(Record(), solve(parse(OWN_WORD), seen=YOUNG)),
+    record = updates.record_applied(
+        updates.remember_nics(Record(), solve(parse(OWN_WORD), seen=YOUNG)),
         solve(parse(OWN_WORD), seen=YOUNG),
         YOUNG,
-        None,
-        (),
+        scope=None,
+        failed=(),
     )
     assert (record.nics[mac(1)].role, record.nics[mac(1)].applied) == ("", "")
-    assert mac(2) in updates.changed(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)
+    assert mac(2) in changes.changed(record, solve(parse(OWN_WORD), seen=SEEN), SEEN)

@@ -16,7 +16,7 @@ from neuca_tools.desired.resolve import Settings
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Hop, NicRecord, Owned, Record
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import leftovers, updates
+from neuca_tools.state import changes, leftovers, updates
 
 MANAGED = {"networkd": {"eth1": "managed", "eth2": "managed", "eth3": "unmanaged"}}
 LEASE, HAND, SIX = (
@@ -86,7 +86,7 @@ def test_a_nic_that_was_ours_before_or_that_nobody_holds_keeps_its_leases(nic_re
 def test_a_pass_that_dies_between_the_mark_and_the_removal_leaves_word_of_it():
     here = seen()
     resolution, record, _, _ = survey(here, Record())
-    record = updates.meet(record, resolution)
+    record = updates.remember_nics(record, resolution)
     assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving) == ("dataplane", "networkd")
     _, _, _, owned = survey(here, record, words={"networkd": {"eth2": "unmanaged"}})
     assert {address for _, address in owned.addresses} == {LEASE, SIX}
@@ -148,7 +148,7 @@ def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing(
     """A first boot: what it puts there after the first pass goes too, and it is told of the marks until it has heard."""
     empty = replace(seen(leased=()), addresses={2: (HAND,)})
     resolution, record, have, _ = survey(empty, Record(), words=SILENT, silent=SILENT)
-    record = leftovers.settled(updates.meet(record, resolution), have, empty, SILENT)
+    record = leftovers.settled(updates.remember_nics(record, resolution), have, empty, SILENT)
     assert (record.nics[mac(2)].role, record.nics[mac(2)].leaving, record.nics[mac(2)].unheard) == (
         "dataplane",
         "networkd",
@@ -157,8 +157,8 @@ def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing(
     resolution, record, have, owned = survey(seen(), record, words=SILENT, silent=SILENT)
     assert TOLD in texts(plan(have, resolution.want, owned))
     record = leftovers.settled(record, have, seen(), SILENT)
-    record = updates.applied(record, resolution, seen(), None, ())
-    assert mac(2) in updates.changed(record, resolution, seen())
+    record = updates.record_applied(record, resolution, seen(), scope=None, failed=())
+    assert mac(2) in changes.changed(record, resolution, seen())
     resolution, record, have, owned = survey(seen(), record)
     done = texts(plan(have, resolution.want, owned, scope={mac(2)}))
     assert [text for text in done if "delete" in text or text == TOLD] == [

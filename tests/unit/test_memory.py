@@ -54,7 +54,7 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
         WriteSysctl("net/core/rmem_max", "7", "8"),
         WriteSysctl("net/core/wmem_max", None, "8"),
     ]
-    record = updates.intend(Record(), operations)
+    record = updates.record_intentions(Record(), operations)
     assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
     assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
     assert record.original_sysctls == {"net/core/rmem_max": "7"}
@@ -62,10 +62,10 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
 
 def test_the_first_original_is_kept():
     target = Target(key(2), "eth2", 2)
-    once = updates.intend(
+    once = updates.record_intentions(
         Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")]
     )
-    again = updates.intend(
+    again = updates.record_intentions(
         once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")]
     )
     assert (again.originals, again.original_sysctls) == (once.originals, once.original_sysctls)
@@ -73,7 +73,7 @@ def test_the_first_original_is_kept():
 
 def test_the_original_of_a_sysctl_survives_a_name_with_dots():
     target = Target(key(2, 7), "eth2.7", 9)
-    record = updates.intend(
+    record = updates.record_intentions(
         Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)]
     )
     assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
@@ -480,7 +480,7 @@ def test_an_ignored_nic_is_not_remembered():
 def test_a_released_nic_is_forgotten_but_for_its_release():
     agent = small(BIG + f"[vlan {mac(2)}.7]\n" + THREE)
     agent.run()
-    record = updates.forget(agent.record, [mac(2)])
+    record = updates.forget_nics(agent.record, [mac(2)])
     assert record.nics[mac(2)] == NicRecord(released=True)
     assert (record.owned, record.originals) == (Owned(), {})
     agent.record = record

@@ -195,7 +195,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
 ):
     agent = Agent(kernel, text)
     before = agent.survey()
-    before = replace(before, record=updates.meet(before.record, before.resolution))
+    before = replace(before, record=updates.remember_nics(before.record, before.resolution))
     operations = [one for one in before.plan() if one.domain]
     done = agent.carry_out(before, operations[:steps]).done
     now = agent.survey(before.record)

@@ -205,7 +205,7 @@ def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch)
 def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one = agent(BOND)
     survey = one.survey()
-    one.record = updates.intend(survey.record, survey.plan())
+    one.record = updates.record_intentions(survey.record, survey.plan())
     one.kernel.create_link(
         "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
     )

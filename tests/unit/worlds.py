@@ -138,7 +138,9 @@ class Agent:
     def run(self, start=True):
         """One pass; returns (operations, result, what it undid)."""
         decision = self.survey()
-        decision = replace(decision, record=updates.meet(decision.record, decision.resolution))
+        decision = replace(
+            decision, record=updates.remember_nics(decision.record, decision.resolution)
+        )
         scope = None if start else decision.changed()
         operations = decision.plan(scope)
         try:
