@@ -20,9 +20,6 @@ TESTS = {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "tests").r
 
 LONGEST_MODULE = 400  # lines
 LONGEST_FUNCTION = 40  # lines, from its def to its end, docstring included
-# What was longer when the formatter came, and how long it may be. An entry leaves this list as
-# soon as its code is within the limit; none is added.
-LONG_MODULES = {}
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +66,7 @@ def test_a_module_begins_with_one_sentence_that_says_its_job(path):
 @pytest.mark.parametrize("path", PRODUCT)
 def test_no_module_is_too_long(path):
     lines = len(PRODUCT[path].read_text().splitlines())
-    assert lines <= LONG_MODULES.get(path, LONGEST_MODULE)
+    assert lines <= LONGEST_MODULE
 
 
 def _long_functions(path):
@@ -82,13 +79,4 @@ def _long_functions(path):
 
 @pytest.mark.parametrize("path", PRODUCT)
 def test_no_function_is_too_long(path):
-    allowed = LONG_FUNCTIONS.get(path, {})
-    found = _long_functions(path)
-    assert [one for one in found if one[2] > allowed.get(one[0], LONGEST_FUNCTION)] == []
-
-
-def test_the_exceptions_to_the_limits_are_still_needed():
-    modules = {path: len(PRODUCT[path].read_text().splitlines()) for path in LONG_MODULES}
-    assert {path for path, lines in modules.items() if lines <= LONGEST_MODULE} == set()
-    for path, allowed in LONG_FUNCTIONS.items():
-        assert allowed.keys() == {name for name, _, _ in _long_functions(path)}
+    assert _long_functions(path) == []
