@@ -27,6 +27,7 @@ from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users
 from neuca_tools.guest.users import Leaving
+from neuca_tools.selftest import REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
@@ -38,7 +39,6 @@ LOCKS = (
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY)
 STOP_WITHIN = 20.0  # seconds, as in its unit: the daemon gives a pass under way 10 of them
 LISTED = "generated-files"  # what packaging/debian/prerm leaves for a purge
-SELFTEST = "selftest-[0-9]*.json"  # the reports of neuca-selftest, in the state directory
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
 
 # Whose host this is. Each of them is made anew at the next boot, or when it is next needed, but for the SSH host keys.
@@ -129,7 +129,7 @@ def own_files(config: Config) -> list[Path]:
         config.networkd_directory / marks.NETWORKD_NICS_FILE,
         config.networkd_directory / marks.NETWORKD_VLANS_FILE,
     ]
-    lists += _matching(config.state_directory, SELFTEST)
+    lists += _matching(config.state_directory, REPORTS)
     kept = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE)
     state = [config.state_directory / name for name in kept] + _matching(
         config.state_directory, outcome.RECORDS

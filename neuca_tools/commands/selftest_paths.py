@@ -13,6 +13,7 @@ from typing import Optional
 
 from neuca_tools.backends.namespace import enter
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import address_of, measuring, options, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.errors import UsageError
@@ -23,9 +24,8 @@ from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.helper.apart import apart
 from neuca_tools.selftest.measure.host import where
-from neuca_tools.selftest.measure.host.planned import Outlook, outlook
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import phase_words
 
@@ -114,7 +114,7 @@ def _test(path: Path, peer: Address, wanted: Options, seen: Outlook) -> Evidence
         interface=path.interface or wanted.interface,
         label=path.label,
     )
-    return Session(peer, mine, seen, silent).run()  # a line for each round is enough
+    return PeerTest(peer, mine, seen, silent).run()  # a line for each round is enough
 
 
 def _summary(evidence: Evidence) -> str:

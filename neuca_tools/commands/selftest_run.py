@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.backends.namespace import enter
 from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, port, secret
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
@@ -30,11 +31,10 @@ from neuca_tools.selftest.measure import program, store
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel, where
 from neuca_tools.selftest.measure.host.fixes import STEP, fix_for
-from neuca_tools.selftest.measure.host.planned import Outlook, outlook
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes.broadcast import Place
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
+from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
@@ -152,7 +152,7 @@ def _test(
 ) -> tuple[Evidence, Diagnosis]:
     """One peer: measured, judged, and kept."""
     try:
-        evidence = Session(address, wanted, seen, tell).run()
+        evidence = PeerTest(address, wanted, seen, tell).run()
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -189,7 +189,7 @@ def _try_fix(
         tell(step)
         return replace(evidence, steps=(*evidence.steps, step))
     fix, only = found
-    again = Session(address, only, seen, tell, fix).run()
+    again = PeerTest(address, only, seen, tell, fix).run()
     return replace(evidence, steps=(*evidence.steps, *again.steps))
 
 
@@ -269,11 +269,11 @@ def _serve(arguments: argparse.Namespace, config: Config) -> int:
     return ExitCode.PASS
 
 
-def _places(addresses: Sequence[Address]) -> list[Place]:
+def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
     devices = kernel.devices()
     held = {address: devices[index] for index, address in kernel.addresses() if index in devices}
     return [
-        Place(address, held[address].name, held[address].index)
+        LocalAddress(address, held[address].name, held[address].index)
         for address in addresses
         if address in held
     ]
@@ -293,7 +293,7 @@ def _dataplane(asked: Sequence[Address], interface: Optional[str], seen: Outlook
         if device.name == interface
         or (interface is None and device.name != "lo" and device.index not in seen.reserved)
     }
-    planned = {name for name, _ in seen.meant}
+    planned = {name for name, _ in seen.networks}
     for address in asked:
         if address not in held:
             raise UsageError(f"serve at {address}: this host has no such address")

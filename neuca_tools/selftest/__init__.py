@@ -12,3 +12,6 @@ report/               text, JSON, HTML with charts, Prometheus, Nagios; codes ha
 """
 
 # SPDX-License-Identifier: MIT
+
+# The names of the kept reports, in the agent's state directory.
+REPORTS = "selftest-[0-9]*.json"

@@ -170,12 +170,12 @@ def test_the_other_end_by_ssh(ends):
 TRY = """import sys
 from ipaddress import ip_address
 from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.planned import Outlook
+from neuca_tools.commands.selftest_agent import Outlook
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.session import PeerTest
 wanted = Options(frozenset({"reach", "tcp"}), 1.0, (1,), rate=20e6, secret=sys.argv[1].encode())
 fix = Fix({"net.ipv4.tcp_rmem": "4096 131072 7777777"}, True, True, before=float(sys.argv[2]))
-found = Session(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
+found = PeerTest(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
 print(next(step.text for step in found.steps if step.name == "try-fix"))
 """
 

@@ -9,6 +9,7 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
+from neuca_tools.commands.selftest_agent import Outlook, wanted
 from neuca_tools.commands.selftest_options import literal, options, peers, run_parser, secret
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
@@ -18,8 +19,8 @@ from neuca_tools.model import NetworkState, Owned
 from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
-from neuca_tools.selftest.measure.host.kernel import Device, Way
-from neuca_tools.selftest.measure.host.planned import Outlook, permit, wanted
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
 from neuca_tools.selftest.measure.iperf.plans import LADDER, TRIES, Rung, loss_free, next_rate
@@ -160,8 +161,8 @@ def test_the_largest_packet_that_is_carried(carried):
 # --- Who may be tested ----------------------------------------------------------------------------------------------------
 
 
-def device(index: int, name: str) -> Device:
-    return Device(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
+def device(index: int, name: str) -> NetDevice:
+    return NetDevice(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
 
 
 OUTLOOK = Outlook(

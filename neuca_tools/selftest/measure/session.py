@@ -1,4 +1,4 @@
-"""A whole test of one peer: `Session.run` gives the Evidence, and tells of each step as it ends.
+"""A whole test of one peer: `PeerTest.run` gives the Evidence, and tells of each step as it ends.
 
 Nothing is sent before `permit` has said that the way to the peer is one that a test may use (point 9 of the issue).
 """
@@ -25,12 +25,12 @@ from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.kernel import Device, Way
-from neuca_tools.selftest.measure.host.planned import Outlook, permit
-from neuca_tools.selftest.measure.iperf.phases import Throughput
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
+from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import broadcast, path_mtu, rdma, reach, roundtrip
-from neuca_tools.selftest.measure.probes.broadcast import Place
+from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 
 ROUND_TRIPS_WITHIN = 5.0  # seconds
 CONNECTING = 1.0  # seconds of the connection-rate test
@@ -38,18 +38,18 @@ SLOW_PING = 0.05  # seconds between pings: many hosts answer only so many a seco
 Tell = Callable[[Step], None]
 
 
-class Session:
+class PeerTest:
     """One test. `tell` gets each step when it is over. Raises UsageError for a peer that must not be tested."""
 
     def __init__(
         self,
         address: Address,
         options: Options,
-        outlook: Outlook,
+        plan: AgentPlan,
         tell: Tell,
         fix: Optional[Fix] = None,
     ) -> None:
-        self._address, self._options, self._outlook, self._tell = address, options, outlook, tell
+        self._address, self._options, self._plan, self._tell = address, options, plan, tell
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         self._node: Optional[int] = None
@@ -65,7 +65,7 @@ class Session:
         device = kernel.devices().get(way.index)
         if device is None or way.source is None:
             raise SelftestError(f"test {self._address}: its route leads nowhere")
-        planned = permit(self._address, way, device, self._outlook, self._options.interface)
+        planned = permit(self._address, way, device, self._plan, self._options.interface)
         try:
             self._measure(way, device, planned)
         finally:
@@ -75,19 +75,19 @@ class Session:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
         local = replace(
-            facts.host(way, planned, self._outlook.wanted, self._outlook.drift or ()),
+            facts.host(way, planned, self._plan.sysctls, self._plan.drift or ()),
             log=messages.end(),
         )
         return replace(self._evidence, local=replace(local, numa_node=self._node))
 
-    def _measure(self, way: Way, device: Device, planned: str) -> None:
+    def _measure(self, way: Way, device: NetDevice, planned: str) -> None:
         self._as_planned()
         if not self._reach(way, device, planned):
             return
         source = way.source
         assert source is not None
         devices = [one.name for one in facts.path(kernel.devices(), way.index)]
-        local = facts.host(way, planned, self._outlook.wanted, self._outlook.drift or ())
+        local = facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
         self._node = facts.node_for(local, self._options.numa)
         self._options = replace(self._options, numa=None if self._node is None else str(self._node))
         self._evidence = replace(self._evidence, local=local)
@@ -95,7 +95,7 @@ class Session:
         self._if("path-mtu", lambda: self._path_mtu(source, device))
         if self._fix:
             self._fix.begin(self._helper)
-        throughput = Throughput(
+        throughput = ThroughputSteps(
             self._options, self._address, source, devices, self._helper, self._tell
         )
         self._evidence = throughput.run(self._evidence)
@@ -103,7 +103,9 @@ class Session:
             self._done(self._fix.end(self._evidence, self._helper))
         self._if("connections", lambda: self._connections(source))
         self._if("rdma", lambda: self._rdma(source, devices))
-        self._if("broadcast", lambda: self._broadcast(Place(source, device.name, device.index)))
+        self._if(
+            "broadcast", lambda: self._broadcast(LocalAddress(source, device.name, device.index))
+        )
 
     def _if(self, name: str, step: Callable[[], None]) -> None:
         if name in self._options.steps:
@@ -129,7 +131,7 @@ class Session:
     def _as_planned(self) -> None:
         if "as-planned" not in self._options.steps:
             return self._done(Step("as-planned", "skipped", NOT_ASKED))
-        drift = self._outlook.drift
+        drift = self._plan.drift
         if drift is None:
             return self._done(
                 Step(
@@ -148,14 +150,14 @@ class Session:
         )
 
     def _wrong_settings(self) -> list[tuple[str, str]]:
-        sysctls = facts.settings(self._outlook.wanted)
+        sysctls = facts.settings(self._plan.sysctls)
         return [
             (name, value)
             for name, value in sysctls.items()
-            if value.split() != self._outlook.wanted[name].split()
+            if value.split() != self._plan.sysctls[name].split()
         ]
 
-    def _reach(self, way: Way, device: Device, planned: str) -> bool:
+    def _reach(self, way: Way, device: NetDevice, planned: str) -> bool:
         """Whether there is any sense in going on."""
         if device.name != planned:
             self._evidence = replace(self._evidence, reach=Reach(route=device.name))
@@ -248,7 +250,7 @@ class Session:
             Step("latency", "pass" if idle.p50 is not None else "unknown", "; ".join(words))
         )
 
-    def _path_mtu(self, source: Address, device: Device) -> None:
+    def _path_mtu(self, source: Address, device: NetDevice) -> None:
         rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
         try:
             if self._helper:
@@ -318,7 +320,7 @@ class Session:
             )
         )
 
-    def _broadcast(self, place: Place) -> None:
+    def _broadcast(self, place: LocalAddress) -> None:
         if self._options.secret is None:
             return self._done(
                 Step(

@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent.image_clean import SELFTEST
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import read_bytes, write_files
+from neuca_tools.selftest import REPORTS
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.readers.documents import evidence_of
 
@@ -23,7 +23,7 @@ USUAL = 10  # earlier tests that a rate is compared with
 def names(state: Path) -> list[Path]:
     """Every report, the oldest first."""
     with suppress(OSError):
-        return sorted(path for path in state.iterdir() if fnmatchcase(path.name, SELFTEST))
+        return sorted(path for path in state.iterdir() if fnmatchcase(path.name, REPORTS))
     return []
 
 

@@ -23,7 +23,7 @@ MOST_ASKERS = 64  # that a responder remembers
 LABEL = b"neuca-selftest broadcast 2"
 
 
-class Route(NamedTuple):
+class Endpoints(NamedTuple):
     """Where a message comes from and where it goes, as `endpoint` writes them."""
 
     source: bytes
@@ -36,14 +36,14 @@ def endpoint(address: Union[tuple[str, int], tuple[str, int, int, int]]) -> byte
 
 
 def message(
-    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes = b""
+    kind: bytes, nonce: bytes, number: int, route: Endpoints, secret: bytes, known: bytes = b""
 ) -> bytes:
     """The whole datagram. `known` is what its receiver knows and the message does not say."""
     return FORM.pack(kind, nonce, number, _proof(kind, nonce, number, route, secret, known))
 
 
 def read(
-    datagram: bytes, kind: bytes, route: Route, secret: bytes, known: bytes = b""
+    datagram: bytes, kind: bytes, route: Endpoints, secret: bytes, known: bytes = b""
 ) -> Optional[tuple[bytes, int]]:
     """The random number and the number of a message of this kind; None for anything else."""
     if len(datagram) != SIZE:
@@ -56,7 +56,7 @@ def read(
 
 
 def _proof(
-    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes
+    kind: bytes, nonce: bytes, number: int, route: Endpoints, secret: bytes, known: bytes
 ) -> bytes:
     parts = (LABEL, kind, route.source, route.destination, nonce, number.to_bytes(4, "big"), known)
     # A length before each part: an IPv4 and an IPv6 endpoint are never taken for each other.
@@ -80,12 +80,12 @@ class Answering:
         self._askers: dict[tuple[bytes, bytes], _Asker] = {}  # by endpoint and random number
         self._second, self._count = float("-inf"), {CHALLENGE: 0, ANSWER: 0}
 
-    def reply(self, datagram: bytes, route: Route, own: bytes, now: float) -> Optional[bytes]:
+    def reply(self, datagram: bytes, route: Endpoints, own: bytes, now: float) -> Optional[bytes]:
         """To a datagram that came this way: what is sent back, from the endpoint `own`.
 
         `now` is in seconds, by the monotonic clock.
         """
-        back = Route(own, route.source)
+        back = Endpoints(own, route.source)
         if (asked := read(datagram, QUERY, route, self._secret)) is not None:
             return self._challenge(*asked, back, now)
         if (asked := read(datagram, REQUEST, route, self._secret)) is not None:
@@ -93,7 +93,7 @@ class Answering:
         self._prove(datagram, route)
         return None
 
-    def _challenge(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+    def _challenge(self, nonce: bytes, number: int, back: Endpoints, now: float) -> Optional[bytes]:
         asker = self._askers.get((back.destination, nonce)) or _Asker(token_bytes(16))
         if number <= asker.queried or not self._may(CHALLENGE, now):
             return None
@@ -101,13 +101,13 @@ class Answering:
         self._remember((back.destination, nonce), asker)
         return message(CHALLENGE, asker.challenge, number, back, self._secret, nonce)
 
-    def _prove(self, datagram: bytes, route: Route) -> None:
+    def _prove(self, datagram: bytes, route: Endpoints) -> None:
         nonce = datagram[4:20]
         asker = self._askers.get((route.source, nonce))
         if asker and read(datagram, RETURN, route, self._secret, asker.challenge):
             asker.proven = True
 
-    def _answer(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+    def _answer(self, nonce: bytes, number: int, back: Endpoints, now: float) -> Optional[bytes]:
         asker = self._askers.get((back.destination, nonce))
         if asker is None or not asker.proven or number <= asker.requested:
             return None

@@ -23,9 +23,9 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
 from neuca_tools.selftest.measure.helper.lobby import Lobby, Proven
-from neuca_tools.selftest.measure.helper.serving import Session
+from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, Place, Responder
+from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder
 
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
 AFTER = (
@@ -42,12 +42,12 @@ class Server:
         port: int,
         secret: bytes,
         told: Callable[[str], None],
-        places: Sequence[Place] = (),
+        places: Sequence[LocalAddress] = (),
     ) -> None:
         self._port, self._told = port, told
         self._lobby = Lobby(secret, told)
         self._filtered = can_filter(addresses[0], told)
-        self._session: Optional[Session] = None
+        self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
         try:
@@ -110,7 +110,7 @@ class Server:
     def _begin(self, proven: Proven) -> None:
         ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
         self._told(f"{proven.address}: a test begins")
-        self._session = Session(
+        self._session = ServerSession(
             proven.channel, ours, self._port, self._filtered, proven.address, proven.connection
         )
 
@@ -121,7 +121,7 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
     reading, writing = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # nothing but messages goes out there
     filtered = can_filter(address, told)
-    session = Session(Channel(reading, writing, SERVER), address, port, filtered)
+    session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
             wake = min(end, session.due())

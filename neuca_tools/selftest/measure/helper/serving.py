@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.confine import confined, entering
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.iperf.conduct import Series
+from neuca_tools.selftest.measure.iperf.conduct import SampleSeries
 from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
@@ -37,7 +37,7 @@ LOOK = 0.02  # seconds between two looks at whether it does
 LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client has finished
 
 
-class Session:
+class ServerSession:
     """Give it a `turn` whenever one of `waiting` is ready, or `due` has come; False: it is over, for the reason `why`."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Session:
         self._program: Optional[Program] = None
         self._filtered = filtered  # what is started may talk to the peer alone
         self._filter: Optional[PeerFilter] = None
-        self._series: Optional[Series] = None
+        self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
         self._tried = Trial()
 
@@ -181,7 +181,7 @@ class Session:
         devices = [
             device.name for device in facts.path(kernel.devices(), kernel.way_to(self.peer).index)
         ]
-        self._series = Series(
+        self._series = SampleSeries(
             self._address.version, 0 if message.get("udp") else self._port, devices=devices
         )
         self._expiry = time.monotonic() + seconds + IDLE

@@ -15,7 +15,7 @@ from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
@@ -94,9 +94,9 @@ def settings(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def path(devices: Mapping[int, Device], index: int) -> list[Device]:
+def path(devices: Mapping[int, NetDevice], index: int) -> list[NetDevice]:
     """The device that packets leave through, and all that carries it: what it is stacked on, the members of a bond."""
-    found: list[Device] = []
+    found: list[NetDevice] = []
     waiting = [index]
     while waiting:
         device = devices.get(waiting.pop(0))
@@ -131,7 +131,7 @@ def version() -> Optional[str]:
 
 
 def _link(
-    device: Device, devices: Mapping[int, Device], addresses: Sequence[str], on_path: bool
+    device: NetDevice, devices: Mapping[int, NetDevice], addresses: Sequence[str], on_path: bool
 ) -> Link:
     kind = device.kind or ("loopback" if device.name == "lo" else "physical")
     settings = _settings(device.index) if on_path else DeviceSettings()
@@ -173,7 +173,7 @@ def _settings(index: int) -> DeviceSettings:
     return DeviceSettings()
 
 
-def _hardware(device: Device) -> dict[str, str]:
+def _hardware(device: NetDevice) -> dict[str, str]:
     """What sysfs says, if it shows this namespace."""
     place = SYSFS / os.fsdecode(device.name)
     if _word(place / "ifindex") != str(device.index):

@@ -44,7 +44,7 @@ STATISTICS = (  # struct rtnl_link_stats64
 
 
 @dataclass(frozen=True)
-class Device:
+class NetDevice:
     """One network device. `parent` is the index of what it is stacked on, 0 for none; a veth's other end is no parent."""
 
     index: int
@@ -73,7 +73,7 @@ class Way:
     unicast: bool = True
 
 
-def devices() -> dict[int, Device]:
+def devices() -> dict[int, NetDevice]:
     """Every device by its index. Raises OSError."""
     found = [_device(body) for body in _dump(GETLINK, LINK.pack(0, 0, 0, 0, 0, 0))]
     return {device.index: device for device in found}
@@ -141,7 +141,7 @@ def _dump(kind: int, payload: bytes) -> list[bytes]:
         return asked.ask(kind, wire.DUMP, payload)
 
 
-def _device(body: bytes) -> Device:
+def _device(body: bytes) -> NetDevice:
     _, _, _, index, flags, _ = LINK.unpack_from(body)
     parts = dict(wire.attributes(body[LINK.size :]))
     about = dict(wire.attributes(parts.get(18, b"")))
@@ -155,7 +155,7 @@ def _device(body: bytes) -> Device:
     counters = dict(zip(STATISTICS, values))
     if 35 in parts:
         counters["carrier_changes"] = _number(parts[35])
-    return Device(
+    return NetDevice(
         index,
         os.fsdecode(parts.get(3, b"").rstrip(b"\0")),
         kind or ("physical" if 56 in parts else ""),

@@ -123,7 +123,9 @@ def watch(
     seconds: float,
 ) -> tuple[Ended, tuple[Sample, ...]]:
     """Run a client until it ends or its time is over, and look at this end every second. Raises OSError."""
-    series = Series(test.peer.version, remote_port=0 if test.udp else test.port, devices=devices)
+    series = SampleSeries(
+        test.peer.version, remote_port=0 if test.udp else test.port, devices=devices
+    )
     program = Program(command, confined())
     try:
         deadline = time.monotonic() + seconds
@@ -142,7 +144,7 @@ def watch(
     return ended, series.end()
 
 
-class Series:
+class SampleSeries:
     """Looks at this end, one each second from now on. Of the devices named the drivers' own counters are read too."""
 
     def __init__(

@@ -29,7 +29,7 @@ from neuca_tools.selftest.report.text import phase_words
 BESIDE = 0.05  # seconds between round trips under load
 
 
-class Throughput:
+class ThroughputSteps:
     """Adds its phases to an Evidence. The first that does not get through is the last."""
 
     def __init__(

@@ -37,7 +37,7 @@ from neuca_tools.selftest.measure.helper.answering import (
     RETURN,
     SIZE,
     Answering,
-    Route,
+    Endpoints,
     endpoint,
     message,
     read,
@@ -61,7 +61,7 @@ IPV6_FREEBIND = (
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h
 
 
-class Place(NamedTuple):
+class LocalAddress(NamedTuple):
     """An address to answer from, and its device."""
 
     address: Address
@@ -80,7 +80,9 @@ class _Post(NamedTuple):
 class Responder:
     """Answers at these addresses, one for each device and family. Raises OSError where it cannot listen."""
 
-    def __init__(self, places: Mapping[tuple[int, int], Place], port: int, secret: bytes) -> None:
+    def __init__(
+        self, places: Mapping[tuple[int, int], LocalAddress], port: int, secret: bytes
+    ) -> None:
         self._answering = Answering(secret)
         self._posts: dict[int, _Post] = {}
         try:
@@ -90,7 +92,7 @@ class Responder:
             self.close()
             raise
 
-    def _open(self, place: Place, port: int) -> None:
+    def _open(self, place: LocalAddress, port: int) -> None:
         listener, sender = _datagrams(place.address), _datagrams(place.address)
         everybody = _everybody(place, port)
         self._posts[listener.fileno()] = _Post(listener, endpoint(everybody), sender)
@@ -114,7 +116,7 @@ class Responder:
                 for _ in range(MANY):
                     datagram, asker = post.heard.recvfrom(SIZE + 1)
                     reply = self._answering.reply(
-                        datagram, Route(endpoint(asker), post.where), own, time.monotonic()
+                        datagram, Endpoints(endpoint(asker), post.where), own, time.monotonic()
                     )
                     if reply is not None:
                         post.sender.sendto(reply, asker)
@@ -126,7 +128,7 @@ class Responder:
 
 
 def ask(
-    place: Place, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
+    place: LocalAddress, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
 ) -> Broadcast:
     """So many requests, and all answers to them. Raises OSError."""
     with _datagrams(place.address) as asking:
@@ -160,7 +162,7 @@ class _Run:
 
     def send(self, number: int) -> None:
         kind = QUERY if number <= WARM else REQUEST
-        route = Route(self._own, endpoint(self._everybody))
+        route = Endpoints(self._own, endpoint(self._everybody))
         datagram = message(kind, self._nonce, number, route, self._secret)
         self.sent[number] = time.monotonic()
         with suppress(OSError):  # a full queue: it is lost like any other
@@ -180,14 +182,14 @@ class _Run:
 
     def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
         now, theirs = time.monotonic(), endpoint(sender)
-        route = Route(theirs, self._own)
+        route = Endpoints(theirs, self._own)
         known = sender[0] in self.came or len(self.came) < 2 * MOST
         answer = read(datagram, ANSWER, route, self._secret)
         challenge = read(datagram, CHALLENGE, route, self._secret, self._nonce)
         if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
             return
         if challenge is not None:
-            number, back = challenge[1], Route(self._own, theirs)
+            number, back = challenge[1], Endpoints(self._own, theirs)
             proof = message(RETURN, self._nonce, number, back, self._secret, challenge[0])
             with suppress(OSError):
                 self._socket.sendto(proof, sender)
@@ -220,12 +222,12 @@ def _datagrams(address: Address) -> socket.socket:
     return found
 
 
-def _to(one: socket.socket, place: Place) -> None:
+def _to(one: socket.socket, place: LocalAddress) -> None:
     """Of this device alone."""
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.device.encode() + b"\0")
 
 
-def _everybody(place: Place, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
+def _everybody(place: LocalAddress, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
     return (
         (EVERYBODY[4], port)
         if place.address.version == 4

@@ -36,7 +36,7 @@ ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err
 LOCAL = 1  # SO_EE_ORIGIN_LOCAL
 
 
-class Datagrams:
+class DatagramProbe:
     """Probes by UDP to the echo of a helper: one way with large requests, the other way with large answers. Raises OSError."""
 
     def __init__(self, peer: Address, port: int, token: bytes, source: Address, rtt: float) -> None:
@@ -85,7 +85,7 @@ class Datagrams:
         return False
 
 
-class Pings:
+class PingProbe:
     """Probes by ICMP, for a peer without a helper: what comes back has gone both ways. Raises OSError."""
 
     def __init__(self, peer: Address, source: Address, rtt: float) -> None:
@@ -162,7 +162,7 @@ def with_helper(
     peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
 ) -> PathMtu:
     """Both ways. Raises OSError."""
-    probe = Datagrams(peer, port, token, source, rtt)
+    probe = DatagramProbe(peer, port, token, source, rtt)
     try:
         low = SMALLEST[peer.version]
         forward = largest(probe.forward, low, max(mtu, low))
@@ -174,7 +174,7 @@ def with_helper(
 
 def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
     """What comes back whole; not known where nothing does, for many hosts answer no ping. Raises OSError."""
-    probe = Pings(peer, source, rtt)
+    probe = PingProbe(peer, source, rtt)
     try:
         low = SMALLEST[peer.version]
         found = largest(probe.forward, low, max(mtu, low))

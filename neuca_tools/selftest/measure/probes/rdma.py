@@ -66,7 +66,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RdmaChoice:
     """What a test uses. No `index`: InfiniBand, which finds the peer by its LID; an empty `gid`: there is none that fits."""
 
     device: str
@@ -76,7 +76,7 @@ class Choice:
     gid: str
 
 
-def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union[Choice, str]:
+def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union[RdmaChoice, str]:
     """For packets from `source` that leave through the devices `path`; a text, why RDMA is not applicable here."""
     if not ports:
         return "this host has no RDMA device"
@@ -93,11 +93,11 @@ def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union
     ]
     if fits:
         _, _, port, gid = min(fits, key=lambda one: one[:2])
-        return Choice(port.device, port.number, port.state, gid.index, _text(gid.value))
+        return RdmaChoice(port.device, port.number, port.state, gid.index, _text(gid.value))
     port = mine[0]
     if port.link_layer == "InfiniBand" and port.gids:
-        return Choice(port.device, port.number, port.state, None, _text(port.gids[0].value))
-    return Choice(port.device, port.number, port.state, None, "")
+        return RdmaChoice(port.device, port.number, port.state, None, _text(port.gids[0].value))
+    return RdmaChoice(port.device, port.number, port.state, None, "")
 
 
 def _text(gid: IPv6Address) -> str:
@@ -161,7 +161,9 @@ def _word(path: Path) -> str:
         return ""
 
 
-def command(program: str, choice: Choice, port: int, peer: Optional[Address] = None) -> list[str]:
+def command(
+    program: str, choice: RdmaChoice, port: int, peer: Optional[Address] = None
+) -> list[str]:
     """Of the client, or without a peer of the server. Both find each other by TCP at `port`."""
     words = [program, "-d", choice.device, "-i", str(choice.port), "-p", str(port)]
     if program == PINGPONG:
@@ -209,7 +211,7 @@ def missing() -> str:
 
 
 def measure(
-    choice: Choice,
+    choice: RdmaChoice,
     port: int,
     peer: Address,
     begin: Callable[[str], str],

@@ -15,7 +15,7 @@ from typing import Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
 from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
 
 ARP, REQUEST, REPLY = 0x0806, 1, 2  # RFC 826
@@ -26,7 +26,7 @@ PINGS, PINGED = 5, 1.0  # at most so many, for so many seconds
 CONNECT = 3.0  # seconds for one connection
 
 
-def reach(peer: Address, way: Way, device: Device) -> Reach:
+def reach(peer: Address, way: Way, device: NetDevice) -> Reach:
     """What is known before any helper is asked: neighbour and ping. Raises nothing: what cannot be asked is not known."""
     macs: tuple[str, ...] = ()
     if way.gateway is None and peer.version == 4 and way.source is not None:
@@ -47,7 +47,7 @@ def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     return bool(found.count and found.count > (found.lost or 0))
 
 
-def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
+def answering(peer: Address, source: Address, device: NetDevice) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
     found: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
