@@ -47,7 +47,7 @@ def permit(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host's own")
-    if not way.unicast or peer.is_multicast or peer.is_unspecified or peer.is_reserved:
+    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer.is_reserved)):
         raise UsageError(f"test {peer}: it is no address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
@@ -59,10 +59,9 @@ def permit(
 
 def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:
     """The device whose planned network contains the peer; of several, the narrowest network's."""
-    prefixes = {
-        (one.network.prefixlen, name)
-        for name, addresses in plan.networks
-        for one in addresses
-        if peer in one.network
-    }
-    return max(prefixes)[1] if prefixes else None
+    lengths: dict[str, int] = {}
+    for name, addresses in plan.networks:
+        networks = [one.network for one in addresses if peer in one.network]
+        if networks:
+            lengths[name] = max(one.prefixlen for one in networks)
+    return max(lengths, key=lambda name: (lengths[name], name), default=None)

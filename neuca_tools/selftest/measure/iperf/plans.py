@@ -120,11 +120,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     if any(one.sent < OFFERED * one.asked for one in rungs):
         return None
     ladder = sorted({max(LOWEST, part * top) for part in LADDER})
-    low = max((one.asked for one in rungs if one.clean), default=0.0)
-    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
-    if not lossy:
+    low, high = _bounds(rungs)
+    if high is None:
         return _above(low, ladder)
-    high = min(lossy)
     if not low:
         # A small loss at the lowest rate may be chance: the next rate shows it.
         first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
@@ -132,6 +130,13 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     if high <= CLOSE * low or len(rungs) >= len(ladder) + TRIES:
         return None
     return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
+
+
+def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
+    """The highest rate without loss, 0 for none, and the lowest above it with loss."""
+    low = max((one.asked for one in rungs if one.clean), default=0.0)
+    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
+    return low, min(lossy, default=None)
 
 
 def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:

@@ -112,17 +112,24 @@ def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union
     candidates = [port for port in ports if port.all_netdevs & set(path)]
     if not candidates:
         return f"no RDMA device of this host belongs to {path[0]}"
-    fits = []
-    for port in candidates:
-        fits += [(port, gid) for gid in port.gids if gid.netdev in path and gid.is_of(source)]
+    fits = list(_with_gids(candidates, path, source))
     if fits:
         port, gid = min(fits, key=lambda fit: (fit[1].kind != "RoCE v2", fit[1].index))
         return RdmaChoice(port.device, port.number, port.state, gid.index, _text(gid.value))
-    port = candidates[0]
-    gid_text = ""
+    port, gid_text = candidates[0], ""
     if port.link_layer == "InfiniBand" and port.gids:
         gid_text = _text(port.gids[0].value)
     return RdmaChoice(port.device, port.number, port.state, None, gid_text)
+
+
+def _with_gids(
+    ports: Sequence[Port], path: Sequence[str], source: Address
+) -> Iterator[tuple[Port, Gid]]:
+    """Each GID of the source address on a device of the path, with its port."""
+    for port in ports:
+        for gid in port.gids:
+            if gid.netdev in path and gid.is_of(source):
+                yield port, gid
 
 
 def _text(gid: IPv6Address) -> str:
