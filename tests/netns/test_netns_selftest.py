@@ -201,7 +201,7 @@ def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before,
 def test_a_test_from_another_namespace_of_the_host(ends):
     script = (
         "from pathlib import Path; from neuca_tools.backends.namespace import enter\n"
-        f"from neuca_tools.selftest.measure import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
+        f"from neuca_tools.selftest.measure.host import kernel\nenter(Path('/proc/{ends.lab.outside.pid}/ns/net'))\n"
         f"print(*[address for _, address in kernel.addresses()]); print(*Path('/sys/class/net').iterdir())"
     )
     said = ends.lab.run(sys.executable, "-c", script).out.splitlines()
@@ -439,8 +439,8 @@ def test_a_server_that_hangs(ends):
     """`conduct` itself, for its patience is shorter then."""
     server = ends.iperf("-1")
     script = (
-        "import sys; from ipaddress import ip_address; from neuca_tools.selftest.measure import conduct, iperf\n"
-        f"test = iperf.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
+        "import sys; from ipaddress import ip_address; from neuca_tools.selftest.measure.iperf import command, conduct\n"
+        f"test = command.Test(ip_address('{FAR}'), {PORT}, 2, ip_address('{NEAR}'), rate=1e6)\n"
         "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)"
     )
     test = ends.start(sys.executable, "-c", script, where=ends.lab.guest)
