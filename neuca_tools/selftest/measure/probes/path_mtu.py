@@ -1,7 +1,8 @@
-"""The path MTU by acknowledged probes: packets that may not be fragmented, and an answer that says that one arrived.
+"""The path MTU by acknowledged probes: packets that must not be fragmented, and answers to them.
 
-The kernel's own idea of the path is left aside (IP_PMTUDISC_PROBE), for it hears of a smaller path only by ICMP, and a black
-hole sends none. Whether ICMP told is known from the socket's error queue (IP_RECVERR, ip(7)).
+The kernel's own path MTU is ignored (IP_PMTUDISC_PROBE), because the kernel learns it only from
+ICMP, which a black hole does not send. The socket's error queue (IP_RECVERR, ip(7)) shows whether
+there was an ICMP message.
 """
 
 # SPDX-License-Identifier: MIT
@@ -52,9 +53,11 @@ class DatagramProbe:
         self._socket.setblocking(False)
 
     def forward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, headers included, reached the peer."""
         return self._acknowledged(size, HEADER.size)
 
     def backward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, headers included, came back."""
         return self._acknowledged(HEADER.size + self._overhead, size - self._overhead)
 
     def close(self) -> None:
@@ -67,13 +70,15 @@ class DatagramProbe:
             try:
                 self._socket.send(request.ljust(size - self._overhead, b"\0"))
             except OSError as error:
-                if error.errno == errno.EMSGSIZE:  # larger than our own device takes
+                if error.errno == errno.EMSGSIZE:
+                    # Larger than our own device takes.
                     return False
-            if self._comes(max(answer, HEADER.size)):
+            if self._is_answered(max(answer, HEADER.size)):
                 return True
         return False
 
-    def _comes(self, answer: int) -> bool:
+    def _is_answered(self, answer: int) -> bool:
+        """Whether an answer with a payload of `answer` bytes arrives in time."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -86,15 +91,14 @@ class DatagramProbe:
 
 
 class PingProbe:
-    """Probes by ICMP, for a peer without a helper: what comes back has gone both ways. Raises OSError."""
+    """Probes by ICMP, for a peer without a helper. An answer has the size of its request.
+
+    The constructor raises OSError.
+    """
 
     def __init__(self, peer: Address, source: Address, rtt: float) -> None:
-        self._version, self._number, self._patience, self.told = (
-            peer.version,
-            0,
-            PATIENCE + 2 * rtt,
-            False,
-        )
+        self._version, self._number = peer.version, 0
+        self._patience, self.told = PATIENCE + 2 * rtt, False
         self._header = 20 if peer.version == 4 else 40
         protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
         self._socket = socket.socket(
@@ -108,6 +112,7 @@ class PingProbe:
         self._id = os.getpid() & 0xFFFF
 
     def forward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, its IP header included, came back."""
         for _ in range(TRIES):
             self._number += 1
             try:
@@ -116,17 +121,21 @@ class PingProbe:
                 )
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
+                    # Larger than our own device takes.
                     return False
-            deadline = time.monotonic() + self._patience
-            while time.monotonic() < deadline:
-                if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    self.told = told(self._socket) or self.told
-                    with suppress(OSError):
-                        if (
-                            answered(self._version, self._id, self._socket.recv(65536))
-                            == self._number & 0xFFFF
-                        ):
-                            return True
+            if self._is_answered():
+                return True
+        return False
+
+    def _is_answered(self) -> bool:
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.told = told(self._socket) or self.told
+                with suppress(OSError):
+                    packet = self._socket.recv(65536)
+                    if answered(self._version, self._id, packet) == self._number & 0xFFFF:
+                        return True
         return False
 
     def close(self) -> None:
@@ -134,20 +143,25 @@ class PingProbe:
 
 
 def told(asked: socket.socket) -> bool:
-    """Whether a message of the path has come that a packet was too large for it."""
+    """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     found = False
     with suppress(OSError):
         while True:
             _, ancillary, _, _ = asked.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            for _, _, data in ancillary:
-                if len(data) >= ERROR.size:
-                    number, origin, *_ = ERROR.unpack_from(data)
-                    found = found or (number == errno.EMSGSIZE and origin != LOCAL)
+            found = any([found, *(_is_too_large(data) for _, _, data in ancillary)])
     return found
 
 
+def _is_too_large(data: bytes) -> bool:
+    """Whether a struct sock_extended_err is EMSGSIZE from the path, and not from this host."""
+    if len(data) < ERROR.size:
+        return False
+    number, origin, *_ = ERROR.unpack_from(data)
+    return bool(number == errno.EMSGSIZE and origin != LOCAL)
+
+
 def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int]:
-    """The largest size that is carried; None if not even `low` is."""
+    """The largest size that is carried, by bisection; None if even `low` is not."""
     if carried(high):
         return high
     if not carried(low):
@@ -161,7 +175,10 @@ def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int
 def with_helper(
     peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
 ) -> PathMtu:
-    """Both ways. Raises OSError."""
+    """The path MTU in both directions.
+
+    `mtu` is the largest size to try, `rtt` the round trip in seconds. Raises OSError.
+    """
     probe = DatagramProbe(peer, port, token, source, rtt)
     try:
         low = SMALLEST[peer.version]
@@ -173,7 +190,10 @@ def with_helper(
 
 
 def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
-    """What comes back whole; not known where nothing does, for many hosts answer no ping. Raises OSError."""
+    """The largest ping that is answered; unknown if none is, because many hosts ignore pings.
+
+    Raises OSError.
+    """
     probe = PingProbe(peer, source, rtt)
     try:
         low = SMALLEST[peer.version]
