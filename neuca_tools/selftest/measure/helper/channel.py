@@ -1,7 +1,7 @@
 """Messages between the two ends of a self-test: one JSON object on a line, in order, over a connection or over ssh's pipes.
 
-Over a connection a handshake (`greeting`) comes first. From then on each message carries an HMAC
-over its number and its text: nobody in between can add, change or repeat one. They are no secret.
+A connection begins with a handshake (`greeting`). After it each message carries an HMAC over its
+number and its text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,27 +20,34 @@ from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
 
-LONGEST = 32 * 1024 * 1024  # bytes of a message: an hour of looks at 128 streams
+# Bytes of a message: the samples of an hour with 128 streams.
+LONGEST = 32 * 1024 * 1024
 PIECE = 65536
 DIGEST = "sha256"
 CLIENT, SERVER = "client", "server"
-SEGMENT = 536  # bytes: messages get through a path that loses large packets (RFC 1122: what everybody takes)
+# Bytes of a segment, so that messages pass a path that loses large packets. RFC 1122 requires every
+# host to accept this size.
+SEGMENT = 536
 Message = dict[str, Any]
 
 
 class ChannelError(SelftestError):
-    """The other end does not answer, not in time, or not as it should."""
+    """The peer did not respond in time, or its response is invalid."""
 
 
 class Channel:
-    """Two descriptors, which may be one; both are left to the caller. Every method raises ChannelError."""
+    """Messages over two descriptors, which may be the same. The caller closes them.
+
+    Every method raises ChannelError.
+    """
 
     def __init__(self, reading: int, writing: int, role: str) -> None:
         self._reading, self._writing, self._role = reading, writing, role
         self._came = bytearray()
         self._key = b""
         self._sent = self._received = 0
-        self.longest = LONGEST  # bytes of a message
+        # The longest message that is accepted, in bytes.
+        self.longest = LONGEST
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
 
@@ -48,10 +55,11 @@ class Channel:
         return self._reading
 
     def lock(self, key: bytes) -> None:
-        """From now on every message is signed."""
+        """Sign and check every message from now on."""
         self._key = key
 
     def send(self, message: Mapping[str, Any], seconds: float = 10.0) -> None:
+        """Send a message, within `seconds`."""
         text = json.dumps(message, separators=(",", ":")).encode()
         line = self._signature(self._role, self._sent, text) + text + b"\n"
         self._sent += 1
@@ -67,7 +75,7 @@ class Channel:
                 raise ChannelError(f"tell the other end: {error.strerror}") from error
 
     def receive(self, seconds: float) -> Message:
-        """The next message, waited for."""
+        """The next message, within `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             message = self.next()
@@ -78,7 +86,7 @@ class Channel:
             self.take()
 
     def take(self) -> None:
-        """Read what is there."""
+        """Read what has arrived, without waiting."""
         try:
             piece = os.read(self._reading, PIECE)
         except BlockingIOError:
@@ -94,7 +102,7 @@ class Channel:
             )
 
     def next(self) -> Optional[Message]:
-        """A whole message of what was read; None where there is none yet."""
+        """The next complete message that was read; None if there is none yet."""
         line, end, rest = self._came.partition(b"\n")
         if not end:
             return None
@@ -113,12 +121,13 @@ class Channel:
     def _signature(self, role: str, number: int, text: bytes) -> bytes:
         if not self._key:
             return b""
-        return (
-            hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest().encode()
-            + b" "
-        )
+        signature = hmac.new(self._key, f"{role} {number} ".encode() + text, DIGEST).hexdigest()
+        return f"{signature} ".encode()
 
 
 def small_segments(connection: socket.socket) -> None:
-    """Before it is connected, or on the socket that listens: nothing larger than 536 bytes goes either way."""
+    """Limit the segments of a connection to SEGMENT bytes both ways.
+
+    Takes effect only on a socket that is not connected yet, or on one that listens.
+    """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)

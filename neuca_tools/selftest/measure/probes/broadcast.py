@@ -1,18 +1,18 @@
-"""A request to everybody on the network, and who answers how soon: UDP to 255.255.255.255 or ff02::1.
+"""Requests to all hosts on the network, by UDP to 255.255.255.255 or ff02::1, and their answers.
 
-A host that answers broadcasts can be made to send to a third one. Three rules prevent that. Every
-message carries an HMAC over its kind, the addresses and ports that it comes from and goes to, and
-the asker's random number: a request that is sent again from another address is not one. A host
-answers only an asker that has returned the random number which was sent to its address:
+A host that answers broadcasts could be made to send packets to a third host. Three rules prevent
+that. Every message carries an HMAC over its kind, its source and destination with their ports, and
+the asker's random number, so that it is invalid if it is sent again from another address. A host
+answers only an asker that has returned the random number that was sent to its address:
 
-    asker      query      to everybody: the first WARM numbers of a run
+    asker      query      to all: the first WARM numbers of a run
     responder  challenge  to the asker, with a random number of its own
     asker      return     of that random number to the responder: the address is the asker's
-    asker      request    to everybody, one number after the other
+    asker      request    to all, one number after the other
     responder  answer     once to each number, and only if it is higher than the last
 
-So whatever is sent again is not answered, by this responder or by one that starts later. All
-messages have the same size, and a responder sends no more than so many of them a second.
+A repeated message is therefore not answered, by this responder or by one that starts later. All
+messages have the same size, and a responder limits how many it sends per second.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,20 +45,24 @@ from neuca_tools.selftest.measure.helper.answering import (
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.roundtrip import latency
 
-EVERYBODY = {
-    4: "255.255.255.255",
-    6: "ff02::1",
-}  # RFC 919; RFC 4291, 2.7.1: neither leaves the network
-COUNT, EVERY = 50, 0.1  # requests, seconds between them
-WARM = 3  # queries, which are not counted: addresses are proved, and resolved
-LATE = 1.0  # seconds after the last request
-MOST = 1024  # who may be expected: the ports of a bridge (BR_PORT_BITS)
-ROOM = 2048  # bytes of a receive buffer that an answer takes, with what the kernel adds
-MANY = 64  # datagrams that are taken in one turn
-IPV6_FREEBIND = (
-    78  # linux/in6.h: of an address that is new the kernel still tries whether somebody else has it
-)
-SO_RCVBUFFORCE = 33  # asm-generic/socket.h
+# RFC 919, and RFC 4291 section 2.7.1: no router forwards them.
+EVERYBODY = {4: "255.255.255.255", 6: "ff02::1"}
+# Requests, and seconds between them.
+COUNT, EVERY = 50, 0.1
+# Queries, which are not counted: they prove and resolve addresses.
+WARM = 3
+# Seconds to wait after the last request.
+LATE = 1.0
+# The most hosts that can be expected: the ports of a bridge (BR_PORT_BITS).
+MOST = 1024
+# Bytes of the receive buffer that an answer takes, with the kernel's overhead.
+ROOM = 2048
+# Datagrams that one turn handles.
+MANY = 64
+# linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
+IPV6_FREEBIND = 78
+# asm-generic/socket.h.
+SO_RCVBUFFORCE = 33
 
 
 class LocalAddress(NamedTuple):
@@ -70,7 +74,7 @@ class LocalAddress(NamedTuple):
 
 
 class _Post(NamedTuple):
-    """A socket of a responder, where its datagrams are sent to, and the socket that answers."""
+    """A socket of a responder, the endpoint that its datagrams are sent to, and the one that answers."""
 
     heard: socket.socket
     where: bytes
@@ -78,7 +82,10 @@ class _Post(NamedTuple):
 
 
 class Responder:
-    """Answers at these addresses, one for each device and family. Raises OSError where it cannot listen."""
+    """Answers on these addresses, one for each device and IP version.
+
+    The constructor raises OSError if it cannot listen.
+    """
 
     def __init__(
         self, places: Mapping[tuple[int, int], LocalAddress], port: int, secret: bytes
@@ -112,7 +119,8 @@ class Responder:
         for descriptor in ready & self._posts.keys():
             post = self._posts[descriptor]
             own = endpoint(post.sender.getsockname())
-            with suppress(OSError):  # nothing more for now, or an answer that cannot be sent
+            # No more datagrams for now, or an answer that cannot be sent.
+            with suppress(OSError):
                 for _ in range(MANY):
                     datagram, asker = post.heard.recvfrom(SIZE + 1)
                     reply = self._answering.reply(
@@ -130,11 +138,15 @@ class Responder:
 def ask(
     place: LocalAddress, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
 ) -> Broadcast:
-    """So many requests, and all answers to them. Raises OSError."""
+    """Send `count` requests and collect the answers. Raises OSError.
+
+    `expected` is how many hosts should answer; None if that is unknown.
+    """
     with _datagrams(place.address) as asking:
         _to(asking, place)
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        with suppress(OSError):  # for root
+        # Only root may exceed net.core.rmem_max.
+        with suppress(OSError):
             asking.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM * (expected or MOST))
         asking.bind((str(place.address), 0))
         run = _Run(asking, secret, _everybody(place, port))
@@ -165,11 +177,12 @@ class _Run:
         route = Endpoints(self._own, endpoint(self._everybody))
         datagram = message(kind, self._nonce, number, route, self._secret)
         self.sent[number] = time.monotonic()
-        with suppress(OSError):  # a full queue: it is lost like any other
+        # A full queue loses the request like any other.
+        with suppress(OSError):
             self._socket.sendto(datagram, self._everybody)
 
     def take(self, until: float, enough: Optional[int] = None) -> None:
-        """Answers up to a time, or until there are enough of them."""
+        """Collect answers until a monotonic time, or until there are `enough`."""
         while enough is None or sum(map(len, self.came.values())) < enough:
             left = max(0.0, until - time.monotonic())
             if not select.select([self._socket], [], [], left)[0]:
@@ -190,7 +203,7 @@ class _Run:
             return
         if challenge is not None:
             number, back = challenge[1], Endpoints(self._own, theirs)
-            proof = message(RETURN, self._nonce, number, back, self._secret, challenge[0])
+            proof = message(RETURN, self._nonce, number, back, self._secret, known=challenge[0])
             with suppress(OSError):
                 self._socket.sendto(proof, sender)
         elif answer is not None:
@@ -201,14 +214,14 @@ class _Run:
 def judged(
     sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]
 ) -> Broadcast:
-    """Times are of every answer; lost is what each of those expected did not answer, and of whoever has answered once."""
+    """The result of a run.
+
+    Lost are the requests that an expected host, or one that answered others, did not answer.
+    """
     counted = [number for number in sent if number > WARM]
-    times = [
-        answers[number] - sent[number]
-        for answers in came.values()
-        for number in counted
-        if number in answers
-    ]
+    times: list[float] = []
+    for answers in came.values():
+        times += [answers[number] - sent[number] for number in counted if number in answers]
     lost = max(expected or 0, len(came)) * len(counted) - len(times)
     return Broadcast(expected, len(came), latency(times, lost))
 
@@ -223,13 +236,11 @@ def _datagrams(address: Address) -> socket.socket:
 
 
 def _to(one: socket.socket, place: LocalAddress) -> None:
-    """Of this device alone."""
+    """Send and receive through this device only."""
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.device.encode() + b"\0")
 
 
 def _everybody(place: LocalAddress, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
-    return (
-        (EVERYBODY[4], port)
-        if place.address.version == 4
-        else (EVERYBODY[6], port, 0, place.number)
-    )
+    if place.address.version == 4:
+        return EVERYBODY[4], port
+    return EVERYBODY[6], port, 0, place.number

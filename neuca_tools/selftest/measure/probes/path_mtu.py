@@ -26,19 +26,24 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
 from neuca_tools.selftest.measure.probes.roundtrip import answered, echo_request
 
-SMALLEST = {4: 576, 6: 1280}  # bytes that every path takes (RFC 791, RFC 8200)
+# Bytes that every path carries (RFC 791, RFC 8200).
+SMALLEST = {4: 576, 6: 1280}
+# Probes of one size.
 TRIES = 3
-PATIENCE = 0.25  # seconds for an answer, beyond the round trip
-RECEIVE_ERRORS = {
-    4: (socket.IPPROTO_IP, 11),
-    6: (socket.IPPROTO_IPV6, 25),
-}  # IP_RECVERR, IPV6_RECVERR
-ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err
-LOCAL = 1  # SO_EE_ORIGIN_LOCAL
+# Seconds to wait for an answer, in addition to two round trips.
+PATIENCE = 0.25
+# IP_RECVERR, IPV6_RECVERR.
+RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
+# struct sock_extended_err of linux/errqueue.h, and SO_EE_ORIGIN_LOCAL.
+ERROR = struct.Struct("=IBBBBII")
+LOCAL = 1
 
 
 class DatagramProbe:
-    """Probes by UDP to the echo of a helper: one way with large requests, the other way with large answers. Raises OSError."""
+    """Probes by UDP to the echo of a helper, with large requests or large answers.
+
+    The constructor raises OSError.
+    """
 
     def __init__(self, peer: Address, port: int, token: bytes, source: Address, rtt: float) -> None:
         self._token, self._overhead, self._number = token, HEADERS[peer.version], 0
