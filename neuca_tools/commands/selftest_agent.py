@@ -1,4 +1,4 @@
-"""What the agent intends for this host, read for the self-test, which knows the agent only as an `AgentPlan`."""
+"""The agent's plan for this host, as the self-test's `AgentPlan`."""
 
 # SPDX-License-Identifier: MIT
 

@@ -250,7 +250,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     done = ends.test(*TCP, peer="192.0.2.1")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "neuca: test 192.0.2.1: the way there leaves through mgmt0, the management NIC\n"
+        "neuca: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
         "       --interface mgmt0 says that this is meant\n"
     )
     ends.iperf("-1")
@@ -506,7 +506,7 @@ def test_a_client_that_dies_leaves_nothing(ends):
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
         f"neuca-selftest: {NEAR}: a test begins\n",
-        f"neuca-selftest: {NEAR}: ask the other end: it has closed the connection\n",
+        f"neuca-selftest: {NEAR}: ask the peer: it closed the connection\n",
     ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)

@@ -17,20 +17,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-NOBODY = 65534  # user and group, in every distribution
-PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
-CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8  # linux/mount.h
+# The user and the group, in every distribution.
+NOBODY = 65534
+# linux/prctl.h, linux/capability.h, linux/sched.h and linux/mount.h.
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
-# Empty and read-only for it. /tmp is its own: iperf3 keeps a file there for each stream.
+# Empty and read-only for iperf3. It gets a /tmp of its own, where it keeps a file for each stream.
 HIDDEN = ("/dev/shm", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/var")
 LIMITS = {
     resource.RLIMIT_CORE: 0,
-    resource.RLIMIT_NOFILE: 1024,  # 128 streams have a socket and a file each
-    resource.RLIMIT_FSIZE: 16 * 2**20,  # bytes; a stream's file has 128 KiB
+    # 128 streams have a socket and a file each.
+    resource.RLIMIT_NOFILE: 1024,
+    # Bytes; the file of a stream has 128 KiB.
+    resource.RLIMIT_FSIZE: 16 * 2**20,
 }
-NOT_ALLOWED = (errno.EPERM, errno.EINVAL)  # not root; root of a user namespace without `nobody`
+# For users other than root, and for root in a user namespace to which nobody is not mapped.
+NOT_ALLOWED = (errno.EPERM, errno.EINVAL)
 
 
 def confined(joining: int = -1) -> Callable[[], None]:

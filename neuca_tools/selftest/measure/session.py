@@ -320,7 +320,7 @@ class PeerTest:
         helper, found = self._helper, Rdma(chosen.device, chosen.state, chosen.gid)
         reasons = list(filter(None, [rdma.hindrance(self._address)]))
         if self._options.rate:
-            reasons.append("RDMA cannot be held to a rate (--rate)")
+            reasons.append("RDMA cannot be limited to a rate (--rate)")
         if helper is None or helper.why:
             return found, [NO_HELPER, *reasons]
         if reasons or not chosen.usable:

@@ -62,7 +62,7 @@ def _proof(
     kind: bytes, nonce: bytes, number: int, route: Endpoints, secret: bytes, known: bytes
 ) -> bytes:
     parts = (LABEL, kind, route.source, route.destination, nonce, number.to_bytes(4, "big"), known)
-    # A length before each part: an IPv4 and an IPv6 endpoint are never taken for each other.
+    # The length before each part keeps IPv4 and IPv6 endpoints apart.
     text = b"".join(len(part).to_bytes(1, "big") + part for part in parts)
     return hmac.new(secret, text, "sha256").digest()
 

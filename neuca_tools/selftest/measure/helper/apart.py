@@ -72,7 +72,7 @@ def _heard(content: bytes) -> Evidence:
     try:
         said = json.loads(content)
     except ValueError:
-        raise SelftestError("test: the process that measures has ended without a word") from None
+        raise SelftestError("test: the measuring process ended without a result") from None
     if "error" in said:
         raise (UsageError if said["usage"] else SelftestError)(said["error"], hint=said["hint"])
     return decode(Evidence, said["evidence"], VERSION)

@@ -1,4 +1,4 @@
-"""Messages between the two ends of a self-test: one JSON object on a line, in order, over a connection or over ssh's pipes.
+"""Messages between the two ends of a self-test: one JSON object on each line, over TCP or ssh.
 
 A connection begins with a handshake (`greeting`). After it each message carries an HMAC over its
 number and its text, so that no one on the path can add, change or repeat one. Nothing is encrypted.
@@ -66,13 +66,13 @@ class Channel:
         deadline = time.monotonic() + seconds
         while line:
             if not select.select([], [self._writing], [], max(0.0, deadline - time.monotonic()))[1]:
-                raise ChannelError(f"tell the other end: it took nothing for {seconds:g} s")
+                raise ChannelError(f"send to the peer: it accepted nothing for {seconds:g} s")
             try:
                 line = line[os.write(self._writing, line[:PIECE]) :]
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise ChannelError(f"tell the other end: {error.strerror}") from error
+                raise ChannelError(f"send to the peer: {error.strerror}") from error
 
     def receive(self, seconds: float) -> Message:
         """The next message, within `seconds`."""
@@ -82,7 +82,7 @@ class Channel:
             if message is not None:
                 return message
             if not select.select([self._reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ChannelError(f"ask the other end: no answer in {seconds:g} s")
+                raise ChannelError(f"ask the peer: no answer in {seconds:g} s")
             self.take()
 
     def take(self) -> None:
@@ -92,14 +92,12 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            raise ChannelError(f"ask the other end: {error.strerror}") from error
+            raise ChannelError(f"ask the peer: {error.strerror}") from error
         if not piece:
-            raise ChannelError("ask the other end: it has closed the connection")
+            raise ChannelError("ask the peer: it closed the connection")
         self._came += piece
         if len(self._came) > self.longest:
-            raise ChannelError(
-                f"ask the other end: its message is longer than {self.longest} bytes"
-            )
+            raise ChannelError(f"ask the peer: its message is longer than {self.longest} bytes")
 
     def next(self) -> Optional[Message]:
         """The next complete message that was read; None if there is none yet."""
@@ -110,13 +108,13 @@ class Channel:
         other = SERVER if self._role == CLIENT else CLIENT
         signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
         if not hmac.compare_digest(signature, self._signature(other, self._received, text)):
-            raise ChannelError("ask the other end: a message is not signed as it should be")
+            raise ChannelError("ask the peer: a message has a wrong signature")
         self._received += 1
         with suppress(ValueError, RecursionError):
             found = json.loads(text)
             if isinstance(found, dict):
                 return found
-        raise ChannelError("ask the other end: what it says is no message of neuca-selftest")
+        raise ChannelError("ask the peer: its answer is not a message of neuca-selftest")
 
     def _signature(self, role: str, number: int, text: bytes) -> bytes:
         if not self._key:

@@ -75,7 +75,7 @@ class Lobby:
         self._guests[connection.fileno()] = guest
 
     def turn(self, ready: set[int], busy: bool) -> Iterator[Proven]:
-        """Continue the handshakes at these descriptors, and close those that time out.
+        """Continue the handshakes at these descriptors, and close those that have timed out.
 
         `busy`: refuse clients that know the secret, because another one is being served.
         """

@@ -149,7 +149,10 @@ class Helper:
 
 
 def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
-    """A session with the helper at `port`. Raises ChannelError: AbsentError, ImpostorError, BusyError."""
+    """A session with the helper at `port`.
+
+    Raises ChannelError, and of its subclasses AbsentError, ImpostorError and BusyError.
+    """
     connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         small_segments(connection)
@@ -170,7 +173,10 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
 
 
 def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
-    """A session with a helper that ssh starts on the host `name`, for `seconds` at most. Raises ChannelError."""
+    """A session with a helper that ssh starts on the host `name`, for up to `seconds`.
+
+    Raises ChannelError.
+    """
     remote = [
         "neuca-selftest",
         "--serve",

@@ -42,7 +42,7 @@ OFFLOADS = {
     "offloads.rx": "rx-checksumming",
     "offloads.tx": "tx-checksumming",
 }
-# Between the name and the path of a sysctl, either way (sysctl(8): net.ipv4.conf.eth1/1445.rp_filter).
+# From the name of a sysctl to its path and back, as net.ipv4.conf.eth1/1445.rp_filter (sysctl(8)).
 SWAP = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
 # What /sys/class/net knows of a NIC.

@@ -25,7 +25,7 @@ INFO, CONGESTION, MEMORY = 2, 4, 7
 ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, LISTEN = 1, 4, 5, 8, 9, 10
 # Bytes of struct inet_diag_msg, and the offset of its idiag_rqueue.
 MESSAGE, RECEIVE_QUEUE = 72, 56
-# Offsets in struct tcp_info of tcpi_backoff, and of the byte with the bit tcpi_delivery_rate_app_limited.
+# Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
 BACKOFF, FLAGS = 4, 7
 WORDS = {
     "mss": 16,

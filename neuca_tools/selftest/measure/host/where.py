@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 def named(name: str) -> Path:
     """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
-        raise UsageError(f'--netns "{name}": it is no name of a network namespace')
+        raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
     return NAMED / name
 
 
@@ -28,7 +28,7 @@ def of_container(name: str) -> Path:
     No program is needed in the container. Raises UsageError, SelftestError.
     """
     if not NAME.fullmatch(name):
-        raise UsageError(f'--container "{name}": it is no name of a container')
+        raise UsageError(f'--container "{name}": it is not a valid name of a container')
     reasons = []
     for engine in ENGINES:
         try:

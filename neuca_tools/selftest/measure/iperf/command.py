@@ -24,7 +24,7 @@ PROGRAM = "iperf3"
 CONNECT = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
-SILENT = "iperf3 ended without a result, and without saying why"
+SILENT = "iperf3 ended without a result or an error message"
 LATE = "iperf3 had not ended in time, and was ended: the other end may have stopped answering"
 
 
@@ -112,8 +112,8 @@ def _error(run: Run, ended: Ended) -> Optional[str]:
     if run.error:
         return last if run.error == SILENT and last else run.error
     if ended.code:
-        return last or f"iperf3 ended with {ended.code}, and without saying why"
-    return None if _arrived(run) else "iperf3 says that all went well, and nothing arrived"
+        return last or f"iperf3 ended with {ended.code} without an error message"
+    return None if _arrived(run) else "iperf3 reported success, but nothing arrived"
 
 
 def _last_line(output: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The throughput steps of a test: TCP one way and the other, several streams, both ways at once, and UDP's ladder."""
+"""The throughput steps of a test: TCP in each direction, parallel and in both, and UDP."""
 
 # SPDX-License-Identifier: MIT
 
@@ -143,7 +143,7 @@ class ThroughputSteps:
         rates = [one.rate for one in phase_results(self._evidence) if one.rate]
         top = asked or max(rates, default=None)
         if not top:
-            self._done("udp", "skipped", "no rate is known to climb to: --rate or --expect")
+            self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
             return
         best = loss_free(self._climb(top, searching=not asked))
         if best is None:
@@ -154,8 +154,8 @@ class ThroughputSteps:
     def _climb(self, top: float, searching: bool) -> list[Rung]:
         """Run the tests up to the rate `top`, in bit/s.
 
-        `searching`: a loss is no failure, because nobody said that the path has this rate. From the
-        first loss on that applies in any case.
+        `searching`: a loss is no failure, because the path is not known to have this rate. After
+        the first loss that applies in any case.
         """
         seconds = min(STEP_SECONDS, self._options.seconds)
         rungs: list[Rung] = []

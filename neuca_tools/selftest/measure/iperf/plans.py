@@ -127,9 +127,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
         # A small loss at the lowest rate may be chance: the next rate shows it.
         first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
         return _above(high, ladder) if first_of_all else None
-    if high <= CLOSE * low or len(rungs) >= len(ladder) + TRIES:
+    if len(rungs) >= len(ladder) + TRIES:
         return None
-    return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
+    return _between(low, high)
 
 
 def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
@@ -137,6 +137,13 @@ def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
     low = max((one.asked for one in rungs if one.clean), default=0.0)
     lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
     return low, min(lossy, default=None)
+
+
+def _between(low: float, high: float) -> Optional[float]:
+    """Their mean, the geometric one if they are far apart; None if they are close enough."""
+    if high <= CLOSE * low:
+        return None
+    return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
 
 
 def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:

@@ -74,7 +74,7 @@ class Trial:
         """Set all of them, or none. Raises ApplyError."""
         refused = sorted(name for name, value in sysctls.items() if not _allowed(name, value))
         if refused:
-            raise ApplyError(f"set {refused[0][:80]}: it is nothing that a self-test tries")
+            raise ApplyError(f"set {refused[0][:80]}: the self-test does not set this sysctl")
         try:
             for name, value in sysctls.items():
                 before = sysctl.read(name.translate(SWAP))

@@ -115,7 +115,7 @@ class Responder:
         return tuple(self._posts)
 
     def turn(self, ready: set[int]) -> None:
-        """Answer what has come at these descriptors."""
+        """Answer what has arrived at these descriptors."""
         for descriptor in ready & self._posts.keys():
             post = self._posts[descriptor]
             own = endpoint(post.sender.getsockname())

@@ -63,7 +63,7 @@ class Echo:
         return (self._datagrams.fileno(), self._listener.fileno(), *self._connections)
 
     def turn(self, ready: set[int]) -> None:
-        """Answer whatever has come at these descriptors."""
+        """Answer what has arrived at these descriptors."""
         if self._datagrams.fileno() in ready:
             # No more datagrams for now, or an answer that is too large for this host (EMSGSIZE).
             with suppress(OSError):

@@ -186,7 +186,8 @@ def _word(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:  # the attributes of an entry without a GID cannot be read (EINVAL)
+    except OSError:
+        # The attributes of an entry without a GID cannot be read (EINVAL).
         return ""
 
 
