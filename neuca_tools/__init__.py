@@ -12,6 +12,7 @@ tuning     profiles judged against a host, and which sysctls a document may set
 desired    what should be: roles, names, links, routes, files, and what is refused (`desired.safety`)
 plan       two states become a tuple of operations: the only place that decides what happens in which order
 backends   one module for each thing that we speak to: netlink, sysctl, udev, D-Bus, systemd, ethtool
+selftest   what an iperf run says of a path, and what to do; `selftest.measure` runs tests, the rest is pure
 sources    where documents come from: bytes, or a SourceError, which never means "there is none"
 state      what is kept: records, the journal, the active document, what managers left behind
 config     the agent's own configuration: options with their bounds
@@ -19,7 +20,6 @@ status     how far the host is from what is asked (`status.judge`), and its text
 apply      look, decide, transaction: mark, journal, apply, verify, undo, remember
 guest      what is not network: host name, users, scripts, storage
 agent      the daemon and its worker, passes, boot names, release, image clean
-selftest   what an iperf run says of a path, and what to do; `selftest.measure` runs tests, the rest is pure
 commands   `neucad` and `neuca SUBCOMMAND`: thin
 
 tests/unit/test_layering.py holds this order, and that what decides touches neither files nor clocks.

@@ -13,6 +13,7 @@ from typing import Optional
 
 from neuca_tools.backends.namespace import enter
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import (
     JSON_OPTION,
     MEASURING_OPTIONS,
@@ -32,9 +33,8 @@ from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.helper.apart import apart
 from neuca_tools.selftest.measure.host import where
-from neuca_tools.selftest.measure.host.planned import Outlook, outlook
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import phase_words
 
@@ -145,7 +145,7 @@ def _test(path: Path, peer: Address, wanted: Options, planned: Outlook) -> Evide
         label=path.label,
     )
     # Not the single steps: one line for each round is enough.
-    return Session(peer, wanted, planned, silent).run()
+    return PeerTest(peer, wanted, planned, silent).run()
 
 
 def _summary(evidence: Evidence) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.backends.namespace import enter
 from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, port, secret
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
@@ -30,11 +31,10 @@ from neuca_tools.selftest.measure import program, store
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel, where
 from neuca_tools.selftest.measure.host.fixes import STEP, fix_for
-from neuca_tools.selftest.measure.host.planned import Outlook, outlook
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes.broadcast import Place
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
+from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
@@ -182,7 +182,7 @@ def _measure(
 ) -> tuple[Evidence, Diagnosis]:
     """Test one peer and, as root, store the report. Raises SelftestError."""
     try:
-        evidence = Session(address, wanted, planned, show).run()
+        evidence = PeerTest(address, wanted, planned, show).run()
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -222,7 +222,7 @@ def _try_fix(
         show(step)
         return replace(evidence, steps=(*evidence.steps, step))
     fix, only = found
-    again = Session(address, only, planned, show, fix).run()
+    again = PeerTest(address, only, planned, show, fix).run()
     return replace(evidence, steps=(*evidence.steps, *again.steps))
 
 
@@ -311,15 +311,15 @@ def _log(text: str) -> None:
     print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
 
 
-def _devices_by_address() -> dict[Address, kernel.Device]:
+def _devices_by_address() -> dict[Address, kernel.NetDevice]:
     devices = kernel.devices()
     return {address: devices[index] for index, address in kernel.addresses() if index in devices}
 
 
-def _places(addresses: Sequence[Address]) -> list[Place]:
+def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
     held = _devices_by_address()
     return [
-        Place(address, held[address].name, held[address].index)
+        LocalAddress(address, held[address].name, held[address].index)
         for address in addresses
         if address in held
     ]
@@ -349,7 +349,7 @@ def _addresses_to_serve(
     return found
 
 
-def _may_serve(device: kernel.Device, interface: Optional[str], planned: Outlook) -> bool:
+def _may_serve(device: kernel.NetDevice, interface: Optional[str], planned: Outlook) -> bool:
     """Whether a device is the named interface or, if none is named, may be of the dataplane."""
     if interface is not None:
         return device.name == interface
@@ -357,18 +357,18 @@ def _may_serve(device: kernel.Device, interface: Optional[str], planned: Outlook
 
 
 def _is_served_by_default(
-    address: Address, device: kernel.Device, interface: Optional[str], planned: Outlook
+    address: Address, device: kernel.NetDevice, interface: Optional[str], planned: Outlook
 ) -> bool:
     """If the agent manages any interface here, only managed ones or the named one are served."""
     if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
         return False
-    managed = {name for name, _ in planned.meant}
+    managed = {name for name, _ in planned.networks}
     return bool(interface) or not managed or device.name in managed
 
 
 def _check_servable(
     address: Address,
-    device: Optional[kernel.Device],
+    device: Optional[kernel.NetDevice],
     interface: Optional[str],
     planned: Outlook,
 ) -> None:

@@ -12,3 +12,6 @@ codes       the exit codes; amounts writes rates, sizes and times
 """
 
 # SPDX-License-Identifier: MIT
+
+# The names of the kept reports, in the agent's state directory.
+REPORTS = "selftest-[0-9]*.json"

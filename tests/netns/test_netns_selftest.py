@@ -170,12 +170,12 @@ def test_the_other_end_by_ssh(ends):
 TRY = """import sys
 from ipaddress import ip_address
 from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.planned import Outlook
+from neuca_tools.commands.selftest_agent import Outlook
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.session import Session
+from neuca_tools.selftest.measure.session import PeerTest
 wanted = Options(frozenset({"reach", "tcp"}), 1.0, (1,), rate=20e6, secret=sys.argv[1].encode())
 fix = Fix({"net.ipv4.tcp_rmem": "4096 131072 7777777"}, True, True, before=float(sys.argv[2]))
-found = Session(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
+found = PeerTest(ip_address(sys.argv[3]), wanted, Outlook(), lambda step: None, fix).run()
 print(next(step.text for step in found.steps if step.name == "try-fix"))
 """
 
@@ -250,7 +250,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     done = ends.test(*TCP, peer="192.0.2.1")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "neuca: test 192.0.2.1: the way there leaves through mgmt0, the management NIC\n"
+        "neuca: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
         "       --interface mgmt0 says that this is meant\n"
     )
     ends.iperf("-1")
@@ -506,7 +506,7 @@ def test_a_client_that_dies_leaves_nothing(ends):
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
         f"neuca-selftest: {NEAR}: a test begins\n",
-        f"neuca-selftest: {NEAR}: ask the other end: it has closed the connection\n",
+        f"neuca-selftest: {NEAR}: ask the peer: it closed the connection\n",
     ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)

@@ -24,6 +24,7 @@ ORDER = [
     "desired",
     "plan",
     "backends",
+    "selftest",
     "sources",
     "state",
     "config",
@@ -31,7 +32,6 @@ ORDER = [
     "apply",
     "guest",
     "agent",
-    "selftest",
     "commands",
 ]
 PURE = {"neuca_tools", "errors", "model", "documents", "tuning", "desired", "plan"}
@@ -164,6 +164,14 @@ def test_modules_that_the_map_names_exist():
 def test_sources_and_backends_never_import_each_other(module):
     other = {"sources": "backends", "backends": "sources"}.get(part(module))
     assert {name for name in own(imported(module)) if part(name) == other} == set()
+
+
+@each_module
+def test_the_self_test_knows_the_agent_only_as_a_protocol(module):
+    """Of backends it needs the readers of the kernel and the packet filter that confines iperf3."""
+    if part(module) == "selftest":
+        allowed = {"neuca_tools", "errors", "files", "model", "backends", "selftest"}
+        assert {name for name in own(imported(module)) if part(name) not in allowed} == set()
 
 
 def is_pure(module: str) -> bool:

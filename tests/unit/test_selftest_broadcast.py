@@ -20,7 +20,7 @@ from neuca_tools.selftest.measure.helper.answering import (
     RETURN,
     SIZE,
     Answering,
-    Route,
+    Endpoints,
     endpoint,
     message,
     read,
@@ -31,7 +31,7 @@ SECRET, NONCE = b"a secret that both sides share", bytes(range(16))
 ASKER, EVERYBODY = endpoint(("10.0.0.1", 9)), endpoint(("255.255.255.255", 45680))
 THIRD = endpoint(("10.0.0.99", 9))
 OWN = endpoint(("10.0.0.2", 40000))
-OUT = Route(ASKER, EVERYBODY)
+OUT = Endpoints(ASKER, EVERYBODY)
 SENT = {number: float(number) for number in range(1, WARM + 5)}  # four of them count
 
 
@@ -92,8 +92,8 @@ def request(number, nonce=NONCE, route=OUT):
         query()[:-1],
         bytes(SIZE),
         query().replace(NONCE, NONCE[::-1]),
-        query(route=Route(THIRD, EVERYBODY)),
-        query(route=Route(ASKER, endpoint(("255.255.255.255", 45681)))),
+        query(route=Endpoints(THIRD, EVERYBODY)),
+        query(route=Endpoints(ASKER, endpoint(("255.255.255.255", 45681)))),
     ],
 )
 def test_what_is_not_heard(datagram):
@@ -108,9 +108,9 @@ def test_what_is_heard():
 def prove(answering, nonce=NONCE, now=0.0):
     """The asker's first three messages: its query, and the challenge that it returns."""
     challenge = answering.reply(query(1, nonce), OUT, OWN, now)
-    found, number = read(challenge, CHALLENGE, Route(OWN, ASKER), SECRET, nonce)
-    back = message(RETURN, nonce, number, Route(ASKER, OWN), SECRET, found)
-    assert answering.reply(back, Route(ASKER, OWN), OWN, now) is None
+    found, number = read(challenge, CHALLENGE, Endpoints(OWN, ASKER), SECRET, nonce)
+    back = message(RETURN, nonce, number, Endpoints(ASKER, OWN), SECRET, found)
+    assert answering.reply(back, Endpoints(ASKER, OWN), OWN, now) is None
     return challenge, back
 
 
@@ -119,7 +119,7 @@ def test_only_who_has_returned_the_challenge_is_answered_and_once():
     assert answering.reply(request(4), OUT, OWN, 0.0) is None
     prove(answering)
     answer = answering.reply(request(4), OUT, OWN, 0.0)
-    assert answer == message(ANSWER, NONCE, 4, Route(OWN, ASKER), SECRET)
+    assert answer == message(ANSWER, NONCE, 4, Endpoints(OWN, ASKER), SECRET)
     assert len(answer) == SIZE
     for again in (request(4), request(3), query(1)):
         assert answering.reply(again, OUT, OWN, 0.0) is None
@@ -132,7 +132,7 @@ def test_a_captured_run_is_not_answered_again_by_a_responder_that_starts_later()
     later = Answering(SECRET)
     said = [
         later.reply(datagram, route, OWN, 0.0)
-        for datagram, route in ((query(), OUT), (back, Route(ASKER, OWN)), (request(4), OUT))
+        for datagram, route in ((query(), OUT), (back, Endpoints(ASKER, OWN)), (request(4), OUT))
     ]
     # Of a query there is one challenge, to the address that it was made for, of the same size.
     assert [one and len(one) for one in said] == [SIZE, None, None]
@@ -142,7 +142,7 @@ def test_what_is_captured_is_nothing_from_another_address():
     answering = Answering(SECRET)
     _, back = prove(answering)
     for datagram, route in ((query(2), EVERYBODY), (back, OWN), (request(5), EVERYBODY)):
-        assert answering.reply(datagram, Route(THIRD, route), OWN, 0.0) is None
+        assert answering.reply(datagram, Endpoints(THIRD, route), OWN, 0.0) is None
 
 
 def test_a_responder_says_only_so_much_in_a_second():

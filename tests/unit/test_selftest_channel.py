@@ -208,11 +208,11 @@ def test_a_line_in_pieces_is_waited_for(pair):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda line: line.replace(b"one", b"two"), "a message is not signed as it should be"),
-        (lambda line: line[1:], "a message is not signed as it should be"),
-        (lambda line: line + line, "a message is not signed as it should be"),
-        (lambda line: b"x" * 70 + b"\n", "a message is not signed as it should be"),  # noqa: ARG005
-        (lambda line: b"\n", "a message is not signed as it should be"),  # noqa: ARG005
+        (lambda line: line.replace(b"one", b"two"), "a message has a wrong signature"),
+        (lambda line: line[1:], "a message has a wrong signature"),
+        (lambda line: line + line, "a message has a wrong signature"),
+        (lambda line: b"x" * 70 + b"\n", "a message has a wrong signature"),  # noqa: ARG005
+        (lambda line: b"\n", "a message has a wrong signature"),  # noqa: ARG005
     ],
 )
 def test_what_was_changed_or_repeated_on_the_way_is_not_heard(pair, change, reason):
@@ -223,7 +223,7 @@ def test_what_was_changed_or_repeated_on_the_way_is_not_heard(pair, change, reas
         assert server.receive(60) == {"ask": "one"}
     with pytest.raises(ChannelError) as raised:
         server.receive(60)
-    assert raised.value.text == f"ask the other end: {reason}"
+    assert raised.value.text == f"ask the peer: {reason}"
 
 
 @pytest.mark.parametrize("line", [b"{", b"[1]", b"nothing", b"[" * 100_000, b"\xff\xfe"])
@@ -232,18 +232,18 @@ def test_what_is_no_message(pair, line):
     threading.Thread(target=pair[1].sendall, args=[line + b"\n"]).start()
     with pytest.raises(ChannelError) as raised:
         client.receive(5)
-    assert raised.value.text == "ask the other end: what it says is no message of neuca-selftest"
+    assert raised.value.text == "ask the peer: its answer is not a message of neuca-selftest"
 
 
 def test_silence_and_an_end(pair):
     client = ends(pair)[0]
     with pytest.raises(ChannelError) as raised:
         client.receive(0.01)
-    assert raised.value.text == "ask the other end: no answer in 0.01 s"
+    assert raised.value.text == "ask the peer: no answer in 0.01 s"
     pair[1].close()
     with pytest.raises(ChannelError) as raised:
         client.receive(1)
-    assert raised.value.text == "ask the other end: it has closed the connection"
+    assert raised.value.text == "ask the peer: it closed the connection"
 
 
 def test_a_message_without_an_end(pair, monkeypatch):
@@ -253,14 +253,14 @@ def test_a_message_without_an_end(pair, monkeypatch):
     pair[1].sendall(b"x" * 20_000)
     with pytest.raises(ChannelError) as raised:
         client.receive(1)
-    assert raised.value.text == "ask the other end: its message is longer than 5000 bytes"
+    assert raised.value.text == "ask the peer: its message is longer than 5000 bytes"
 
 
 def test_an_end_that_takes_nothing(pair):
     client = ends(pair)[0]
     with pytest.raises(ChannelError) as raised:
         client.send({"much": "x" * 4_000_000}, 0.05)
-    assert raised.value.text == "tell the other end: it took nothing for 0.05 s"
+    assert raised.value.text == "send to the peer: it accepted nothing for 0.05 s"
 
 
 def test_small_messages_come_as_one_line(pair):

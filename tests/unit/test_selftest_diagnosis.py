@@ -235,7 +235,7 @@ RESET = "iperf did not finish: unable to write to stream socket: Connection rese
         (
             "3.9-refused.json",
             ExitCode.INCONCLUSIVE,
-            "iperf did not finish: iperf3 ended without a result, and without saying why",
+            "iperf did not finish: iperf3 ended without a result or an error message",
         ),
         ("3.12-reset.json", ExitCode.INCONCLUSIVE, RESET),
     ],

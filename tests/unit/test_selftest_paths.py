@@ -329,7 +329,7 @@ def test_what_was_measured_in_another_process_comes_back():
         (OSError(101, "Network is unreachable"), SelftestError("test: Network is unreachable")),
         (
             ZeroDivisionError(),
-            SelftestError("test: the process that measures has ended without a word"),
+            SelftestError("test: the measuring process ended without a result"),
         ),
     ],
 )

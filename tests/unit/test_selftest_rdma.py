@@ -19,7 +19,7 @@ from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.rdma import (
     PINGPONG,
     WRITE,
-    Choice,
+    RdmaChoice,
     choose,
     command,
     measure,
@@ -92,16 +92,20 @@ def sysfs(tmp_path):
 @pytest.mark.parametrize(
     ("path", "source", "expected"),
     [
-        (["eth1"], NEAR, Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")),  # v2 before v1
+        (["eth1"], NEAR, RdmaChoice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")),  # v2 before v1
         (
             ["eth1"],
             NEAR6,
-            Choice("mlx5_1", 1, "ACTIVE", 6, "fd00:16::1"),
+            RdmaChoice("mlx5_1", 1, "ACTIVE", 6, "fd00:16::1"),
         ),  # v1 where there is no other
-        (["eth1.1445", "eth1"], OVER_VLAN, Choice("mlx5_1", 1, "ACTIVE", 5, "::ffff:10.14.45.1")),
-        (["eth1"], ip_address("172.16.0.9"), Choice("mlx5_1", 1, "ACTIVE", None, "")),
-        (["ib0"], NEAR, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::ba59:9f03:f:1")),
-        (["eth3"], NEAR, Choice("mlx5_3", 1, "DOWN", 0, "::ffff:172.16.0.1")),
+        (
+            ["eth1.1445", "eth1"],
+            OVER_VLAN,
+            RdmaChoice("mlx5_1", 1, "ACTIVE", 5, "::ffff:10.14.45.1"),
+        ),
+        (["eth1"], ip_address("172.16.0.9"), RdmaChoice("mlx5_1", 1, "ACTIVE", None, "")),
+        (["ib0"], NEAR, RdmaChoice("ibp1s0", 1, "ACTIVE", None, "fe80::ba59:9f03:f:1")),
+        (["eth3"], NEAR, RdmaChoice("mlx5_3", 1, "DOWN", 0, "::ffff:172.16.0.1")),
         (["eth9"], NEAR, "no RDMA device of this host belongs to eth9"),
     ],
 )
@@ -122,7 +126,7 @@ def test_a_table_with_rubbish_in_it_is_passed_over(sysfs):
 
 
 def test_the_command_lines():
-    chosen = Choice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")
+    chosen = RdmaChoice("mlx5_1", 1, "ACTIVE", 3, "::ffff:172.16.0.1")
     assert (
         " ".join(command(PINGPONG, chosen, 45678, PEER))
         == "ibv_rc_pingpong -d mlx5_1 -i 1 -p 45678 -s 4096 -n 200 -g 3 172.16.0.2"
@@ -131,7 +135,7 @@ def test_the_command_lines():
         " ".join(command(WRITE, chosen, 45678))
         == "ib_write_bw -d mlx5_1 -i 1 -p 45678 -D 3 -t 16 -F -x 3"
     )
-    assert "-g" not in command(PINGPONG, Choice("ibp1s0", 1, "ACTIVE", None, "fe80::1"), 45678)
+    assert "-g" not in command(PINGPONG, RdmaChoice("ibp1s0", 1, "ACTIVE", None, "fe80::1"), 45678)
 
 
 PINGPONG_SAYS = """  local address:  LID 0x0000, QPN 0x000011, PSN 0x5f3b1c, GID ::ffff:172.16.0.1
@@ -174,7 +178,7 @@ def programs(tmp_path, monkeypatch):
     return write
 
 
-CHOICE = Choice("rxe0", 1, "ACTIVE", 1, "::ffff:172.16.0.1")
+CHOICE = RdmaChoice("rxe0", 1, "ACTIVE", 1, "::ffff:172.16.0.1")
 
 
 @pytest.mark.usefixtures("programs")

@@ -9,6 +9,7 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
+from neuca_tools.commands.selftest_agent import Outlook, wanted
 from neuca_tools.commands.selftest_options import literal, options, peers, run_parser, secret
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
@@ -18,8 +19,8 @@ from neuca_tools.model import NetworkState, Owned
 from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
-from neuca_tools.selftest.measure.host.kernel import Device, Way
-from neuca_tools.selftest.measure.host.planned import Outlook, permit, wanted
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
 from neuca_tools.selftest.measure.iperf.plans import LADDER, TRIES, Rung, loss_free, next_rate
@@ -76,7 +77,7 @@ ENDS = {
         Ended(1, b"", b"iperf3: unrecognized option '--bidir'\n"),
         "iperf3: unrecognized option '--bidir'",
     ),
-    "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result, and without saying why"),
+    "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result or an error message"),
     "truncated": (
         Ended(0, WHOLE[:80], b""),
         "the JSON ends in the middle, at line 1: it was truncated",
@@ -90,12 +91,12 @@ ENDS = {
     "hung": (Ended(-9, b"", b"", late=True), command.LATE),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
-        "iperf3 says that all went well, and nothing arrived",
+        "iperf3 reported success, but nothing arrived",
     ),
     "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
     "a result, and another exit code without a word": (
         Ended(3, WHOLE, b""),
-        "iperf3 ended with 3, and without saying why",
+        "iperf3 ended with 3 without an error message",
     ),
 }
 
@@ -160,8 +161,8 @@ def test_the_largest_packet_that_is_carried(carried):
 # --- Who may be tested ----------------------------------------------------------------------------------------------------
 
 
-def device(index: int, name: str) -> Device:
-    return Device(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
+def device(index: int, name: str) -> NetDevice:
+    return NetDevice(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
 
 
 OUTLOOK = Outlook(
@@ -187,25 +188,33 @@ REFUSED = {
     "the management NIC": (
         PEER,
         way(2),
-        "test 172.16.0.2: the way there leaves through eth0, the management NIC",
+        "test 172.16.0.2: the route to it leaves through eth0, the management NIC",
     ),
     "an ignored NIC": (
         PEER,
         way(9),
-        "test 172.16.0.2: the way there leaves through eth0, an ignored NIC",
+        "test 172.16.0.2: the route to it leaves through eth0, an ignored NIC",
     ),
     "ourselves": (
         SOURCE,
         way(1, local=True),
-        "test 172.16.0.1: it is an address of this host's own",
+        "test 172.16.0.1: it is an address of this host",
     ),
     "a broadcast": (
         ip_address("172.16.0.255"),
         way(3, unicast=False),
-        "test 172.16.0.255: it is no address of a single host",
+        "test 172.16.0.255: it is not the address of a single host",
     ),
-    "a group": (ip_address("ff02::1"), way(3), "test ff02::1: it is no address of a single host"),
-    "nobody": (ip_address("0.0.0.0"), way(3), "test 0.0.0.0: it is no address of a single host"),
+    "a group": (
+        ip_address("ff02::1"),
+        way(3),
+        "test ff02::1: it is not the address of a single host",
+    ),
+    "nobody": (
+        ip_address("0.0.0.0"),
+        way(3),
+        "test 0.0.0.0: it is not the address of a single host",
+    ),
 }
 
 
@@ -398,7 +407,7 @@ def test_whom_an_advice_is_for(end, direction, expected):
 def test_nothing_else_is_tried_for_anybody():
     with pytest.raises(ApplyError) as raised:
         Trial().set({"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"})
-    assert raised.value.text == "set net.ipv4.ip_forward: it is nothing that a self-test tries"
+    assert raised.value.text == "set net.ipv4.ip_forward: the self-test does not set this sysctl"
 
 
 @pytest.mark.parametrize(

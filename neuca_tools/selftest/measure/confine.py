@@ -1,7 +1,7 @@
-"""What iperf3 runs with: no user of its own, no capability, and nothing to write to but /tmp.
+"""The confinement of iperf3: the user nobody, no capabilities, and no writable directory but /tmp.
 
-It reads what a peer sends, in C and for as long as a test takes. Each measure below is done by the
-process itself between fork and exec. What needs root is left out where there is none.
+iperf3 is C code that parses what a peer sends. Each restriction is applied by the new process
+between fork and exec. Those that need root are skipped for other users.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,29 +17,38 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable
 
-NOBODY = 65534  # user and group, in every distribution
-PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
-CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000  # linux/sched.h
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8  # linux/mount.h
+# The user and the group, in every distribution.
+NOBODY = 65534
+# linux/prctl.h, linux/capability.h, linux/sched.h and linux/mount.h.
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
-# Empty and read-only for it. /tmp is its own: iperf3 keeps a file there for each stream.
+# Empty and read-only for iperf3. It gets a /tmp of its own, where it keeps a file for each stream.
 HIDDEN = ("/dev/shm", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/var")
 LIMITS = {
     resource.RLIMIT_CORE: 0,
-    resource.RLIMIT_NOFILE: 1024,  # 128 streams have a socket and a file each
-    resource.RLIMIT_FSIZE: 16 * 2**20,  # bytes; a stream's file has 128 KiB
+    # 128 streams have a socket and a file each.
+    resource.RLIMIT_NOFILE: 1024,
+    # Bytes; the file of a stream has 128 KiB.
+    resource.RLIMIT_FSIZE: 16 * 2**20,
 }
-NOT_ALLOWED = (errno.EPERM, errno.EINVAL)  # not root; root of a user namespace without `nobody`
+# For users other than root, and for root in a user namespace to which nobody is not mapped.
+NOT_ALLOWED = (errno.EPERM, errno.EINVAL)
 
 
 def confined(joining: int = -1) -> Callable[[], None]:
-    """What the new process does. `joining`: the control group of a PeerFilter, that it enters."""
+    """The function to call in the new process.
+
+    `joining` is the `joining` descriptor of a PeerFilter, whose control group it enters; -1 for none.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
 
     def confine() -> None:
         entering(joining)()
-        with suppress(OSError):  # the first that the kernel ends where there is no memory
+        with suppress(OSError):
+            # The first process to be killed if the host runs out of memory.
             Path("/proc/self/oom_score_adj").write_bytes(b"1000")
         for kind, value in LIMITS.items():
             _limit(kind, value)
@@ -53,7 +62,7 @@ def confined(joining: int = -1) -> Callable[[], None]:
 
 
 def entering(joining: int) -> Callable[[], None]:
-    """Nothing but the control group, for a program that needs the host's devices."""
+    """As `confined`, but with the control group only, for a program that needs the host's devices."""
 
     def enter() -> None:
         if joining >= 0:
@@ -63,7 +72,7 @@ def entering(joining: int) -> Callable[[], None]:
 
 
 def _limit(kind: int, value: int) -> None:
-    """A service's SystemCallFilter= may forbid both calls; Python has a ValueError for EPERM."""
+    """SystemCallFilter= of a service may forbid both calls; Python raises ValueError for EPERM."""
     with suppress(OSError, ValueError):
         most = resource.getrlimit(kind)[1]
         if most != resource.RLIM_INFINITY:
@@ -72,7 +81,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _hide(libc: ctypes.CDLL) -> None:
-    """Only in a mount namespace of its own: what follows must change nothing for anybody else."""
+    """Hide directories, in a mount namespace of its own so that no other process is affected."""
     if libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0:
         return
     if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:

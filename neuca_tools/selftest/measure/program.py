@@ -1,4 +1,4 @@
-"""A program that is started for a test: what it says is kept up to a limit, and it never outlives the process that started it."""
+"""A program started for a test: its output is kept up to a limit, and it ends with this process."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,15 +14,19 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # never the directory that somebody started us in
-MOST = 32 * 1024 * 1024  # bytes of its output; 128 streams for an hour
+# Never the current directory, whatever the environment says.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Bytes of each output: 128 streams for an hour.
+MOST = 32 * 1024 * 1024
 PIECE = 65536
-AT_ONCE = 2.0  # seconds that a program gets to end once its outputs are closed, or it was killed
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Seconds that a program gets to end once its outputs are closed, or it was killed.
+AT_ONCE = 2.0
+# linux/prctl.h.
+PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
-    """Exit code (below zero: the signal that ended it), its two outputs; `late`: it was ended, for its time was over."""
+    """The exit code, negative for a signal, and both outputs. `late`: it was killed after its time."""
 
     code: int
     out: bytes
@@ -31,10 +35,10 @@ class Ended(NamedTuple):
 
 
 class Program:
-    """One program under way. `confine` is what the new process does first.
+    """A running program. `confine` is called in the new process first.
 
-    Wait until one of `waiting` can be read, `take` it; there is nothing more once it is empty.
-    Raises OSError where it cannot be started.
+    Wait until one of the descriptors in `waiting` is readable and `take` from it, until `waiting`
+    is empty; then call `end`. The constructor raises OSError if the program cannot be started.
     """
 
     def __init__(
@@ -45,10 +49,11 @@ class Program:
         def begin() -> None:
             if confine is not None:
                 confine()
-            # Last: the kernel forgets it with a change of user (prctl(2)).
+            # Last, because a change of user clears it (prctl(2)).
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
-                os._exit(1)  # it died in between
+                # The parent ended before prctl().
+                os._exit(1)
 
         self._process = _started(command, begin)
         assert self._process.stdout is not None
@@ -65,7 +70,7 @@ class Program:
         return tuple(self._streams)
 
     def take(self, descriptor: int) -> None:
-        """Read what is there; what is beyond the limit is thrown away."""
+        """Read what has arrived, and discard what exceeds MOST."""
         piece = os.read(descriptor, PIECE)
         kept = self._kept[descriptor]
         kept += piece[: MOST - len(kept)]
@@ -73,7 +78,7 @@ class Program:
             self._streams.pop(descriptor).close()
 
     def finish(self, seconds: float = 10.0) -> Ended:
-        """Wait until it ends by itself, so long."""
+        """Wait up to `seconds` for its end, then kill it."""
         deadline = time.monotonic() + seconds
         while self.waiting and time.monotonic() < deadline:
             for descriptor in select.select(
@@ -86,7 +91,7 @@ class Program:
         self._process.send_signal(number)
 
     def end(self) -> Ended:
-        """Its end, which is made if it has not come by itself."""
+        """The result. Kills the program if it still has an output open."""
         late = bool(self._streams)
         if late:
             self._process.kill()
@@ -95,7 +100,8 @@ class Program:
                     self.take(descriptor)
         try:
             code = self._process.wait(AT_ONCE)
-        except subprocess.TimeoutExpired:  # it has closed its outputs, and goes on
+        except subprocess.TimeoutExpired:
+            # It closed its outputs without ending.
             self._process.kill()
             code, late = self._process.wait(), True
         return Ended(code, bytes(self._kept[self._out]), bytes(self._kept[self._error]), late)
@@ -112,5 +118,6 @@ def _started(command: Sequence[str], begin: Callable[[], None]) -> subprocess.Po
             cwd="/",
             preexec_fn=begin,  # noqa: PLW1509 - this process has no threads
         )
-    except subprocess.SubprocessError as error:  # of `begin`
+    except subprocess.SubprocessError as error:
+        # `begin` raised an exception.
         raise OSError(errno.EPERM, "it cannot be confined") from error

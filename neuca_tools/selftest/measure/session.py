@@ -1,6 +1,6 @@
-"""A whole test of one peer: `Session.run` gives the Evidence, and tells of each step as it ends.
+"""A whole test of one peer: `PeerTest.run` returns the Evidence, and reports each step as it ends.
 
-Nothing is sent before `permit` has said that the way to the peer is one that a test may use (point 9 of the issue).
+Nothing is sent before `permit` has confirmed that a test may use the route to the peer.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,7 +17,16 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import broadcast_lost
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Rdma, Reach, Step
+from neuca_tools.selftest.evidence import (
+    NOT_ASKED,
+    Evidence,
+    Host,
+    Latency,
+    PathMtu,
+    Rdma,
+    Reach,
+    Step,
+)
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorError
@@ -25,38 +34,50 @@ from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.kernel import Device, Way
-from neuca_tools.selftest.measure.host.planned import Outlook, permit
-from neuca_tools.selftest.measure.iperf.phases import Throughput
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
+from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import broadcast, path_mtu, rdma, reach, roundtrip
-from neuca_tools.selftest.measure.probes.broadcast import Place
+from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
+from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
 
-ROUND_TRIPS_WITHIN = 5.0  # seconds
-CONNECTING = 1.0  # seconds of the connection-rate test
-SLOW_PING = 0.05  # seconds between pings: many hosts answer only so many a second
+# Seconds for all round trips of the latency step.
+ROUND_TRIPS_WITHIN = 5.0
+# Seconds of the connection-rate test.
+CONNECTING = 1.0
+NO_HELPER = "this needs a helper at the other end"
+# Results of the connection attempt after which nothing else can be measured.
+FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
 
 
-class Session:
-    """One test. `tell` gets each step when it is over. Raises UsageError for a peer that must not be tested."""
+class PeerTest:
+    """One test of one peer. `tell` is called with each step when it is over.
+
+    `fix`: settings to try out; they are applied for the throughput steps.
+    """
 
     def __init__(
         self,
         address: Address,
         options: Options,
-        outlook: Outlook,
+        plan: AgentPlan,
         tell: Tell,
         fix: Optional[Fix] = None,
     ) -> None:
-        self._address, self._options, self._outlook, self._tell = address, options, outlook, tell
+        self._address, self._options, self._plan, self._tell = address, options, plan, tell
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         self._node: Optional[int] = None
         self._fix = fix
 
     def run(self) -> Evidence:
-        """Everything, in order. Raises UsageError, SelftestError; OSError where the kernel cannot be asked."""
+        """Run every step in order.
+
+        Raises UsageError for a peer that must not be tested, SelftestError if its route has no
+        device, OSError if the kernel cannot be queried.
+        """
         messages = Messages()
         try:
             way = kernel.way_to(self._address)
@@ -65,49 +86,55 @@ class Session:
         device = kernel.devices().get(way.index)
         if device is None or way.source is None:
             raise SelftestError(f"test {self._address}: its route leads nowhere")
-        planned = permit(self._address, way, device, self._outlook, self._options.interface)
+        planned = permit(self._address, way, device, self._plan, self._options.interface)
         try:
-            self._measure(way, device, planned)
+            self._measure(way, way.source, device, planned)
         finally:
             if self._fix:
                 self._fix.abandon()
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
-        local = replace(
-            facts.host(way, planned, self._outlook.wanted, self._outlook.drift or ()),
-            log=messages.end(),
-        )
-        return replace(self._evidence, local=replace(local, numa_node=self._node))
+        local = replace(self._local(way, planned), log=messages.end(), numa_node=self._node)
+        return replace(self._evidence, local=local)
 
-    def _measure(self, way: Way, device: Device, planned: str) -> None:
+    def _local(self, way: Way, planned: str) -> Host:
+        return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
+
+    def _measure(self, way: Way, source: Address, device: NetDevice, planned: str) -> None:
         self._as_planned()
-        if not self._reach(way, device, planned):
+        if not self._reach(way, source, device, planned):
             return
-        source = way.source
-        assert source is not None
         devices = [one.name for one in facts.path(kernel.devices(), way.index)]
-        local = facts.host(way, planned, self._outlook.wanted, self._outlook.drift or ())
+        local = self._local(way, planned)
         self._node = facts.node_for(local, self._options.numa)
-        self._options = replace(self._options, numa=None if self._node is None else str(self._node))
+        numa = None if self._node is None else str(self._node)
+        self._options = replace(self._options, numa=numa)
         self._evidence = replace(self._evidence, local=local)
         self._if("latency", lambda: self._latency(source))
         self._if("path-mtu", lambda: self._path_mtu(source, device))
         if self._fix:
             self._fix.begin(self._helper)
-        throughput = Throughput(
-            self._options, self._address, source, devices, self._helper, self._tell
+        throughput = ThroughputSteps(
+            options=self._options,
+            address=self._address,
+            source=source,
+            devices=devices,
+            helper=self._helper,
+            tell=self._tell,
         )
         self._evidence = throughput.run(self._evidence)
         if self._fix:
             self._done(self._fix.end(self._evidence, self._helper))
+        place = LocalAddress(source, device.name, device.index)
         self._if("connections", lambda: self._connections(source))
         self._if("rdma", lambda: self._rdma(source, devices))
-        self._if("broadcast", lambda: self._broadcast(Place(source, device.name, device.index)))
+        self._if("broadcast", lambda: self._broadcast(place))
 
-    def _if(self, name: str, step: Callable[[], None]) -> None:
+    def _if(self, name: str, step: Callable[[], Step]) -> None:
+        """Run a step if it was asked for, else report it as skipped."""
         if name in self._options.steps:
-            step()
+            self._done(step())
         else:
             self._done(Step(name, "skipped", NOT_ASKED))
 
@@ -126,78 +153,58 @@ class Session:
             reach=Reach(tcp=known.get(error.errno or 0, "unreachable")),
         )
 
-    def _as_planned(self) -> None:
-        if "as-planned" not in self._options.steps:
-            return self._done(Step("as-planned", "skipped", NOT_ASKED))
-        drift = self._outlook.drift
-        if drift is None:
-            return self._done(
-                Step(
-                    "as-planned",
-                    "skipped",
-                    "the agent has made no pass on this host: nothing is planned",
-                )
-            )
-        found = dict(self._wrong_settings())
-        texts = [*drift, *(f"{name} is {value}" for name, value in found.items())]
-        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-        return self._done(
-            Step("as-planned", "fail", f"{texts[0]}{more}")
-            if texts
-            else Step("as-planned", "pass", "names, addresses, routes, marks, MTUs and tuning")
-        )
+    # --- Before anything is measured ------------------------------------------------------------
 
-    def _wrong_settings(self) -> list[tuple[str, str]]:
-        sysctls = facts.settings(self._outlook.wanted)
+    def _as_planned(self) -> None:
+        self._if("as-planned", self._compare_with_plan)
+
+    def _compare_with_plan(self) -> Step:
+        drift = self._plan.drift
+        if drift is None:
+            text = "the agent has made no pass on this host: nothing is planned"
+            return Step("as-planned", "skipped", text)
+        texts = [*drift, *self._wrong_sysctls()]
+        if not texts:
+            text = "names, addresses, routes, marks, MTUs and tuning"
+            return Step("as-planned", "pass", text)
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        return Step("as-planned", "fail", f"{texts[0]}{more}")
+
+    def _wrong_sysctls(self) -> list[str]:
+        """Each sysctl that exists and has another value than the planned one, as a text."""
+        planned = self._plan.sysctls
         return [
-            (name, value)
-            for name, value in sysctls.items()
-            if value.split() != self._outlook.wanted[name].split()
+            f"{name} is {value}"
+            for name, value in facts.settings(planned).items()
+            if value.split() != planned[name].split()
         ]
 
-    def _reach(self, way: Way, device: Device, planned: str) -> bool:
-        """Whether there is any sense in going on."""
+    def _reach(self, way: Way, source: Address, device: NetDevice, planned: str) -> bool:
+        """Whether the peer can be measured at all."""
         if device.name != planned:
             self._evidence = replace(self._evidence, reach=Reach(route=device.name))
-            self._done(
-                Step(
-                    "reach",
-                    "fail",
-                    f"the route to {self._address} leaves through {device.name}, not through {planned}",
-                )
+            text = (
+                f"the route to {self._address} leaves through {device.name}, not through {planned}"
             )
+            self._done(Step("reach", "fail", text))
             return False
-        found = (
-            reach.reach(self._address, way, device)
-            if "reach" in self._options.steps
-            else Reach(route=device.name)
-        )
-        found, note = self._meet(way, found)
+        found = Reach(route=device.name)
+        if "reach" in self._options.steps:
+            found = reach.reach(self._address, way, device)
+        found, note = self._connect(source, found)
         self._evidence = replace(self._evidence, reach=found)
-        words = [f"neighbour {found.neighbour}"] if found.neighbour else []
-        words += (
-            [f"ping {'answered' if found.ping else 'not answered'}"]
-            if found.ping is not None
-            else []
-        )
-        dead = found.neighbour in ("failed", "incomplete") and not found.ping
-        good = (
-            not dead
-            and found.tcp not in ("busy", "no-route", "unreachable")
-            and not found.wrong_peer
-        )
-        good = good and len(set(found.macs)) < 2
-        self._done(Step("reach", "pass" if good else "fail", ", ".join([*words, note])))
-        return (
-            not dead
-            and found.tcp not in ("busy", "no-route", "unreachable")
-            and not found.wrong_peer
-        )
+        reachable = is_reachable(found)
+        several = len(set(found.macs)) > 1
+        verdict = "pass" if reachable and not several else "fail"
+        self._done(Step("reach", verdict, ", ".join([*_reach_words(found), note])))
+        return reachable
 
-    def _meet(self, way: Way, found: Reach) -> tuple[Reach, str]:
-        """The helper at the other end, if one is to be expected, and what came of that."""
-        options, source = self._options, way.source
-        assert source is not None
+    def _connect(self, source: Address, found: Reach) -> tuple[Reach, str]:
+        """Connect to the helper if one is expected: what that adds to `found`, and a note.
+
+        Raises ChannelError if a helper that ssh should start does not respond.
+        """
+        options = self._options
         if options.ssh:
             self._helper = peer.by_ssh(
                 options.ssh, self._address, options.port, options.duration, source
@@ -219,135 +226,158 @@ class Session:
         self._evidence = replace(self._evidence, peer=self._helper.host)
         return replace(found, tcp="connected"), "helper found"
 
-    def _latency(self, source: Address) -> None:
-        count, port = self._options.round_trips, self._options.port
-        over_tcp = Latency()
+    # --- The steps: each stores what it measured and returns its verdict --------------------------
+
+    def _latency(self, source: Address) -> Step:
         try:
-            if self._helper:
-                probe: roundtrip.RoundTrips = roundtrip.Datagrams(
-                    self._address, port + 1, self._helper.token, source
-                )
-                idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
-                with suppress(OSError):
-                    over_tcp = roundtrip.over_tcp(
-                        self._address, port + 2, source, count, ROUND_TRIPS_WITHIN
-                    )
-            else:
-                idle = roundtrip.measure(
-                    roundtrip.Pings(self._address, source), count, ROUND_TRIPS_WITHIN
-                )
+            how, idle, over_tcp = self._round_trips(source)
         except OSError as error:
-            return self._done(Step("latency", "unknown", f"cannot be measured: {error.strerror}"))
+            return Step("latency", "unknown", f"cannot be measured: {error.strerror}")
         self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
-        how = "UDP" if self._helper else "ping"
-        words = [
-            f"{how} {words_of(idle)}",
-            *([f"TCP {words_of(over_tcp)}"] if over_tcp.p50 is not None else []),
-        ]
-        return self._done(
-            Step("latency", "pass" if idle.p50 is not None else "unknown", "; ".join(words))
+        words = [f"{how} {words_of(idle)}"]
+        if over_tcp.p50 is not None:
+            words.append(f"TCP {words_of(over_tcp)}")
+        return Step("latency", "unknown" if idle.p50 is None else "pass", "; ".join(words))
+
+    def _round_trips(self, source: Address) -> tuple[str, Latency, Latency]:
+        """The protocol used, its round trips, and those over TCP if there is a helper.
+
+        Raises OSError if this host cannot send the requests.
+        """
+        count, port = self._options.round_trips, self._options.port
+        if self._helper is None:
+            pings = roundtrip.Pings(self._address, source)
+            return "ping", roundtrip.measure(pings, count, ROUND_TRIPS_WITHIN), Latency()
+        probe = roundtrip.Datagrams(self._address, port + 1, self._helper.token, source)
+        idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
+        over_tcp = Latency()
+        with suppress(OSError):
+            over_tcp = roundtrip.over_tcp(
+                self._address, port + 2, source, count, ROUND_TRIPS_WITHIN
+            )
+        return "UDP", idle, over_tcp
+
+    def _path_mtu(self, source: Address, device: NetDevice) -> Step:
+        """Compare the path MTU with what both ends' devices take."""
+        mtu = self._common_mtu(device)
+        try:
+            found = self._probe_path(source, mtu)
+        except OSError as error:
+            return Step("path-mtu", "unknown", f"cannot be probed: {error.strerror}")
+        self._evidence = replace(self._evidence, path_mtu=found)
+        forward, backward = found.forward or "no answer", found.backward or "not known"
+        text = f"{forward} out, {backward} back, of {mtu} bytes"
+        if device.mtu != mtu:
+            text += f" ({device.mtu} here)"
+        known = [value for value in (found.forward, found.backward) if value]
+        if not known:
+            return Step("path-mtu", "unknown", text)
+        return Step("path-mtu", "fail" if min(known) < mtu else "pass", text)
+
+    def _common_mtu(self, device: NetDevice) -> int:
+        """The smaller MTU, in bytes, of this end's device and of the helper's, where it is known."""
+        if self._helper is None:
+            return device.mtu
+        far = self._helper.host
+        mtus = [link.mtu for link in far.links if link.mtu and link.name == far.planned]
+        return min([device.mtu, *mtus])
+
+    def _probe_path(self, source: Address, mtu: int) -> PathMtu:
+        rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
+        if self._helper is None:
+            return path_mtu.alone(self._address, source, mtu, rtt)
+        return path_mtu.with_helper(
+            peer=self._address,
+            port=port + 1,
+            token=self._helper.token,
+            source=source,
+            mtu=mtu,
+            rtt=rtt,
         )
 
-    def _path_mtu(self, source: Address, device: Device) -> None:
-        rtt, port = self._evidence.idle.p50 or 0.0, self._options.port
-        try:
-            if self._helper:
-                mtu = min(
-                    [
-                        device.mtu,
-                        *(
-                            link.mtu
-                            for link in self._helper.host.links
-                            if link.mtu and link.name == self._helper.host.planned
-                        ),
-                    ]
-                )
-                found = path_mtu.with_helper(
-                    self._address, port + 1, self._helper.token, source, mtu, rtt
-                )
-            else:
-                mtu = device.mtu
-                found = path_mtu.alone(self._address, source, mtu, rtt)
-        except OSError as error:
-            return self._done(Step("path-mtu", "unknown", f"cannot be probed: {error.strerror}"))
-        self._evidence = replace(self._evidence, path_mtu=found)
-        known = [value for value in (found.forward, found.backward) if value]
-        text = f"{found.forward or 'no answer'} out, {found.backward or 'not known'} back, of {mtu} bytes"
-        text += f" ({device.mtu} here)" if device.mtu != mtu else ""
-        verdict = "unknown" if not known else "fail" if min(known) < mtu else "pass"
-        return self._done(Step("path-mtu", verdict, text))
-
-    def _connections(self, source: Address) -> None:
+    def _connections(self, source: Address) -> Step:
         if not self._helper or self._helper.why:
-            return self._done(
-                Step("connections", "skipped", "this needs a helper at the other end")
-            )
+            return Step("connections", "skipped", NO_HELPER)
         found = reach.connections(self._address, self._options.port + 2, source, CONNECTING)
         self._evidence = replace(self._evidence, connections=found)
         text = f"{found.rate:.0f} connections/s, {found.failed} failed"
-        return self._done(Step("connections", "fail" if found.failed else "pass", text))
+        return Step("connections", "fail" if found.failed else "pass", text)
 
-    def _rdma(self, source: Address, devices: Sequence[str]) -> None:
+    def _rdma(self, source: Address, devices: Sequence[str]) -> Step:
         chosen = rdma.choose(rdma.ports(), devices, source)
         if isinstance(chosen, str):
-            return self._done(Step("rdma", "skipped", f"not applicable here: {chosen}"))
-        helper = self._helper
-        reasons = ["this needs a helper at the other end"] if helper is None or helper.why else []
-        reasons += filter(None, [rdma.hindrance(self._address)])
-        reasons += ["RDMA cannot be held to a rate (--rate)"] if self._options.rate else []
-        found = Rdma(chosen.device, chosen.state, chosen.gid)
-        if helper is not None and not reasons and chosen.gid and chosen.state == "ACTIVE":
-            measured = rdma.measure(
-                chosen, self._options.port, self._address, helper.rdma, helper.finish
-            )
-            found, reasons = (
-                (found, [f"the other end: {measured}"])
-                if isinstance(measured, str)
-                else (measured, [])
-            )
+            return Step("rdma", "skipped", f"not applicable here: {chosen}")
+        found, reasons = self._measure_rdma(chosen)
         self._evidence = replace(self._evidence, rdma=found)
-        where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {chosen.gid or 'none for this network'}"
-        if found.rate is not None:
-            where = f"{amounts.rate(found.rate)}, round trip {amounts.time(found.round_trip or 0)}: {where}"
-        broken = found.error or chosen.state != "ACTIVE" or not chosen.gid
-        return self._done(
-            Step(
-                "rdma",
-                "fail" if broken else "skipped" if reasons else "pass",
-                "; ".join([*filter(None, [found.error]), *reasons, where]),
-            )
-        )
+        words = [*filter(None, [found.error]), *reasons, _rdma_words(chosen, found)]
+        verdict = "skipped" if reasons else "pass"
+        if found.error or not chosen.usable:
+            verdict = "fail"
+        return Step("rdma", verdict, "; ".join(words))
 
-    def _broadcast(self, place: Place) -> None:
-        if self._options.secret is None:
-            return self._done(
-                Step(
-                    "broadcast",
-                    "skipped",
-                    "this needs the secret that all who answer share (--secret-file)",
-                )
-            )
+    def _measure_rdma(self, chosen: RdmaChoice) -> tuple[Rdma, list[str]]:
+        """What was measured, and the reasons why it was not."""
+        helper, found = self._helper, Rdma(chosen.device, chosen.state, chosen.gid)
+        reasons = list(filter(None, [rdma.hindrance(self._address)]))
+        if self._options.rate:
+            reasons.append("RDMA cannot be limited to a rate (--rate)")
+        if helper is None or helper.why:
+            return found, [NO_HELPER, *reasons]
+        if reasons or not chosen.usable:
+            return found, reasons
+        measured = rdma.measure(
+            chosen, self._options.port, self._address, begin=helper.rdma, finish=helper.finish
+        )
+        if isinstance(measured, str):
+            return found, [f"the other end: {measured}"]
+        return measured, []
+
+    def _broadcast(self, place: LocalAddress) -> Step:
+        secret, port = self._options.secret, self._options.port + 2
+        if secret is None:
+            text = "this needs the secret that all who answer share (--secret-file)"
+            return Step("broadcast", "skipped", text)
         try:
-            found = broadcast.ask(
-                place, self._options.port + 2, self._options.secret, self._options.broadcast
-            )
+            found = broadcast.ask(place, port, secret, self._options.broadcast)
         except OSError as error:
-            return self._done(Step("broadcast", "unknown", f"cannot be measured: {error.strerror}"))
+            return Step("broadcast", "unknown", f"cannot be measured: {error.strerror}")
         self._evidence = replace(self._evidence, broadcast=found)
         of = f" of {found.expected}" if found.expected else ""
         text = f"{found.answered}{of} answered: {words_of(found.times)}"
-        return self._done(
-            Step(
-                "broadcast",
-                "fail" if broadcast_lost(found) else "pass" if found.answered else "unknown",
-                text,
-            )
-        )
+        if broadcast_lost(found):
+            return Step("broadcast", "fail", text)
+        return Step("broadcast", "pass" if found.answered else "unknown", text)
+
+
+# --- Texts and judgements -------------------------------------------------------------------------
+
+
+def is_reachable(found: Reach) -> bool:
+    """Whether anything but the reach step is worth trying: pings may be filtered."""
+    silent = found.neighbour in ("failed", "incomplete") and not found.ping
+    return not silent and found.tcp not in FATAL and not found.wrong_peer
+
+
+def _reach_words(found: Reach) -> list[str]:
+    words = [f"neighbour {found.neighbour}"] if found.neighbour else []
+    if found.ping is not None:
+        words.append("ping answered" if found.ping else "ping not answered")
+    return words
+
+
+def _rdma_words(chosen: RdmaChoice, found: Rdma) -> str:
+    gid = chosen.gid or "none for this network"
+    where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {gid}"
+    if found.rate is None:
+        return where
+    round_trip = amounts.time(found.round_trip or 0)
+    return f"{amounts.rate(found.rate)}, round trip {round_trip}: {where}"
 
 
 def words_of(found: Latency) -> str:
-    """A latency for people."""
+    """A latency for people, in the units of `amounts.time`."""
     if found.p50 is None or found.p99 is None or found.maximum is None:
         return f"no answer to {found.count} requests" if found.count else "not measured"
     lost = f", {found.lost} of {found.count} lost" if found.lost else ""
-    return f"p50 {amounts.time(found.p50)}, p99 {amounts.time(found.p99)}, max {amounts.time(found.maximum)}{lost}"
+    p50, p99, most = map(amounts.time, (found.p50, found.p99, found.maximum))
+    return f"p50 {p50}, p99 {p99}, max {most}{lost}"

@@ -1,4 +1,4 @@
-"""The reports of earlier tests, in the state directory: the last thirty, to compare with."""
+"""The reports of earlier tests, in the agent's state directory, to compare with."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,25 +10,27 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent.image_clean import SELFTEST
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import read_bytes, write_files
+from neuca_tools.selftest import REPORTS
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.readers.documents import evidence_of
 
+# The most reports that are kept.
 KEPT = 30
-USUAL = 10  # earlier tests that a rate is compared with
+# The most earlier tests that a rate is compared with.
+USUAL = 10
 
 
 def names(state: Path) -> list[Path]:
-    """Every report, the oldest first."""
+    """The paths of all reports, the oldest first; none if the directory cannot be read."""
     with suppress(OSError):
-        return sorted(path for path in state.iterdir() if fnmatchcase(path.name, SELFTEST))
+        return sorted(path for path in state.iterdir() if fnmatchcase(path.name, REPORTS))
     return []
 
 
 def keep(state: Path, evidence: Evidence, report: str) -> Path:
-    """Write a report, and remove those that are too many. Raises ApplyError."""
+    """Write a report and delete the oldest beyond KEPT. Returns its path. Raises ApplyError."""
     stamp = re.sub(r"[-:]", "", evidence.taken or "")
     path, number = state / f"selftest-{stamp}.json", 1
     while path.exists():
@@ -41,7 +43,7 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
 
 
 def kept(state: Path) -> list[Evidence]:
-    """Every test that is kept, the oldest first. One that cannot be read is passed over."""
+    """All kept tests of a known peer, the oldest first. A report that cannot be read is skipped."""
     found = []
     for path in names(state):
         with suppress(OSError, SelftestError):
@@ -50,5 +52,5 @@ def kept(state: Path) -> list[Evidence]:
 
 
 def earlier(state: Path, address: Optional[str]) -> list[Evidence]:
-    """The last tests of this peer, the oldest first."""
+    """The last USUAL tests of this peer, the oldest first."""
     return [one for one in kept(state) if one.address == address][-USUAL:]

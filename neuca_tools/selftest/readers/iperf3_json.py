@@ -152,7 +152,7 @@ def _error(document: Mapping[str, Any], end: Mapping[str, Any]) -> Optional[str]
     if said is not None:
         return said[len("error - ") :] if said.startswith("error - ") else said
     if not end:
-        return "iperf3 ended without a result, and without saying why"
+        return "iperf3 ended without a result or an error message"
     return None
 
 

@@ -1,6 +1,6 @@
-"""Which broadcast messages are answered: their form, and what a responder remembers of askers.
+"""The broadcast messages, and which of them a responder answers.
 
-See `broadcast` for the order of messages and the reasons.
+See `broadcast` for the order of the messages and the reasons.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,13 +18,15 @@ from typing import NamedTuple, Optional, Union
 FORM = struct.Struct("!4s16sI32s")
 SIZE = FORM.size
 QUERY, CHALLENGE, RETURN, REQUEST, ANSWER = b"nsQ2", b"nsC2", b"nsR2", b"nsB2", b"nsA2"
-ANSWERS = 50  # a second, of one responder: five times what one asker asks for
-MOST_ASKERS = 64  # that a responder remembers
+# Answers of one responder per second: five times the requests of one asker.
+ANSWERS = 50
+# The most askers that a responder remembers.
+MOST_ASKERS = 64
 LABEL = b"neuca-selftest broadcast 2"
 
 
-class Route(NamedTuple):
-    """Where a message comes from and where it goes, as `endpoint` writes them."""
+class Endpoints(NamedTuple):
+    """The source and the destination of a message, in the form of `endpoint`."""
 
     source: bytes
     destination: bytes
@@ -36,56 +38,63 @@ def endpoint(address: Union[tuple[str, int], tuple[str, int, int, int]]) -> byte
 
 
 def message(
-    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes = b""
+    kind: bytes, nonce: bytes, number: int, route: Endpoints, secret: bytes, known: bytes = b""
 ) -> bytes:
-    """The whole datagram. `known` is what its receiver knows and the message does not say."""
-    return FORM.pack(kind, nonce, number, _proof(kind, nonce, number, route, secret, known))
+    """The whole datagram. `known` is what its receiver knows, and is signed but not sent."""
+    proof = _proof(kind, nonce, number, route, known=known, secret=secret)
+    return FORM.pack(kind, nonce, number, proof)
 
 
 def read(
-    datagram: bytes, kind: bytes, route: Route, secret: bytes, known: bytes = b""
+    datagram: bytes, kind: bytes, route: Endpoints, secret: bytes, known: bytes = b""
 ) -> Optional[tuple[bytes, int]]:
-    """The random number and the number of a message of this kind; None for anything else."""
+    """The nonce and the number of a message of this kind; None for anything else."""
     if len(datagram) != SIZE:
         return None
     found, nonce, number, signature = FORM.unpack(datagram)
     if found != kind:
         return None
-    right = _proof(kind, nonce, number, route, secret, known)
+    right = _proof(kind, nonce, number, route, known=known, secret=secret)
     return (nonce, number) if hmac.compare_digest(signature, right) else None
 
 
 def _proof(
-    kind: bytes, nonce: bytes, number: int, route: Route, secret: bytes, known: bytes
+    kind: bytes, nonce: bytes, number: int, route: Endpoints, secret: bytes, known: bytes
 ) -> bytes:
     parts = (LABEL, kind, route.source, route.destination, nonce, number.to_bytes(4, "big"), known)
-    # A length before each part: an IPv4 and an IPv6 endpoint are never taken for each other.
+    # The length before each part keeps IPv4 and IPv6 endpoints apart.
     text = b"".join(len(part).to_bytes(1, "big") + part for part in parts)
     return hmac.new(secret, text, "sha256").digest()
 
 
 @dataclass
 class _Asker:
+    """`queried` and `requested` are the highest numbers that were answered.
+
+    `proven`: it has returned the challenge, so it has the address that it sends from.
+    """
+
     challenge: bytes
-    queried: int = 0  # the highest number of each kind that was answered
+    queried: int = 0
     requested: int = 0
-    proven: bool = False  # it has returned the challenge, so the address is its own
+    proven: bool = False
 
 
 class Answering:
-    """What one responder says. It remembers only askers that know the secret, and few of them."""
+    """The answers of one responder. It remembers only askers that know the secret, and few of them."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self._askers: dict[tuple[bytes, bytes], _Asker] = {}  # by endpoint and random number
+        # By endpoint and nonce.
+        self._askers: dict[tuple[bytes, bytes], _Asker] = {}
         self._second, self._count = float("-inf"), {CHALLENGE: 0, ANSWER: 0}
 
-    def reply(self, datagram: bytes, route: Route, own: bytes, now: float) -> Optional[bytes]:
-        """To a datagram that came this way: what is sent back, from the endpoint `own`.
+    def reply(self, datagram: bytes, route: Endpoints, own: bytes, now: float) -> Optional[bytes]:
+        """What to send back for a datagram that was sent along `route`; None for nothing.
 
-        `now` is in seconds, by the monotonic clock.
+        `own` is the endpoint to send from, `now` the monotonic time in seconds.
         """
-        back = Route(own, route.source)
+        back = Endpoints(own, route.source)
         if (asked := read(datagram, QUERY, route, self._secret)) is not None:
             return self._challenge(*asked, back, now)
         if (asked := read(datagram, REQUEST, route, self._secret)) is not None:
@@ -93,21 +102,21 @@ class Answering:
         self._prove(datagram, route)
         return None
 
-    def _challenge(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+    def _challenge(self, nonce: bytes, number: int, back: Endpoints, now: float) -> Optional[bytes]:
         asker = self._askers.get((back.destination, nonce)) or _Asker(token_bytes(16))
         if number <= asker.queried or not self._may(CHALLENGE, now):
             return None
         asker.queried = number
         self._remember((back.destination, nonce), asker)
-        return message(CHALLENGE, asker.challenge, number, back, self._secret, nonce)
+        return message(CHALLENGE, asker.challenge, number, back, self._secret, known=nonce)
 
-    def _prove(self, datagram: bytes, route: Route) -> None:
+    def _prove(self, datagram: bytes, route: Endpoints) -> None:
         nonce = datagram[4:20]
         asker = self._askers.get((route.source, nonce))
         if asker and read(datagram, RETURN, route, self._secret, asker.challenge):
             asker.proven = True
 
-    def _answer(self, nonce: bytes, number: int, back: Route, now: float) -> Optional[bytes]:
+    def _answer(self, nonce: bytes, number: int, back: Endpoints, now: float) -> Optional[bytes]:
         asker = self._askers.get((back.destination, nonce))
         if asker is None or not asker.proven or number <= asker.requested:
             return None

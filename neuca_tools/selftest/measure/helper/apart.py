@@ -1,4 +1,4 @@
-"""A test in a process of its own, which may enter another network namespace and leaves this one where it is."""
+"""A test in a process of its own, which can enter another network namespace than this process."""
 
 # SPDX-License-Identifier: MIT
 
@@ -20,7 +20,10 @@ from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
 
 
 def apart(measure: Callable[[], Evidence]) -> Evidence:
-    """What `measure` has found there. Raises SelftestError or UsageError with its words, for any error of its own."""
+    """The result of `measure` in that process.
+
+    Raises UsageError or SelftestError with the text of any error that `measure` raised.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -34,21 +37,23 @@ def apart(measure: Callable[[], Evidence]) -> Evidence:
         with os.fdopen(reading, "rb") as said:
             content = said.read()
     finally:
-        if content is None:  # we are being stopped
+        if content is None:
+            # This process is being stopped.
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return _heard(content)
 
 
 def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
-    """Never returns. Whatever happens, it ends with this process, and runs none of the parent's handlers at its end."""
+    """Does not return: this process ends here, without running the parent's exit handlers."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
             with os.fdopen(writing, "wb") as telling, suppress(KeyboardInterrupt):
                 telling.write(json.dumps(_outcome(measure)).encode())
     finally:
-        if sys.exc_info()[1] is not None:  # nothing above would say so
+        if sys.exc_info()[1] is not None:
+            # os._exit() would discard the exception.
             traceback.print_exc()
             sys.stderr.flush()
         os._exit(0)
@@ -67,7 +72,7 @@ def _heard(content: bytes) -> Evidence:
     try:
         said = json.loads(content)
     except ValueError:
-        raise SelftestError("test: the process that measures has ended without a word") from None
+        raise SelftestError("test: the measuring process ended without a result") from None
     if "error" in said:
         raise (UsageError if said["usage"] else SelftestError)(said["error"], hint=said["hint"])
     return decode(Evidence, said["evidence"], VERSION)

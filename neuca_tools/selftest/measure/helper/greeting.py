@@ -32,12 +32,14 @@ from neuca_tools.selftest.measure.helper.channel import (
 )
 
 PROTOCOL = 2
-LONGEST_LINE = 192  # bytes; the client's line is the longest, with 153
+# Bytes; the client's line is the longest, with 153.
+LONGEST_LINE = 192
 HELLO = re.compile(rb'\{"neuca-selftest":([0-9]{1,4}),"nonce":"([0-9a-f]{64})"\}\n')
 CLAIM = re.compile(rb'\{"nonce":"([0-9a-f]{64})","proof":"([0-9a-f]{64})"\}\n')
 WELCOME = re.compile(rb'\{(?:"(busy)":true,)?"proof":"([0-9a-f]{64})"\}\n')
 REFUSAL = b'{"error":"another secret"}\n'
-BUSY = "busy"  # what a server proves with, where it serves somebody else
+# The role in the proof of a server that is serving another client.
+BUSY = "busy"
 
 
 class ImpostorError(ChannelError):
@@ -91,7 +93,7 @@ class Greeting:
         return proof(secret, what, self._nonce, theirs).encode()
 
     def _send(self, line: bytes) -> None:
-        """A new connection takes a line at once; one that does not is not waited for."""
+        """A new connection has room for a line; one that has not is given up."""
         try:
             sent = self.connection.send(line)
         except OSError as error:
@@ -108,15 +110,7 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
-    hello = HELLO.fullmatch(_line(connection, deadline, seconds))
-    if hello is None:
-        raise ChannelError("greet the peer: what listens there is not neuca-selftest --serve")
-    if int(hello[1]) != PROTOCOL:
-        raise ChannelError(
-            f"greet the peer: it speaks protocol {int(hello[1])} of neuca-selftest, this host"
-            f" protocol {PROTOCOL}: install the same version of neuca-guest-tools on both"
-        )
-    ours, own = hello[2].decode(), nonce()
+    ours, own = _server_nonce(_line(connection, deadline, seconds)), nonce()
     claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), _claim(secret, ours, own))
     try:
         connection.send(claim)
@@ -133,6 +127,19 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     if what == BUSY:
         raise BusyError("the peer: it is busy with another test")
     return _locked(connection, CLIENT, secret, ours, own)
+
+
+def _server_nonce(line: bytes) -> str:
+    """The random number in the server's first line. Raises ChannelError."""
+    hello = HELLO.fullmatch(line)
+    if hello is None:
+        raise ChannelError("greet the peer: what listens there is not neuca-selftest --serve")
+    if int(hello[1]) != PROTOCOL:
+        raise ChannelError(
+            f"greet the peer: it speaks protocol {int(hello[1])} of neuca-selftest, this host"
+            f" protocol {PROTOCOL}: install the same version of neuca-guest-tools on both"
+        )
+    return hello[2].decode()
 
 
 def _claim(secret: bytes, ours: str, own: str) -> bytes:
@@ -159,7 +166,7 @@ def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
 
 
 def _complete(came: bytes) -> bool:
-    """Whether it can be judged: a line that has ended, or is longer than any line."""
+    """Whether the line has ended, or is longer than any line of the protocol."""
     return b"\n" in came or len(came) > LONGEST_LINE
 
 

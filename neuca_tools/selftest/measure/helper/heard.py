@@ -1,7 +1,7 @@
-"""What a peer says after it has proved that it knows the secret: checked before it is used.
+"""The peer's answers, checked before they are used.
 
-The peer may be compromised. Wrong types and sizes refuse the whole answer; a name that could be
-more than a name in a line that people copy is left out.
+The peer knows the secret, but it may be compromised. An answer with wrong types or sizes is refused
+as a whole. A name that is not safe to copy to a command line is left out.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,17 +19,20 @@ from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN
 
-LONGEST_TEXT = 2048  # characters: a line of the kernel's log has 1024 bytes at most
-LARGEST = 2.0**64  # of a number: counters are unsigned, of 64 bits
+# Characters; a line of the kernel's log has 1024 bytes at most.
+LONGEST_TEXT = 2048
+# Counters are unsigned numbers of 64 bits.
+LARGEST = 2.0**64
 MOST_LINKS, MOST_LINES = 4096, 1000
 TOKEN_FORM = re.compile(rf"[0-9a-f]{{{2 * TOKEN}}}")
-DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")  # 15: IFNAMSIZ
+# At most 15 characters: IFNAMSIZ without the final NUL.
+DEVICE = re.compile(r"[A-Za-z0-9_.:@+-]{1,15}")
 SYSCTL = re.compile(r"[A-Za-z0-9_./@:+-]{1,128}")
 SETTING = re.compile(r"[A-Za-z0-9_.,:/+ \t-]{0,256}")
 
 
 def token_of(answer: Message) -> bytes:
-    """That of the echo. Raises ChannelError."""
+    """The token for the echo. Raises ChannelError."""
     found = answer.get("token")
     if not isinstance(found, str) or not TOKEN_FORM.fullmatch(found):
         raise ChannelError(f"the peer's answer to hello: its token is not of {TOKEN} bytes")
@@ -52,7 +55,7 @@ def host_of(answer: Message, what: str) -> Host:
 
 
 def samples_of(answer: Message) -> tuple[Sample, ...]:
-    """The looks at a test. Raises ChannelError."""
+    """The samples of a test. Raises ChannelError."""
     phase = {"name": "", "sender": answer.get("samples", [])}
     return _evidence({"phases": [phase]}, "finish").phases[0].sender
 
@@ -63,7 +66,7 @@ def log_of(answer: Message) -> tuple[str, ...]:
 
 
 def text_of(answer: Message, name: str) -> str:
-    """Short, and empty where there is none."""
+    """The text under `name`, cut to 500 characters; empty if there is none."""
     return str(answer.get(name, ""))[:500]
 
 
@@ -77,10 +80,10 @@ def _evidence(data: Mapping[str, object], what: str) -> Evidence:
 
 
 def _bounded(value: object, path: str) -> None:
-    """Raises SelftestError for a text or a number that nothing honest has."""
+    """Raises SelftestError for a text that is too long, or a number that is too large or NaN."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise SelftestError(f"{path} is longer than {LONGEST_TEXT} characters")
-    if isinstance(value, (int, float)) and not abs(value) < LARGEST:  # nor NaN
+    if isinstance(value, (int, float)) and not abs(value) < LARGEST:
         raise SelftestError(f"{path} is out of range")
     if isinstance(value, dict):
         for key, one in value.items():

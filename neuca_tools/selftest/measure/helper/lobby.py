@@ -1,4 +1,4 @@
-"""Connections that have not proved yet that they know the secret: few of them, and briefly."""
+"""Connections during their handshake: few at a time, and each for a short time."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,10 +16,13 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError
 from neuca_tools.selftest.measure.helper.greeting import Greeting
 
-MOST = 64  # connections at once
-MOST_OF_ONE = 8  # of one IPv4 address, or of one IPv6 /64, which any host in it can fill
-PATIENCE = 5.0  # seconds for the handshake: a round trip and a half, with a lost segment
-MOST_REFUSALS = 100  # lines of the log
+# Connections at the same time: in total, and of one IPv4 address or one IPv6 /64, of which a single
+# host can use every address.
+MOST, MOST_OF_ONE = 64, 8
+# Seconds for the handshake: one and a half round trips, with a lost segment.
+PATIENCE = 5.0
+# Refused connections that are logged.
+MOST_REFUSALS = 100
 
 
 class Proven(NamedTuple):
@@ -38,14 +41,15 @@ class _Guest(NamedTuple):
 
 
 class Lobby:
-    """Where there is no room, the oldest connection of the network that has the most is closed.
+    """If it is full, the oldest connection of the network with the most connections is closed.
 
-    A host that opens connections without end therefore closes only its own.
+    A host that opens many connections therefore closes only its own.
     """
 
     def __init__(self, secret: bytes, told: Callable[[str], None]) -> None:
         self._secret, self._told = secret, told
-        self._guests: dict[int, _Guest] = {}  # the oldest first
+        # By descriptor, the oldest first.
+        self._guests: dict[int, _Guest] = {}
         self._refused = 0
 
     @property
@@ -53,24 +57,28 @@ class Lobby:
         return tuple(self._guests)
 
     def due(self) -> float:
-        """When the next connection is too old, by the monotonic clock; infinity without any."""
+        """When the next handshake times out, by the monotonic clock; infinity without any."""
         return min((one.deadline for one in self._guests.values()), default=float("inf"))
 
     def add(self, connection: socket.socket) -> None:
-        """Greet a connection that has been accepted."""
+        """Begin the handshake on a connection that was accepted."""
         try:
             address = ip_address(connection.getpeername()[0].partition("%")[0])
             guest = _Guest(
                 Greeting(connection), address, network(address), time.monotonic() + PATIENCE
             )
-        except (OSError, ChannelError):  # it is closed already
+        except (OSError, ChannelError):
+            # The client has closed it already.
             connection.close()
             return
         self._make_room(guest.network)
         self._guests[connection.fileno()] = guest
 
     def turn(self, ready: set[int], busy: bool) -> Iterator[Proven]:
-        """Read from these descriptors; drop who took too long. `busy`: nobody else is served."""
+        """Continue the handshakes at these descriptors, and close those that have timed out.
+
+        `busy`: refuse clients that know the secret, because another one is being served.
+        """
         for descriptor in [one for one in self._guests if one in ready]:
             guest = self._guests[descriptor]
             try:
@@ -114,5 +122,5 @@ class Lobby:
 
 
 def network(address: Address) -> bytes:
-    """What one host can have all addresses of."""
+    """The network of which a single host can use every address: a /32, or an IPv6 /64."""
     return address.packed if address.version == 4 else address.packed[:8]

@@ -1,4 +1,7 @@
-"""The near end's view of a helper at the far end: `connect` to its port, or `by_ssh`; then it is a FarEnd for `conduct`."""
+"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`.
+
+A `Helper` is a `FarEnd` for `conduct`.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -34,18 +37,22 @@ from neuca_tools.selftest.measure.helper.heard import (
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.iperf.command import Test
 
-PATIENCE = 20.0  # seconds for an answer
-CONNECT = 3.0  # seconds
-ROOM = 4 * 2**20  # bytes of an answer: 4096 links with their offloads
-ROOM_FOR_A_LOOK = 128 * 2**10  # bytes: the sockets of 128 streams, and counters
-SSH_PATIENCE = 60.0  # seconds for ssh, and for an interpreter that starts there
+# Seconds to wait for an answer, and for a connection.
+PATIENCE, CONNECT = 20.0, 3.0
+# Bytes of an answer, enough for 4096 links with their offloads, and of one more sample in it, enough
+# for the sockets of 128 streams and the counters.
+ROOM, ROOM_FOR_A_SAMPLE = 4 * 2**20, 128 * 2**10
+# Seconds for ssh to log in and for Python to start there.
+SSH_PATIENCE = 60.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-NOT_FOUND = 127  # what a shell ends with that finds no such program
-LAST_WORDS = 3.0  # seconds that ssh gets to end
+# The exit code of a shell that does not find the program.
+NOT_FOUND = 127
+# Seconds that ssh gets to end.
+LAST_WORDS = 3.0
 
 
 class AbsentError(ChannelError):
-    """Nobody listens there, or nothing comes back: `word` is refused, timeout, no-route or unreachable."""
+    """No connection: `word` is refused, timeout, no-route or unreachable."""
 
     def __init__(self, text: str, word: str) -> None:
         super().__init__(text)
@@ -53,28 +60,32 @@ class AbsentError(ChannelError):
 
 
 class _Line(Protocol):
-    """What a channel goes over."""
+    """What a channel is carried by: a socket or ssh."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 class Helper:
-    """A session with the far end. `why` has the reason once it is broken; everything it is asked then fails with that."""
+    """A session with the helper at the peer.
+
+    Once it fails, `why` has the reason, and every request fails with that.
+    """
 
     def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
         self._channel, self._line, self._client = channel, line, client
         self.host, self.token, self.why = Host(), b"", ""
         self._log: tuple[str, ...] = ()
-        self._looks = 0.0  # seconds of the test, one look in each
+        # Seconds of the test, with a sample in each.
+        self._seconds = 0.0
 
     def hello(self, seconds: float = PATIENCE) -> None:
-        """Raises ChannelError."""
+        """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
         self.token, self.host = token_of(answer), host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
-        self._looks = test.seconds
+        self._seconds = test.seconds
         try:
             self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
         except ChannelError as error:
@@ -82,12 +93,15 @@ class Helper:
         return None
 
     def rdma(self, program: str) -> str:
-        """A server of this program there, for one test; or why that is not applicable there. Raises ChannelError."""
+        """Start the server of an RDMA program at the peer, for one test.
+
+        Returns why that is not applicable there, or an empty string. Raises ChannelError.
+        """
         return text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
     def finish(self) -> tuple[Sample, ...]:
         try:
-            room = ROOM + int(self._looks * ROOM_FOR_A_LOOK)
+            room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
             answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
             self._log = (*self._log, *log_of(answer))[-MOST_LINES:]
             return samples_of(answer)
@@ -95,15 +109,18 @@ class Helper:
             return ()
 
     def set(self, sysctls: Mapping[str, str]) -> None:
-        """Set them there for this session; they go back at its end, unless `keep` comes before. Raises ChannelError."""
+        """Set sysctls at the peer, which restores them at the end unless `keep` is called.
+
+        Raises ChannelError.
+        """
         self._ask({"ask": "set", "sysctls": dict(sysctls)}, PATIENCE)
 
     def keep(self) -> None:
-        """Raises ChannelError."""
+        """Keep the sysctls that `set` has set. Raises ChannelError."""
         self._ask({"ask": "keep"}, PATIENCE)
 
     def facts(self) -> Host:
-        """The far end as it is now, or as it was known last; with what its kernel has said during the tests."""
+        """The peer now, or as last seen if it does not respond, with its kernel log of the tests."""
         with suppress(ChannelError):
             self.host = host_of(self._ask({"ask": "host"}, PATIENCE), "host")
         return replace(self.host, log=self._log)
@@ -126,16 +143,16 @@ class Helper:
             raise
         if "error" in answer:
             text = text_of(answer, "error")
-            raise (
-                BusyError(f"the other end: {text}")
-                if "is busy" in text
-                else ChannelError(f"the other end: {text}")
-            )
+            kind = BusyError if "is busy" in text else ChannelError
+            raise kind(f"the other end: {text}")
         return answer
 
 
 def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
-    """A session with the helper at `port`. Raises ChannelError: AbsentError, ImpostorError, BusyError."""
+    """A session with the helper at `port`.
+
+    Raises ChannelError, and of its subclasses AbsentError, ImpostorError and BusyError.
+    """
     connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         small_segments(connection)
@@ -156,7 +173,10 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
 
 
 def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address) -> Helper:
-    """A session with a helper that ssh starts on the host `name`, for `seconds` at most. Raises ChannelError."""
+    """A session with a helper that ssh starts on the host `name`, for up to `seconds`.
+
+    Raises ChannelError.
+    """
     remote = [
         "neuca-selftest",
         "--serve",
@@ -211,7 +231,7 @@ class _Ssh:
 
 
 def word(error: OSError) -> str:
-    """What the diagnosis calls the reason why a connection was not made."""
+    """The reason for a failed connection, in the words of the evidence (`Reach.tcp`)."""
     known = {
         errno.ECONNREFUSED: "refused",
         errno.EHOSTUNREACH: "no-route",

@@ -1,8 +1,8 @@
-"""The far end: `Server` serves tests for a bounded time, one after the other, and leaves nothing that listens.
+"""The server: `Server` serves tests for a limited time, one after the other, and then listens no longer.
 
-Ports, P being that of the tests: P is iperf3's, for one test at a time; P+1 is where a test is asked for (TCP) and where
-datagrams come back; P+2 is where connections come back. All of them on the one address that the client has spoken to; at P+2
-broadcasts are answered too (UDP), of each device that has such an address.
+It uses three ports, on the address that the client connected to. P is that of iperf3, during a test
+only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and answers broadcasts
+(UDP) on each device with one of the server's addresses.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,18 +23,22 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
 from neuca_tools.selftest.measure.helper.lobby import Lobby, Proven
-from neuca_tools.selftest.measure.helper.serving import Session
+from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
-from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, Place, Responder
+from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder
 
-BACKLOG = 128  # connections that the kernel keeps until they are accepted
-AFTER = (
-    10  # seconds after its time at which the kernel ends this process, if it does not end by itself
-)
+# Connections that the kernel keeps until they are accepted.
+BACKLOG = 128
+# Seconds after its time at which SIGALRM ends this process, if it hangs.
+AFTER = 10
 
 
 class Server:
-    """Serves whoever has the secret, at these addresses. Raises OSError where it cannot listen."""
+    """Serves every client that knows the secret, on these addresses.
+
+    `told` is called with each line for the log. `places` are the addresses and devices on which
+    broadcasts are answered. The constructor raises OSError if it cannot listen.
+    """
 
     def __init__(
         self,
@@ -42,12 +46,12 @@ class Server:
         port: int,
         secret: bytes,
         told: Callable[[str], None],
-        places: Sequence[Place] = (),
+        places: Sequence[LocalAddress] = (),
     ) -> None:
         self._port, self._told = port, told
         self._lobby = Lobby(secret, told)
         self._filtered = can_filter(addresses[0], told)
-        self._session: Optional[Session] = None
+        self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
         try:
@@ -64,7 +68,7 @@ class Server:
             raise
 
     def run(self, seconds: float) -> None:
-        """Until the time is over. A test that has begun by then is cut short: its client was told how long there is."""
+        """Serve for `seconds`. A test under way at the end is aborted."""
         end = _bounded(seconds)
         try:
             while time.monotonic() < end:
@@ -103,25 +107,34 @@ class Server:
             self._told(f"{session.peer}: {session.why}")
 
     def _accept(self, listener: socket.socket) -> None:
-        with suppress(OSError):  # no more for now, or it is gone again
+        with suppress(OSError):
             for _ in range(BACKLOG):
                 self._lobby.add(listener.accept()[0])
 
     def _begin(self, proven: Proven) -> None:
         ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
         self._told(f"{proven.address}: a test begins")
-        self._session = Session(
-            proven.channel, ours, self._port, self._filtered, proven.address, proven.connection
+        self._session = ServerSession(
+            proven.channel,
+            ours,
+            self._port,
+            self._filtered,
+            peer=proven.address,
+            connection=proven.connection,
         )
 
 
 def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str], None]) -> None:
-    """One session over standard input and output, for who has come by ssh; until it is closed, or its time is over."""
+    """Serve one session over standard input and output, for a client that came by ssh.
+
+    Returns when the client has ended it, or after `seconds`.
+    """
     end = _bounded(seconds)
     reading, writing = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # nothing but messages goes out there
+    # Other output must not appear among the messages.
+    os.dup2(2, 1)
     filtered = can_filter(address, told)
-    session = Session(Channel(reading, writing, SERVER), address, port, filtered)
+    session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
             wake = min(end, session.due())
@@ -135,7 +148,7 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
 
 
 def can_filter(address: Address, told: Callable[[str], None]) -> bool:
-    """Whether this kernel can restrict a program to one peer; where it cannot, that is reported."""
+    """Whether this kernel can restrict a program to one peer; if not, log that."""
     try:
         PeerFilter(address).close()
     except OSError as error:
@@ -145,7 +158,10 @@ def can_filter(address: Address, told: Callable[[str], None]) -> bool:
 
 
 def _bounded(seconds: float) -> float:
-    """When the time is over. A process that hangs all the same is ended by the kernel a little later, with its iperf3."""
+    """The monotonic time at which `seconds` are over.
+
+    If this process hangs, SIGALRM ends it AFTER seconds later; its iperf3 ends with it.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + AFTER)
     return time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""One session of the far end: what the client asks for, and what goes on meanwhile."""
+"""One session of the server: it answers the client's requests and samples this end during a test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,23 +22,34 @@ from neuca_tools.selftest.measure.confine import confined, entering
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.iperf.conduct import Series
+from neuca_tools.selftest.measure.iperf.conduct import SampleSeries
 from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
 
-IDLE = 60.0  # seconds that a client may be silent, beyond what it has announced; round trips and path MTU ask it nothing
-LONGEST = 3600.0  # seconds of one test
-REQUEST = 64 * 2**10  # bytes of what a client asks
+# Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
+# send no requests.
+IDLE = 60.0
+# The longest test, in seconds.
+LONGEST = 3600.0
+# The longest request, in bytes.
+REQUEST = 64 * 2**10
 CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
-READY = 10.0  # seconds that a program gets to listen, on a busy host too
-LOOK = 0.02  # seconds between two looks at whether it does
-LAST_WORDS = 1.0  # seconds that an iperf3 gets to end by itself when the client has finished
+# Seconds within which a program has to listen, on a busy host too, and between two checks of it.
+READY = 10.0
+LOOK = 0.02
+# Seconds that iperf3 gets to end after SIGTERM.
+LAST_WORDS = 1.0
 
 
-class Session:
-    """Give it a `turn` whenever one of `waiting` is ready, or `due` has come; False: it is over, for the reason `why`."""
+class ServerSession:
+    """Call `turn` whenever a descriptor in `waiting` is ready, or the time `due` has come.
+
+    `address` and `port` are those that iperf3 listens on. `filtered`: the kernel can restrict what
+    is started to the peer. `peer` is None until the client has named itself, if it came by ssh. The
+    session owns `connection`. After it has ended, `why` has the reason.
+    """
 
     def __init__(
         self,
@@ -50,53 +61,58 @@ class Session:
         connection: Optional[socket.socket] = None,
     ) -> None:
         channel.longest = REQUEST
-        self._channel, self._address, self._port, self._connection = (
-            channel,
-            address,
-            port,
-            connection,
-        )
+        self._channel, self._connection = channel, connection
+        self._address, self._port = address, port
         self.peer, self.why = peer, ""
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
-        self._filtered = filtered  # what is started may talk to the peer alone
+        self._filtered = filtered
         self._filter: Optional[PeerFilter] = None
-        self._series: Optional[Series] = None
+        self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
         self._tried = Trial()
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        parts = (
-            self._echo.waiting if self._echo else (),
-            self._program.waiting if self._program else (),
-        )
-        return (self._channel.fileno(), *parts[0], *parts[1])
+        """The descriptors to wait for."""
+        descriptors = [self._channel.fileno()]
+        for part in (self._echo, self._program):
+            if part is not None:
+                descriptors += part.waiting
+        return tuple(descriptors)
 
     def due(self) -> float:
+        """When the next `turn` is needed in any case, by the monotonic clock in seconds."""
         return min(self._expiry, self._series.due()) if self._series else self._expiry
 
     def turn(self, ready: set[int]) -> bool:
+        """Handle what has arrived at these descriptors; False once the session is over."""
         try:
-            if self._channel.fileno() in ready:
-                self._channel.take()
-            while (message := self._channel.next()) is not None:
-                if not self._obey(message):
-                    self.why = "done"
-                    return False
+            self.why = self._answer(ready)
         except ChannelError as error:
             self.why = str(error)
+        if self.why:
             return False
-        for descriptor in ready.intersection(self._program.waiting if self._program else ()):
-            if self._program:
+        if self._program:
+            for descriptor in ready.intersection(self._program.waiting):
                 self._program.take(descriptor)
         if self._echo:
             self._echo.turn(ready)
         if self._series:
             self._series.turn()
-        self.why = "" if time.monotonic() < self._expiry else "silent for too long"
+        if time.monotonic() >= self._expiry:
+            self.why = "silent for too long"
         return not self.why
+
+    def _answer(self, ready: set[int]) -> str:
+        """Answer the requests that have arrived; "done" after the last. Raises ChannelError."""
+        if self._channel.fileno() in ready:
+            self._channel.take()
+        while (message := self._channel.next()) is not None:
+            if not self._obey(message):
+                return "done"
+        return ""
 
     def close(self) -> None:
         self._stop()
@@ -108,7 +124,7 @@ class Session:
         self._messages.end()
 
     def _obey(self, message: Message) -> bool:
-        """One request. False: the last one. Raises ChannelError."""
+        """Answer one request; False if it ends the session. Raises ChannelError."""
         self._expiry = time.monotonic() + IDLE
         asked = message.get("ask")
         if asked == "bye":
@@ -136,7 +152,7 @@ class Session:
         return True
 
     def _hello(self, message: Message) -> Message:
-        """Who is here. Datagrams and connections of the client come back from now on."""
+        """This host and a token. The echo answers the client from now on."""
         client = str(message.get("client"))
         try:
             peer = self.peer or ip_address(client if CLIENT_ADDRESS.fullmatch(client) else "")
@@ -154,12 +170,16 @@ class Session:
         assert self.peer is not None
         way = kernel.way_to(self.peer)
         devices = kernel.devices()
-        held = next((index for index, address in kernel.addresses() if address == self._address), 0)
+        held = self._device()
         host = facts.host(way, devices[held].name if held in devices else None)
         return {"host": encode(host)}
 
+    def _device(self) -> int:
+        """The index of the device with this end's address, 0 for none. Raises OSError."""
+        return next((index for index, one in kernel.addresses() if one == self._address), 0)
+
     def _begin(self, message: Message) -> Message:
-        """An iperf3 server for one test, and a look at this end every second."""
+        """Start an iperf3 server for one test, and sample this end every second meanwhile."""
         self._stop()
         seconds = _number(message.get("seconds"))
         if not 0 < seconds <= LONGEST or self.peer is None:
@@ -174,54 +194,55 @@ class Session:
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
             self._stop()
-            said = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
-            return {
-                "error": f"begin: iperf3 does not listen there: {said[-1] if said else 'it says nothing'}"
-            }
-        devices = [
-            device.name for device in facts.path(kernel.devices(), kernel.way_to(self.peer).index)
-        ]
-        self._series = Series(
+            lines = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
+            reason = lines[-1] if lines else "it says nothing"
+            return {"error": f"begin: iperf3 does not listen there: {reason}"}
+        way = kernel.way_to(self.peer)
+        devices = [device.name for device in facts.path(kernel.devices(), way.index)]
+        self._series = SampleSeries(
             self._address.version, 0 if message.get("udp") else self._port, devices=devices
         )
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port}
 
     def _rdma(self, message: Message) -> Message:
-        """A server of one of the two programs, for one test. They cannot be told an address: they listen at each."""
+        """Start a server of one of the two RDMA programs, for one test.
+
+        They listen on all addresses, because neither has an option for one.
+        """
         self._stop()
         if self.peer is None:
             return {"error": "rdma: it comes after hello"}
-        name, devices = message.get("program"), kernel.devices()
-        held = next((index for index, address in kernel.addresses() if address == self._address), 0)
-        chosen = rdma.choose(
-            rdma.ports(),
-            [device.name for device in facts.path(devices, held)] or ["nothing"],
-            self._address,
-        )
-        lacking = chosen if isinstance(chosen, str) else rdma.missing()
-        if isinstance(chosen, str) or lacking:
-            return {"lacking": lacking}
+        devices = [one.name for one in facts.path(kernel.devices(), self._device())]
+        chosen = rdma.choose(rdma.ports(), devices or ["nothing"], self._address)
+        if isinstance(chosen, str):
+            return {"lacking": chosen}
+        missing = rdma.missing()
+        if missing:
+            return {"lacking": missing}
+        name = message.get("program")
         if name not in rdma.PROGRAMS or not chosen.gid:
             return {"error": "rdma: no such program, or no GID for this network"}
         self._program = Program(
             rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
         )
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
-        return (
-            {"ready": self._port}
-            if self._listens(self._program)
-            else {"error": f"rdma: {name} does not listen there"}
-        )
+        if not self._listens(self._program):
+            return {"error": f"rdma: {name} does not listen there"}
+        return {"ready": self._port}
 
     def _joining(self, peer: Optional[Address]) -> int:
-        """A new control group for the packets of the peer; -1 where this kernel has none."""
+        """The descriptor of a new control group with a packet filter that passes only the peer.
+
+        -1 if this kernel does not support that. Raises OSError.
+        """
         if not self._filtered or peer is None:
             return -1
         self._filter = PeerFilter(peer)
         return self._filter.joining
 
     def _listens(self, program: Program) -> bool:
+        """Wait until the program listens; False if it ended instead, or did not within READY."""
         deadline = time.monotonic() + READY
         while program.waiting and time.monotonic() < deadline:
             if tcp_info.listening(self._address.version, self._port):
@@ -231,7 +252,7 @@ class Session:
         return False
 
     def _set(self, message: Message) -> Message:
-        """Sysctls for this session. Raises ApplyError."""
+        """Set sysctls until the end of this session. Raises ApplyError."""
         asked = message.get("sysctls")
         if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
             return {"error": "set: the settings are not texts"}
@@ -249,7 +270,7 @@ class Session:
         return {"samples": encode(samples), "log": list(log)}
 
     def _stop(self) -> None:
-        """End what is left of a test: politely, then by force."""
+        """End what is left of a test: with SIGTERM, then with SIGKILL."""
         program, self._program, self._series = self._program, None, None
         if program is not None:
             with suppress(ProcessLookupError):
@@ -261,7 +282,7 @@ class Session:
 
 
 def _number(value: object) -> float:
-    """In seconds; 0 for what is no number, or too large for one."""
+    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
     return float(value) if -LONGEST <= value <= LONGEST else 0.0

@@ -1,4 +1,7 @@
-"""What does not change during a test: the host, its settings, its devices, and which of them are on the way to the peer."""
+"""What does not change during a test: the host, its sysctls, its devices, and those on the path.
+
+The counters that change are in `counters`.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -15,7 +19,7 @@ from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
@@ -28,7 +32,8 @@ SETTINGS = (
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
     " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
-OFFLOADS = {  # as ethtool -k has always named them
+# The names that `ethtool -k` prints.
+OFFLOADS = {
     "offloads.tso": "tcp-segmentation-offload",
     "offloads.gso": "generic-segmentation-offload",
     "offloads.gro": "generic-receive-offload",
@@ -37,11 +42,19 @@ OFFLOADS = {  # as ethtool -k has always named them
     "offloads.rx": "rx-checksumming",
     "offloads.tx": "tx-checksumming",
 }
-SWAP = str.maketrans(
-    "./", "/."
-)  # a sysctl's name and its path, and back (sysctl(8): net.ipv4.conf.eth1/1445.rp_filter)
+# From the name of a sysctl to its path and back, as net.ipv4.conf.eth1/1445.rp_filter (sysctl(8)).
+SWAP = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
-LINES = 1000  # of the kernel's log, and bytes of each
+# What /sys/class/net knows of a NIC.
+HARDWARE = (
+    "speed",
+    "duplex",
+    "device/numa_node",
+    "device/current_link_speed",
+    "device/max_link_speed",
+)
+# The most lines of the kernel's log that are kept, and characters of each.
+LINES = 1000
 LINE = 1024
 
 
@@ -51,78 +64,92 @@ def host(
     wanted: Optional[Mapping[str, str]] = None,
     drift: Sequence[str] = (),
 ) -> Host:
-    """This end now. `way`: how it reaches the peer; `planned`: the device it should use for that. Raises OSError."""
-    devices = kernel.devices()
-    held: dict[int, list[str]] = {}
-    for index, address in kernel.addresses():
-        if not address.is_link_local:
-            held.setdefault(index, []).append(str(address))
+    """This host as it is now. Raises OSError if the kernel cannot be queried.
+
+    `way` is the route to the peer, and `planned` the device that it should leave through. `wanted`
+    are the planned sysctls by dotted name, `drift` what else differs from the plan.
+    """
+    devices, planned_sysctls = kernel.devices(), dict(wanted or {})
     chain = path(devices, way.index) if way else []
-    names = {device.name for device in chain}
-    links = tuple(
-        _link(device, devices, held.get(device.index, []), device.name in names)
+    names = [device.name for device in chain]
+    addresses = _addresses()
+    links = [
+        _link(device, devices, addresses.get(device.index, ()), device.name in names)
         for device in devices.values()
         if device.name in names or device.up
-    )
-    names_of = [*SETTINGS, *(f"ipv4/conf/{name}/rp_filter" for name in sorted(names))]
-    sysctls = {
-        **settings(wanted or {}),
-        **settings(f"net/{name}".translate(SWAP) for name in names_of),
-    }
+    ]
+    system = os.uname()
     return Host(
-        os.uname().nodename,
-        os.uname().release,
-        version(),
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        sysctls,
-        dict(wanted or {}),
-        links,
-        tuple(device.name for device in chain),
-        planned,
-        way.mtu if way else None,
+        name=system.nodename,
+        kernel=system.release,
+        iperf3=version(),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        sysctls={**settings(planned_sysctls), **settings(_sysctl_names(names))},
+        wanted=planned_sysctls,
+        links=tuple(links),
+        path=tuple(names),
+        planned=planned,
+        route_mtu=way.mtu if way else None,
         drift=tuple(drift),
     )
 
 
+def _addresses() -> dict[int, tuple[str, ...]]:
+    """The addresses of each device by its index, without link-local ones. Raises OSError."""
+    found: dict[int, tuple[str, ...]] = {}
+    for index, address in kernel.addresses():
+        if not address.is_link_local:
+            found[index] = (*found.get(index, ()), str(address))
+    return found
+
+
+def _sysctl_names(devices: Iterable[str]) -> list[str]:
+    """The dotted names of the sysctls that conditions use, with those of these devices."""
+    paths = [*SETTINGS, *(f"ipv4/conf/{name}/rp_filter" for name in sorted(devices))]
+    return [f"net/{one}".translate(SWAP) for one in paths]
+
+
 def settings(names: Iterable[str]) -> dict[str, str]:
-    """Sysctls by their names with dots; those that are not there are left out."""
-    return {
-        name: value
-        for name in names
-        for value in [sysctl.read(name.translate(SWAP))]
-        if value is not None
-    }
+    """The values of these sysctls by their dotted names; those that do not exist are left out."""
+    values = {name: sysctl.read(name.translate(SWAP)) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def path(devices: Mapping[int, Device], index: int) -> list[Device]:
-    """The device that packets leave through, and all that carries it: what it is stacked on, the members of a bond."""
-    found: list[Device] = []
+def path(devices: Mapping[int, NetDevice], index: int) -> list[NetDevice]:
+    """The device `index` and everything below it: its lower devices, and the members of a bond."""
+    found: list[NetDevice] = []
     waiting = [index]
     while waiting:
         device = devices.get(waiting.pop(0))
         if device is not None and device not in found:
             found.append(device)
-            members = [
-                one.index
-                for one in devices.values()
-                if one.master == device.index and device.kind in ("bond", "team")
-            ]
-            waiting += [device.parent, *members] if device.parent else members
+            lower = [device.parent] if device.parent else []
+            waiting += lower + _members(devices, device.index)
     return found
 
 
+def _members(devices: Mapping[int, NetDevice], bond: int) -> list[int]:
+    """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
+    if devices[bond].kind not in ("bond", "team"):
+        return []
+    return [one.index for one in devices.values() if one.master == bond]
+
+
 def node_for(host: Host, asked: Optional[str]) -> Optional[int]:
-    """The NUMA node that iperf3 should run on: the one asked for, or that of the NIC on the way; None for any."""
-    nodes = [
-        link.numa_node
-        for link in host.links
-        if link.name in host.path and link.numa_node is not None
-    ]
-    return min(nodes, default=None) if asked == "auto" else None if asked is None else int(asked)
+    """The NUMA node to run iperf3 on; None for any.
+
+    `asked` is the number of a node, or "auto" for the lowest one of the NICs on the path.
+    """
+    if asked is None:
+        return None
+    if asked != "auto":
+        return int(asked)
+    on_path = [link.numa_node for link in host.links if link.name in host.path]
+    return min((node for node in on_path if node is not None), default=None)
 
 
 def version() -> Optional[str]:
-    """Of iperf3; None where there is none."""
+    """The version of iperf3; None if it is not installed."""
     try:
         program = Program([command.PROGRAM, "--version"])
     except OSError:
@@ -131,81 +158,98 @@ def version() -> Optional[str]:
 
 
 def _link(
-    device: Device, devices: Mapping[int, Device], addresses: Sequence[str], on_path: bool
+    device: NetDevice, devices: Mapping[int, NetDevice], addresses: Sequence[str], on_path: bool
 ) -> Link:
+    """A device as evidence. Only for those on the path its driver and its hardware are queried."""
     kind = device.kind or ("loopback" if device.name == "lo" else "physical")
-    settings = _settings(device.index) if on_path else DeviceSettings()
-    more = _hardware(device) if on_path and kind == "physical" else {}
-    numbers = {**{f"{name}_max": value for name, value in settings.most.items()}, **settings.values}
     parent = devices.get(device.parent)
-    return Link(
-        device.name,
-        kind,
-        parent.name if parent else None,
-        device.mtu or None,
-        device.max_mtu or None,
-        speed=_megabits(more.get("speed")),
-        duplex=more.get("duplex") if more.get("duplex") != "unknown" else None,
+    link = Link(
+        name=device.name,
+        kind=kind,
+        parent=parent.name if parent else None,
+        mtu=device.mtu or None,
+        max_mtu=device.max_mtu or None,
         qdisc=device.qdisc or None,
         txqueuelen=device.txqueuelen,
-        numa_node=_node(more.get("device/numa_node")),
-        offloads={
-            OFFLOADS.get(name, name.partition(".")[2]): value == "on"
-            for name, value in settings.values.items()
-            if name.startswith("offloads.")
-        },
-        rings={
-            name.partition(".")[2]: int(value)
-            for name, value in numbers.items()
-            if name.startswith("rings.") and value.isdecimal()
-        },
-        pcie_speed=more.get("device/current_link_speed"),
-        pcie_max_speed=more.get("device/max_link_speed"),
         mac=device.mac or None,
         addresses=tuple(addresses),
     )
+    if not on_path:
+        return link
+    settings = _settings(device.index)
+    link = replace(link, offloads=_offloads(settings), rings=_rings(settings))
+    return _with_hardware(link, _hardware(device)) if kind == "physical" else link
+
+
+def _offloads(settings: DeviceSettings) -> dict[str, bool]:
+    return {
+        OFFLOADS.get(name, name.partition(".")[2]): value == "on"
+        for name, value in settings.values.items()
+        if name.startswith("offloads.")
+    }
+
+
+def _rings(settings: DeviceSettings) -> dict[str, int]:
+    """The sizes of the rings, and under `…_max` the largest that the device supports."""
+    largest = {f"{name}_max": value for name, value in settings.most.items()}
+    return {
+        name.partition(".")[2]: int(value)
+        for name, value in {**largest, **settings.values}.items()
+        if name.startswith("rings.") and value.isdecimal()
+    }
 
 
 def _settings(index: int) -> DeviceSettings:
-    """Nothing where the kernel has no ethtool netlink, or the device has just gone."""
-    with suppress(OSError), Ethtool() as asked:
-        return asked.read(index, ("rings", "offloads"))
+    """Empty if the kernel has no ethtool netlink, or the device no longer exists."""
+    with suppress(OSError), Ethtool() as ethtool:
+        return ethtool.read(index, ("rings", "offloads"))
     return DeviceSettings()
 
 
-def _hardware(device: Device) -> dict[str, str]:
-    """What sysfs says, if it shows this namespace."""
+def _with_hardware(link: Link, known: Mapping[str, str]) -> Link:
+    duplex = known.get("duplex")
+    return replace(
+        link,
+        speed=_bits_per_second(known.get("speed")),
+        duplex=None if duplex == "unknown" else duplex,
+        numa_node=_node(known.get("device/numa_node")),
+        pcie_speed=known.get("device/current_link_speed"),
+        pcie_max_speed=known.get("device/max_link_speed"),
+    )
+
+
+def _hardware(device: NetDevice) -> dict[str, str]:
+    """What sysfs knows; empty if /sys belongs to another network namespace."""
     place = SYSFS / os.fsdecode(device.name)
     if _word(place / "ifindex") != str(device.index):
         return {}
-    names = (
-        "speed",
-        "duplex",
-        "device/numa_node",
-        "device/current_link_speed",
-        "device/max_link_speed",
-    )
-    return {name: word for name in names for word in [_word(place / name)] if word}
+    words = {name: _word(place / name) for name in HARDWARE}
+    return {name: word for name, word in words.items() if word}
 
 
 def _word(path: Path) -> str:
+    """The content; empty if it cannot be read: a NIC that is down has no speed (EINVAL)."""
     try:
         with path.open("rb") as stream:
             return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:  # a NIC that is down has no speed (EINVAL)
+    except OSError:
         return ""
 
 
-def _megabits(word: Optional[str]) -> Optional[float]:
-    return float(word) * 1e6 if word and word.isdecimal() and int(word) > 0 else None
+def _bits_per_second(megabits: Optional[str]) -> Optional[float]:
+    """None for no speed, which sysfs shows as -1."""
+    if not megabits or not megabits.isdecimal():
+        return None
+    return float(megabits) * 1e6 or None
 
 
 def _node(word: Optional[str]) -> Optional[int]:
+    """None for no NUMA node, which sysfs shows as -1."""
     return int(word) if word and word.isdecimal() else None
 
 
 class Messages:
-    """What the kernel logs from now on (/dev/kmsg); nothing where this process may not read it."""
+    """What the kernel logs from now on (/dev/kmsg); nothing if this process may not read that."""
 
     def __init__(self) -> None:
         self._descriptor: Optional[int] = None
@@ -214,20 +258,20 @@ class Messages:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def end(self) -> tuple[str, ...]:
-        """At most a thousand lines, without their prefix."""
+        """At most LINES lines, without their prefix. Stops listening."""
         found: list[str] = []
         if self._descriptor is None:
             return ()
         for _ in range(LINES):
             try:
                 line = os.read(self._descriptor, 8192)
-            except BrokenPipeError:  # the next ones were overwritten
+            except BrokenPipeError:
+                # The kernel overwrote the next ones; the read after this continues behind them.
                 continue
             except OSError:
                 break
-            found.append(
-                line.partition(b";")[2].partition(b"\n")[0].decode("utf-8", "replace")[:LINE]
-            )
+            text = line.partition(b";")[2].partition(b"\n")[0]
+            found.append(text.decode("utf-8", "replace")[:LINE])
         os.close(self._descriptor)
         self._descriptor = None
         return tuple(found)

@@ -1,6 +1,7 @@
-"""TCP_INFO of a test's sockets, from the kernel's socket diagnostics (sock_diag(7)): what `ss -ti` shows, without a process.
+"""TCP_INFO of a test's sockets, from the kernel's socket diagnostics (sock_diag(7)), as `ss -ti` shows it.
 
-The place of each value: struct tcp_info of linux/tcp.h. A kernel that does not know one yet sends a shorter structure.
+The offset of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
+structure, without the values at its end.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Optional
+from dataclasses import replace
+from typing import Any, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.selftest.evidence import Socket
@@ -17,9 +19,14 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
 NETLINK_SOCK_DIAG, BY_FAMILY = 4, 20
 TCP = 6
-INFO, CONGESTION, MEMORY = 2, 4, 7  # INET_DIAG_*
-ESTABLISHED, LISTEN = 1, 10  # include/net/tcp_states.h
-MESSAGE = 72  # bytes of struct inet_diag_msg
+# INET_DIAG_* in linux/inet_diag.h: attributes with struct tcp_info, a name, and SK_MEMINFO_*.
+INFO, CONGESTION, MEMORY = 2, 4, 7
+# include/net/tcp_states.h.
+ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, LISTEN = 1, 4, 5, 8, 9, 10
+# Bytes of struct inet_diag_msg, and the offset of its idiag_rqueue.
+MESSAGE, RECEIVE_QUEUE = 72, 56
+# Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
+BACKOFF, FLAGS = 4, 7
 WORDS = {
     "mss": 16,
     "unacked": 24,
@@ -41,28 +48,32 @@ LONG_WORDS = {
     "bytes_sent": 200,
     "bytes_retrans": 208,
 }
-MOST = 1024  # sockets of one look; iperf3 has at most 128 streams
+# The most sockets of one sample; iperf3 has at most 128 streams.
+MOST = 1024
 
 
 def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[Socket, ...]:
-    """The TCP connections of this namespace with this port at one end (0: any); at most 1024. Raises OSError."""
+    """The TCP connections of this network namespace with these ports, 0 for any; at most MOST.
+
+    `version` is that of IP. Raises OSError.
+    """
     extensions = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
-    # Whatever still sends: a test that is being closed has data in flight too. Not listening, not waiting for its end.
-    states = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9
-    return tuple(
-        _socket(body) for body in _ask(version, extensions, states, local_port, remote_port)
-    )[:MOST]
+    # Connections that are being closed may still have data in flight.
+    sending = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK)
+    states = sum(1 << state for state in sending)
+    bodies = _ask(version, extensions, states, local_port, remote_port)
+    return tuple(_socket(body) for body in bodies)[:MOST]
 
 
 def listening(version: int, port: int) -> bool:
-    """Whether somebody listens on a TCP port in this namespace. Raises OSError."""
+    """Whether a process listens on a TCP port in this network namespace. Raises OSError."""
     return any(True for _ in _ask(version, 0, 1 << LISTEN, port, 0))
 
 
 def _ask(
     version: int, extensions: int, states: int, local_port: int, remote_port: int
 ) -> Iterator[bytes]:
-    """The kernel passes over other ports by itself (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
+    """The kernel skips sockets with other ports (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
     request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states) + struct.pack(
         ">HH", local_port, remote_port
     )
@@ -74,29 +85,24 @@ def _socket(body: bytes) -> Socket:
     local, remote = struct.unpack_from(">HH", body, 4)
     parts = dict(wire.attributes(body[MESSAGE:]))
     info = parts.get(INFO, b"")
-    memory = struct.unpack_from(f"={len(parts.get(MEMORY, b'')) // 4}I", parts.get(MEMORY, b""))
-    found = {name: _value(info, "=I", place) for name, place in WORDS.items()}
+    memory = parts.get(MEMORY, b"")
+    found: dict[str, Any] = {name: _value(info, "=I", place) for name, place in WORDS.items()}
     found.update({name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()})
-    known = len(memory) > 5
-    return Socket(
-        local_port=local,
-        remote_port=remote,
-        **found,
-        backoff=info[4] if len(info) > 7 else None,
-        app_limited=bool(info[7] & 1) if len(info) > 7 else None,
-        recv_q=struct.unpack_from("=I", body, 56)[0],
-        rcvbuf=memory[1] if known else None,
-        sndbuf=memory[3] if known else None,
-        wmem_queued=memory[5] if known else None,
-        congestion=parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
-        if CONGESTION in parts
-        else None,
-    )
+    # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
+    buffers = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
+    found.update({name: _value(memory, "=I", 4 * place) for name, place in buffers.items()})
+    queued = struct.unpack_from("=I", body, RECEIVE_QUEUE)[0]
+    socket = Socket(local_port=local, remote_port=remote, recv_q=queued, **found)
+    if len(info) > FLAGS:
+        socket = replace(socket, backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
+    if CONGESTION in parts:
+        name = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
+        socket = replace(socket, congestion=name)
+    return socket
 
 
-def _value(info: bytes, form: str, place: int) -> Optional[int]:
-    return (
-        int(struct.unpack_from(form, info, place)[0])
-        if len(info) >= place + struct.calcsize(form)
-        else None
-    )
+def _value(data: bytes, form: str, offset: int) -> Optional[int]:
+    """None if the kernel's structure ends before it."""
+    if len(data) < offset + struct.calcsize(form):
+        return None
+    return int(struct.unpack_from(form, data, offset)[0])

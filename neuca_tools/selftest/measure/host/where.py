@@ -1,4 +1,4 @@
-"""Where a test runs: a network namespace by its name, or that of a container, which needs no program in it."""
+"""The network namespace to test from: one with a name, or that of a container."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,16 +16,19 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 def named(name: str) -> Path:
-    """The file of a namespace that `ip netns add` has made. Raises UsageError."""
+    """The file of a namespace made by `ip netns add`. Raises UsageError."""
     if not NAME.fullmatch(name):
-        raise UsageError(f'--netns "{name}": it is no name of a network namespace')
+        raise UsageError(f'--netns "{name}": it is not a valid name of a network namespace')
     return NAMED / name
 
 
 def of_container(name: str) -> Path:
-    """The network namespace of a running container, docker's or podman's. Raises UsageError, SelftestError."""
+    """The file of the network namespace of a running docker or podman container.
+
+    No program is needed in the container. Raises UsageError, SelftestError.
+    """
     if not NAME.fullmatch(name):
-        raise UsageError(f'--container "{name}": it is no name of a container')
+        raise UsageError(f'--container "{name}": it is not a valid name of a container')
     reasons = []
     for engine in ENGINES:
         try:

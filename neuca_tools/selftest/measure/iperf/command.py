@@ -1,7 +1,8 @@
-"""iperf3's command lines, and what an ended iperf3 has to say: a Run, with an error wherever it did not do what was asked.
+"""iperf3's command lines, and the Run that its output describes, with an error if it failed.
 
-An exit code says little (3.12 exits 0 when the connection is refused) and so does the JSON (3.9 has no word for it): a run
-counts only if the program ended by itself, with 0, with JSON that is whole and without an error, and something arrived.
+Neither the exit code (3.12 exits with 0 if the connection is refused) nor the JSON (3.9 does not
+mention that) is enough to tell. A run is good only if the program ended by itself, with 0, printed
+complete JSON without an error, and something arrived.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,92 +20,105 @@ from neuca_tools.selftest.measure.program import Ended
 from neuca_tools.selftest.readers import read
 
 PROGRAM = "iperf3"
-CONNECT = 3000  # ms
-MOST_STREAMS = 128  # MAX_STREAMS of iperf3's src/iperf.h
-SILENT = "iperf3 ended without a result, and without saying why"
+# Milliseconds for connecting.
+CONNECT = 3000
+# MAX_STREAMS in iperf3's src/iperf.h.
+MOST_STREAMS = 128
+SILENT = "iperf3 ended without a result or an error message"
 LATE = "iperf3 had not ended in time, and was ended: the other end may have stopped answering"
 
 
+DIRECTIONS: dict[str, tuple[str, ...]] = {
+    "forward": (),
+    "reverse": ("-R",),
+    "both": ("--bidir",),
+}
+
+
 class Test(NamedTuple):
-    """One run of a client. `rate` in bit/s: what UDP offers, what TCP may not exceed; of all streams together."""
+    """One run of a client.
+
+    `rate` in bit/s, of all streams together: what UDP offers, or a limit for TCP. `direction` is
+    forward, reverse or both. `cpus` is what numactl calls the nodes to run on.
+    """
 
     peer: Address
     port: int
     seconds: float
     source: Optional[Address] = None
     streams: int = 1
-    direction: str = "forward"  # forward, reverse, both
+    direction: str = "forward"
     udp: bool = False
     rate: Optional[float] = None
-    cpus: Optional[str] = None  # numactl's word for them
+    cpus: Optional[str] = None
 
 
 def client(test: Test) -> list[str]:
     """The command line of the client."""
-    command = (
-        ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
-        if test.cpus is not None
-        else []
-    )
-    command += [
-        PROGRAM,
-        "-c",
-        str(test.peer),
-        "-p",
-        str(test.port),
-        "-t",
-        f"{max(1, round(test.seconds))}",
-        "-i",
-        "1",
-        "-J",
-        "--connect-timeout",
-        str(CONNECT),
-        "--get-server-output",
-    ]
-    command += ["-B", str(test.source)] if test.source else []
-    command += ["-P", str(test.streams)] if test.streams > 1 else []
-    command += {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}[test.direction]
-    command += ["-u"] if test.udp else []
-    return command + (["-b", str(max(1, int(test.rate / test.streams)))] if test.rate else [])
+    command = []
+    if test.cpus is not None:
+        command += ["numactl", f"--cpunodebind={test.cpus}", f"--membind={test.cpus}"]
+    seconds = max(1, round(test.seconds))
+    command += [PROGRAM, "-c", str(test.peer), "-p", str(test.port), "-t", f"{seconds}"]
+    command += ["-i", "1", "-J", "--connect-timeout", str(CONNECT), "--get-server-output"]
+    if test.source:
+        command += ["-B", str(test.source)]
+    if test.streams > 1:
+        command += ["-P", str(test.streams)]
+    command += DIRECTIONS[test.direction]
+    if test.udp:
+        command.append("-u")
+    if test.rate:
+        command += ["-b", str(max(1, int(test.rate / test.streams)))]
+    return command
 
 
 def server(address: Address, port: int) -> list[str]:
-    """The command line of a server for one test alone, on one address."""
+    """The command line of a server that listens on one address and ends after one test."""
     return [PROGRAM, "-s", "-1", "-i", "1", "-B", str(address), "-p", str(port)]
 
 
 def version(text: bytes) -> Optional[str]:
-    """What `iperf3 --version` says first: `iperf 3.12 (cJSON 1.7.15)`."""
+    """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
     found = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
     return found[1].decode() if found else None
 
 
 def outcome(test: Test, ended: Ended) -> Run:
-    """What the run says, or why it says nothing. What is missing in the document is filled in from what was asked."""
+    """The run that the output describes, or a Run with an error.
+
+    What iperf3 did not print is taken from the test that was asked for.
+    """
     run = read(ended.out) if ended.out.strip() else Run("iperf3", error=SILENT)
     run = replace(
         run,
-        protocol=run.protocol or ("udp" if test.udp else "tcp"),
+        protocol=run.protocol or protocol(test),
         streams=run.streams or test.streams,
         duration=run.duration or test.seconds,
     )
     return replace(run, error=_error(run, ended))
 
 
+def protocol(test: Test) -> str:
+    return "udp" if test.udp else "tcp"
+
+
 def _error(run: Run, ended: Ended) -> Optional[str]:
-    said = ended.error.decode("utf-8", "replace").strip().splitlines()
-    last = said[-1].replace("iperf3: error - ", "") if said else ""
     if ended.late:
         return LATE
     if ended.code < 0:
         return f"iperf3 was ended by {_signal(-ended.code)}"
-    if run.error == SILENT and last:
-        return last
-    if run.error or ended.code == 0:
-        return run.error or (
-            None if _arrived(run) else "iperf3 says that all went well, and nothing arrived"
-        )
-    return last or f"iperf3 ended with {ended.code}, and without saying why"
+    last = _last_line(ended.error)
+    if run.error:
+        return last if run.error == SILENT and last else run.error
+    if ended.code:
+        return last or f"iperf3 ended with {ended.code} without an error message"
+    return None if _arrived(run) else "iperf3 reported success, but nothing arrived"
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].replace("iperf3: error - ", "") if lines else ""
 
 
 def _arrived(run: Run) -> bool:

@@ -1,12 +1,13 @@
-"""One run of an iperf3 client while both ends are looked at: `conduct` gives the phase that `diagnose` takes.
+"""One run of an iperf3 client while both ends are sampled: `conduct` returns the phases for `diagnose`.
 
     test = Test(peer, 45678, seconds=10, source=our_address)
-    phases = conduct("tcp", test)              # a plain `iperf3 -s -p 45678` at the other end: one end's evidence
+    phases = conduct("tcp", test)              # the peer runs `iperf3 -s -p 45678`, unsampled
     helper = peer.connect(address, 45679, secret, our_address)
-    phases = conduct("tcp", test, helper)      # it starts the server, and looks at its end every second too
+    phases = conduct("tcp", test, helper)      # the helper starts the server and samples its end
     diagnose(Evidence(local=facts.host(way), peer=helper.facts(), phases=tuple(phases), expect=1e9))
 
-It never raises for what iperf3 or the other end does: that is the run's error. It takes `test.seconds` and some more.
+A failure of iperf3 or of the peer is not raised: it is the error of the run. A run takes
+`test.seconds` and up to GRACE more.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,6 +18,7 @@ import select
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Optional, Protocol
 
 from neuca_tools.selftest.evidence import Phase, Sample
@@ -27,32 +29,35 @@ from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.program import Ended, Program
 
-EVERY = 1.0  # seconds between two looks
-GRACE = 10.0  # seconds that a run may take beyond its time: connecting, and the exchange of results over a long path
-SHORT = 0.3  # seconds: a last look that comes sooner is no interval of its own
+# Seconds between two samples.
+EVERY = 1.0
+# Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
+GRACE = 10.0
+# A last sample sooner than this, in seconds, after the one before is merged with that.
+SHORT = 0.3
 
 
 class FarEnd(Protocol):
-    """What the other end does for a run, if somebody is there."""
+    """What a helper at the peer does for a run."""
 
     def begin(self, test: Test) -> Optional[str]:
-        """Start a server and its looks; the reason where that was not done."""
+        """Start a server and sampling. Returns the reason if that failed."""
 
     def finish(self) -> tuple[Sample, ...]:
-        """End what is left of it, and its looks."""
+        """End the server and return the samples; none if the helper does not respond."""
 
 
 class Probe(Protocol):
-    """Round trips that are measured meanwhile."""
+    """Round trips that are measured during a run."""
 
     def fileno(self) -> int:
-        """What answers come in at."""
+        """The descriptor on which answers arrive."""
 
     def due(self) -> float:
-        """When the next request goes out, by the monotonic clock."""
+        """When the next request has to be sent, by the monotonic clock in seconds."""
 
     def turn(self) -> None:
-        """Take the answers that are there, send the request that is due."""
+        """Read the answers that have arrived, and send a request if it is due."""
 
 
 def conduct(
@@ -63,53 +68,45 @@ def conduct(
     probe: Optional[Probe] = None,
     grace: float = GRACE,
 ) -> list[Phase]:
-    """The phase of one run; two for a run in both directions at once. `devices`: whose drivers' counters are read too."""
+    """The phases of one run: one, or two for a run in both directions at once.
+
+    `devices`: those whose driver counters are sampled too. `grace`: seconds beyond the test.
+    """
     refused = far.begin(test) if far else None
     if refused is not None:
-        return phases(
-            name,
-            test,
-            Run("iperf3", protocol="udp" if test.udp else "tcp", error=refused),
-            None,
-            (),
-            (),
-        )
+        return phases(name, test, Run("iperf3", protocol=iperf.protocol(test), error=refused))
+    ours: tuple[Sample, ...] = ()
     try:
         ended, ours = watch(iperf.client(test), test, devices, probe, test.seconds + grace)
     except OSError as error:
-        ended, ours = (
-            Ended(
-                1, b"", f"start {'numactl' if test.cpus else 'iperf3'}: {error.strerror}".encode()
-            ),
-            (),
-        )
+        program = "numactl" if test.cpus else "iperf3"
+        ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
     theirs = far.finish() if far else ()
-    return phases(
-        name, test, iperf.outcome(test, ended), ended.out.decode("utf-8", "replace"), ours, theirs
-    )
+    found = phases(name, test, iperf.outcome(test, ended), ours, theirs)
+    found[0] = replace(found[0], raw=ended.out.decode("utf-8", "replace"))
+    return found
 
 
 def phases(
     name: str,
     test: Test,
     run: Run,
-    raw: Optional[str],
-    ours: Sequence[Sample],
-    theirs: Sequence[Sample],
+    ours: Sequence[Sample] = (),
+    theirs: Sequence[Sample] = (),
 ) -> list[Phase]:
-    """Each direction as a phase of its own, the samples by their part in it."""
+    """A phase for each direction, with the samples of its sender and of its receiver."""
+    directions = ("forward", "reverse") if test.direction == "both" else (test.direction,)
     found: list[Phase] = []
-    for direction in ("forward", "reverse") if test.direction == "both" else (test.direction,):
+    for direction in directions:
         sender, receiver = (ours, theirs) if direction == "forward" else (theirs, ours)
         found.append(
             Phase(
                 name,
                 run,
                 direction,
-                test.rate,
-                tuple(sender),
-                tuple(receiver),
-                None if found else raw,
+                target=test.rate,
+                sender=tuple(sender),
+                receiver=tuple(receiver),
             )
         )
     return found
@@ -122,18 +119,25 @@ def watch(
     probe: Optional[Probe],
     seconds: float,
 ) -> tuple[Ended, tuple[Sample, ...]]:
-    """Run a client until it ends or its time is over, and look at this end every second. Raises OSError."""
-    series = Series(test.peer.version, remote_port=0 if test.udp else test.port, devices=devices)
+    """Run a client until it ends, but at most `seconds`, and sample this end every second.
+
+    Raises OSError if it cannot be started.
+    """
+    series = SampleSeries(
+        test.peer.version, remote_port=0 if test.udp else test.port, devices=devices
+    )
     program = Program(command, confined())
     try:
         deadline = time.monotonic() + seconds
         while program.waiting and time.monotonic() < deadline:
-            wake = min(deadline, series.due(), *((probe.due(),) if probe else ()))
-            sources = [*program.waiting, *((probe.fileno(),) if probe else ())]
+            wake = min(deadline, series.due())
+            sources = list(program.waiting)
+            if probe:
+                wake = min(wake, probe.due())
+                sources.append(probe.fileno())
             ready, _, _ = select.select(sources, [], [], max(0.0, wake - time.monotonic()))
-            for descriptor in program.waiting:
-                if descriptor in ready:
-                    program.take(descriptor)
+            for descriptor in set(ready).intersection(program.waiting):
+                program.take(descriptor)
             if probe:
                 probe.turn()
             series.turn()
@@ -142,29 +146,36 @@ def watch(
     return ended, series.end()
 
 
-class Series:
-    """Looks at this end, one each second from now on. Of the devices named the drivers' own counters are read too."""
+class SampleSeries:
+    """Samples of this end, one each second from now on, with the driver counters of `devices`.
+
+    For the ports see `counters.sample`.
+    """
 
     def __init__(
         self, version: int, local_port: int = 0, remote_port: int = 0, devices: Sequence[str] = ()
     ) -> None:
-        self._what = version, local_port, remote_port, tuple(devices)
-        self._samples = [counters.sample(*self._what)]
+        self._sample = partial(
+            counters.sample, version, local_port, remote_port, devices=tuple(devices)
+        )
+        self._samples = [self._sample()]
 
     def due(self) -> float:
+        """When the next sample has to be taken, by the monotonic clock in seconds."""
         return self._samples[-1].time + EVERY
 
     def turn(self) -> None:
-        """Look, if it is time to."""
+        """Take a sample if it is due."""
         if time.monotonic() >= self.due():
-            # An hour of looks is kept: what they have in common only once.
-            self._samples.append(
-                counters.thinned([self._samples[0], counters.sample(*self._what)])[1]
-            )
+            # Thinned at once, because an hour of samples is kept.
+            self._samples.append(counters.thinned([self._samples[0], self._sample()])[1])
 
     def end(self) -> tuple[Sample, ...]:
-        """All looks, with a last one. The test's connections are gone by then: what the last second said of them stays."""
-        last, before = counters.sample(*self._what), self._samples[-1]
+        """Take a last sample and return all.
+
+        The connections of the test no longer exist then, so a merged sample keeps those before.
+        """
+        last, before = self._sample(), self._samples[-1]
         if last.time - before.time < SHORT and len(self._samples) > 1:
             self._samples[-1] = replace(before, counters=last.counters)
         else:

@@ -1,4 +1,4 @@
-"""A driver's own counters, as `ethtool -S` shows them: the one thing that ethtool netlink does not have (ioctl SIOCETHTOOL)."""
+"""A driver's own counters, as `ethtool -S` shows them, by ioctl: ethtool netlink does not have them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,14 +11,18 @@ import socket
 import struct
 
 SIOCETHTOOL = 0x8946
-DRIVER_INFO, STRINGS, VALUES = 0x03, 0x1B, 0x1D  # ETHTOOL_GDRVINFO, GSTRINGS, GSTATS
-STATISTICS = 1  # ETH_SS_STATS
-NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180  # struct ethtool_drvinfo: n_stats
-MOST = 4096  # counters of one device; a NIC with hundreds of queues has about that many
+# ETHTOOL_GDRVINFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS.
+DRIVER_INFO, STRINGS, VALUES = 0x03, 0x1B, 0x1D
+# ETH_SS_STATS.
+STATISTICS = 1
+# ETH_GSTRING_LEN; the size of struct ethtool_drvinfo, and the offset of its n_stats.
+NAME_LENGTH, INFO_LENGTH, COUNT_AT = 32, 196, 180
+# The most counters of one device; a NIC with hundreds of queues has about that many.
+MOST = 4096
 
 
 def statistics(device: str) -> dict[str, int]:
-    """Every counter by its name; none where the driver has none, or there is no such device."""
+    """All counters by name; none if the driver has none, or the device does not exist."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
             return _statistics(asked.fileno(), device)

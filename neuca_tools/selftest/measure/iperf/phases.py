@@ -1,4 +1,4 @@
-"""The throughput steps of a test: TCP one way and the other, several streams, both ways at once, and UDP's ladder."""
+"""The throughput steps of a test: TCP in each direction, parallel and in both, and UDP."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,8 +11,8 @@ from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.diagnosis.diagnose import phase_results
-from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Phase, Step
+from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
+from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import conduct
@@ -26,11 +26,16 @@ from neuca_tools.selftest.measure.iperf.plans import (
 from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.report.text import phase_words
 
-BESIDE = 0.05  # seconds between round trips under load
+# Seconds between the round trips that are measured under load.
+BESIDE = 0.05
 
 
-class Throughput:
-    """Adds its phases to an Evidence. The first that does not get through is the last."""
+class ThroughputSteps:
+    """Adds its phases to an Evidence, until one of them gets nothing through.
+
+    `devices`: those on the path, whose driver counters are sampled. `tell` is called with each step
+    when it is over.
+    """
 
     def __init__(
         self,
@@ -41,159 +46,149 @@ class Throughput:
         helper: Optional[Helper],
         tell: Callable[[Step], None],
     ) -> None:
-        self._options, self._address, self._source, self._devices = (
-            options,
-            address,
-            source,
-            devices,
-        )
-        self._helper, self._tell, self._lost = helper, tell, ""
+        self._options, self._devices = options, devices
+        self._address, self._source = address, source
+        self._helper, self._tell = helper, tell
+        # Why the steps that remain are skipped; empty while there is no reason.
+        self._lost = ""
         self._evidence = Evidence()
 
     def run(self, evidence: Evidence) -> Evidence:
+        """The evidence with the phases and steps added."""
         self._evidence = evidence
         self._tcp("tcp", probe=True)
         self._tcp("tcp-reverse", direction="reverse")
-        for streams in [one for one in self._options.parallel if one > 1]:
-            self._tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
+        for streams in self._options.parallel:
+            if streams > 1:
+                self._tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
         self._tcp("tcp-bidir", direction="both")
         self._udp()
         return self._evidence
 
-    def _done(self, step: Step) -> None:
+    def _done(self, name: str, verdict: str, text: str) -> None:
+        step = Step(name, verdict, text)
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
         self._tell(step)
 
-    def _left_out(self, name: str) -> bool:
+    def _is_left_out(self, name: str) -> bool:
+        """Report the step as skipped if it is not to run."""
         if name not in self._options.steps:
-            self._done(Step(name, "skipped", NOT_ASKED))
-        elif self._lost:
-            self._done(Step(name, "skipped", self._lost))
-        return name not in self._options.steps or bool(self._lost)
+            self._done(name, "skipped", NOT_ASKED)
+            return True
+        if self._lost:
+            self._done(name, "skipped", self._lost)
+            return True
+        return False
 
     def _tcp(
         self, name: str, direction: str = "forward", streams: int = 1, probe: bool = False
     ) -> None:
-        if self._left_out(name):
+        if self._is_left_out(name):
             return
-        test = self._test(
-            self._options.seconds, direction=direction, streams=streams, rate=self._options.rate
+        options = self._options
+        test = self._test(options.seconds, options.rate)._replace(
+            streams=streams, direction=direction
         )
-        beside = self._beside() if probe and "loaded" in self._options.steps else None
-        found = conduct(
-            "tcp" if name == "tcp-reverse" else name, test, self._helper, self._devices, beside
-        )
-        self._take(name, found, f" of {streams} streams" if streams > 1 else "")
+        beside = self._beside() if probe and "loaded" in options.steps else None
+        phase = "tcp" if name == "tcp-reverse" else name
+        found = conduct(phase, test, self._helper, self._devices, beside)
+        self._add(name, found, f" of {streams} streams" if streams > 1 else "")
         if beside is not None:
-            loaded = beside.end()
-            self._evidence = replace(self._evidence, loaded=loaded)
-            text = (
-                f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
-                if loaded.p50 and loaded.maximum
-                else ""
-            )
-            self._done(
-                Step(
-                    "loaded",
-                    "pass" if text else "unknown",
-                    text or "nothing came back beside the test",
-                )
-            )
+            self._add_loaded(beside.end())
 
-    def _test(
-        self,
-        seconds: float,
-        direction: str = "forward",
-        streams: int = 1,
-        udp: bool = False,
-        rate: Optional[float] = None,
-    ) -> Test:
+    def _add_loaded(self, loaded: Latency) -> None:
+        self._evidence = replace(self._evidence, loaded=loaded)
+        if loaded.p50 and loaded.maximum:
+            text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
+            self._done("loaded", "pass", text)
+        else:
+            self._done("loaded", "unknown", "nothing came back beside the test")
+
+    def _test(self, seconds: float, rate: Optional[float]) -> Test:
+        """A test with one TCP stream; `rate` in bit/s, None for no limit."""
         return Test(
             self._address,
             self._options.port,
             seconds,
-            self._source,
-            streams,
-            direction,
-            udp,
-            rate,
-            self._options.numa,
+            source=self._source,
+            rate=rate,
+            cpus=self._options.numa,
         )
 
     def _beside(self) -> Optional[roundtrip.RoundTrips]:
-        """None where this host may not send pings."""
+        """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
-            if self._helper:
-                return roundtrip.Datagrams(
-                    self._address, self._options.port + 1, self._helper.token, self._source, BESIDE
-                )
-            return roundtrip.Pings(self._address, self._source, BESIDE)
+            if self._helper is None:
+                return roundtrip.Pings(self._address, self._source, BESIDE)
+            port, token = self._options.port + 1, self._helper.token
+            return roundtrip.Datagrams(self._address, port, token, self._source, BESIDE)
         return None
 
-    def _take(self, name: str, found: Sequence[Phase], more: str = "") -> None:
+    def _add(self, name: str, found: Sequence[Phase], more: str = "") -> None:
+        """Add the phases of one run, with a step for each direction."""
         self._evidence = replace(self._evidence, phases=(*self._evidence.phases, *found))
         results = phase_results(replace(self._evidence, phases=tuple(found)))
-        words = {True: "pass", False: "fail", None: "pass"}
-        for phase, one in zip(found, results):
-            way = " back" if len(results) > 1 and one.direction == "reverse" else ""
-            verdict = (
-                "fail"
-                if one.error
-                else "unknown"
-                if one.rate is None
-                else "search"
-                if phase.search
-                else words[one.passed]
-            )
-            self._done(Step(name, verdict, f"{phase_words(one)}{more}{way}"))
+        for phase, result in zip(found, results):
+            back = " back" if len(results) > 1 and result.direction == "reverse" else ""
+            self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
         error = next((one.error for one in results if one.error), None)
         if error and not any(one.rate for one in results):
             self._lost = f"the test before got nothing through: {error}"
 
     def _udp(self) -> None:
-        """Up the ladder to the rate that is expected, else to what TCP got; then between, for the loss-free rate."""
-        if self._left_out("udp"):
-            return None
+        """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
+        if self._is_left_out("udp"):
+            return
         asked = self._options.rate or self._options.expect
-        top = asked or max(
-            (one.rate for one in phase_results(self._evidence) if one.rate), default=None
-        )
+        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        top = asked or max(rates, default=None)
         if not top:
-            return self._done(
-                Step("udp", "skipped", "no rate is known to climb to: --rate or --expect")
-            )
+            self._done("udp", "skipped", "no target rate is known: use --rate or --expect")
+            return
+        best = loss_free(self._climb(top, searching=not asked))
+        if best is None:
+            self._done("udp", "unknown", "no rate was found at which nothing is lost")
+        else:
+            self._done("udp", "pass", f"loss-free up to {amounts.rate(best)}")
+
+    def _climb(self, top: float, searching: bool) -> list[Rung]:
+        """Run the tests up to the rate `top`, in bit/s.
+
+        `searching`: a loss is no failure, because the path is not known to have this rate. After
+        the first loss that applies in any case.
+        """
+        seconds = min(STEP_SECONDS, self._options.seconds)
         rungs: list[Rung] = []
         rate = next_rate(rungs, top)
         while rate is not None and not self._lost:
-            search = not asked or any(not one.clean for one in rungs)
-            found = conduct(
-                "udp",
-                self._test(min(STEP_SECONDS, self._options.seconds), udp=True, rate=rate),
-                self._helper,
-                self._devices,
-            )
-            self._take(
-                "udp", [replace(one, search=search) for one in found], f" of {amounts.rate(rate)}"
-            )
+            search = searching or not all(one.clean for one in rungs)
+            test = self._test(seconds, rate)._replace(udp=True)
+            found = conduct("udp", test, self._helper, self._devices)
+            marked = [replace(one, search=search) for one in found]
+            self._add("udp", marked, f" of {amounts.rate(rate)}")
             rung = _rung(found[0], rate)
             if rung is None:
                 break
             rungs.append(rung)
             rate = next_rate(rungs, top)
-        best = loss_free(rungs)
-        return self._done(
-            Step(
-                "udp",
-                "unknown" if best is None else "pass",
-                f"loss-free up to {amounts.rate(best)}"
-                if best
-                else "no rate was found at which nothing is lost",
-            )
-        )
+        return rungs
+
+
+def _verdict(phase: Phase, result: PhaseResult) -> str:
+    if result.error:
+        return "fail"
+    if result.rate is None:
+        return "unknown"
+    if phase.search:
+        return "search"
+    return "fail" if result.passed is False else "pass"
 
 
 def _rung(phase: Phase, asked: float) -> Optional[Rung]:
-    flow = phase.run.flow("forward") if phase.run and not phase.run.error else None
+    """What a UDP phase says about the rate `asked`; None if it is incomplete."""
+    if phase.run is None or phase.run.error:
+        return None
+    flow = phase.run.flow("forward")
     if flow is None or not flow.received.datagrams or flow.sent.rate is None:
         return None
     return Rung(asked, flow.sent.rate, (flow.received.lost or 0) / flow.received.datagrams)

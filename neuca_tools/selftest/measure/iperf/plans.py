@@ -1,4 +1,4 @@
-"""What a self-test consists of: the plans quick, standard and full, and the search for the rate at which nothing is lost."""
+"""What a self-test consists of: the plans quick, standard and full, and the search for the loss-free rate."""
 
 # SPDX-License-Identifier: MIT
 
@@ -25,19 +25,32 @@ STEPS = (
     "rdma",
     "broadcast",
 )
-OPT_IN = frozenset({"broadcast"})  # never but where it is asked for
-PORT = 45678  # as test_bandwidth.sh of the Deep Learning Benchmarking Suite has it
-LADDER = (0.01, 0.1, 0.5, 1.0)  # of the rate that is expected
-LOWEST = 1e6  # bit/s, of a step of the ladder
-FEW = 0.05  # of the datagrams: so few of a slow test may be one or two of a host that was busy for a moment
-TRIES = 4  # of the search between the last rate without loss and the first with
-CLOSE = 1.1  # the two are near enough
-OFFERED = 0.95  # of what was asked for: a sender that does not reach it reaches no more either
-STEP_SECONDS = 5.0  # at most, of one step
+# Run only on request.
+OPT_IN = frozenset({"broadcast"})
+# As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
+PORT = 45678
+# Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
+LADDER = (0.01, 0.1, 0.5, 1.0)
+LOWEST = 1e6
+# A loss below this part of the datagrams may be chance in a slow test: one or two datagrams, lost
+# while the host was busy for a moment.
+FEW = 0.05
+# Steps of the search between the highest rate without loss and the lowest with loss.
+TRIES = 4
+# The search ends when the two differ by less than this factor.
+CLOSE = 1.1
+# A sender that reaches less than this part of the offered rate does not reach a higher one either.
+OFFERED = 0.95
+# The longest duration of one step, in seconds.
+STEP_SECONDS = 5.0
 
 
 class Plan(NamedTuple):
-    """One of the three plans: its steps, seconds of each throughput test, numbers of streams, round trips when idle."""
+    """One of the three plans.
+
+    `seconds` of each throughput test, the numbers of `parallel` streams to test with, and how many
+    `round_trips` are measured on the idle path.
+    """
 
     steps: frozenset[str]
     seconds: float
@@ -59,7 +72,11 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Options:
-    """One test, as it is asked for. Rates in bit/s; `rate`: no test goes faster; `path_name` of a test among several."""
+    """The options of one test.
+
+    Rates are in bit/s: `rate` limits every step, `expect` is what the path should reach. `numa` is
+    the number of a node, or "auto" for the NIC's. `broadcast`: how many hosts should answer.
+    """
 
     steps: frozenset[str] = PLANS["standard"].steps
     seconds: float = PLANS["standard"].seconds
@@ -69,21 +86,21 @@ class Options:
     rate: Optional[float] = None
     expect: Optional[float] = None
     interface: Optional[str] = None
-    numa: Optional[str] = None  # a node, or "auto"
+    numa: Optional[str] = None
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
-    broadcast: Optional[int] = None  # hosts that should answer
+    broadcast: Optional[int] = None
 
     @property
     def duration(self) -> float:
-        """Seconds that a whole test may take at most; a helper is asked to be there for so long."""
+        """The longest time that a whole test takes, in seconds; a helper has to run for as long."""
         tests = 4 + len(self.parallel) + len(LADDER) + TRIES
         return 60 + tests * (self.seconds + 15)
 
 
 class Rung(NamedTuple):
-    """One step of the ladder: what was asked for and sent (bit/s), and the share of the datagrams that never came."""
+    """One step of the ladder: the rates asked for and sent, in bit/s, and the part that was lost."""
 
     asked: float
     sent: float
@@ -95,27 +112,44 @@ class Rung(NamedTuple):
 
 
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
-    """The next rate to offer: up the ladder while nothing is lost, then between; None: enough is known.
+    """The next rate to offer, in bit/s; None when the loss-free rate is known well enough.
 
-    Where the slowest loses a few already the next one tells whether that was chance; what gets through above a loss says that it
-    was.
+    Climb the ladder while nothing is lost, then search between the highest rate without loss and
+    the lowest with loss. A rate that got through cancels every loss at a lower rate, as chance.
     """
-    climbed = [max(LOWEST, part * top) for part in LADDER]
-    climbed = sorted(set(climbed))
-    low = max((one.asked for one in rungs if one.clean), default=0.0)
-    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
     if any(one.sent < OFFERED * one.asked for one in rungs):
         return None
-    if not lossy:
-        return next((rate for rate in climbed if rate > low), None)
-    high = min(lossy)
-    if not low and len(rungs) == 1 and rungs[0].loss < FEW:
-        return next((rate for rate in climbed if rate > high), None)
-    if not low or high <= CLOSE * low or len(rungs) >= len(climbed) + TRIES:
+    ladder = sorted({max(LOWEST, part * top) for part in LADDER})
+    low, high = _bounds(rungs)
+    if high is None:
+        return _above(low, ladder)
+    if not low:
+        # A small loss at the lowest rate may be chance: the next rate shows it.
+        first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
+        return _above(high, ladder) if first_of_all else None
+    if len(rungs) >= len(ladder) + TRIES:
+        return None
+    return _between(low, high)
+
+
+def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
+    """The highest rate without loss, 0 for none, and the lowest above it with loss."""
+    low = max((one.asked for one in rungs if one.clean), default=0.0)
+    lossy = [one.asked for one in rungs if not one.clean and one.asked > low]
+    return low, min(lossy, default=None)
+
+
+def _between(low: float, high: float) -> Optional[float]:
+    """Their mean, the geometric one if they are far apart; None if they are close enough."""
+    if high <= CLOSE * low:
         return None
     return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
 
 
+def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:
+    return next((one for one in ladder if one > rate), None)
+
+
 def loss_free(rungs: Sequence[Rung]) -> Optional[float]:
-    """The highest rate that was sent and came whole."""
+    """The highest rate in bit/s that was sent without loss; None if there was none."""
     return max((one.sent for one in rungs if one.clean), default=None)

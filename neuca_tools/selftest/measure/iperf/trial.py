@@ -1,4 +1,4 @@
-"""Sysctls that are tried for the time of a test: those of an advice, set live, and put back unless they are to be kept."""
+"""Sysctls of a recommendation that are set for a test, and restored unless it is faster with them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,8 +13,9 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.measure.host.facts import SWAP
 
-BETTER = 1.1  # times the rate of before, or it goes back (issue 5, point 7)
-# What the advice of a condition may name. Nothing else is set for anybody, whoever asks.
+# The factor by which the rate has to improve for the settings to be kept.
+BETTER = 1.1
+# The sysctls that recommendations contain. No others are set, not even for a peer with the secret.
 NAMES = frozenset(
     "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max net.core.wmem_max net.core.rmem_default"
     " net.core.wmem_default net.core.netdev_max_backlog net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
@@ -31,7 +32,10 @@ def advised(finding: Finding) -> dict[str, str]:
 
 
 def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
-    """Whether an advice is for this end, and whether for the other, of a test in this direction."""
+    """Whether a recommendation is for this end, and whether it is for the peer.
+
+    `direction` is that of the test: forward if this end sends.
+    """
     ours, theirs = ("sender", "receiver") if direction == "forward" else ("receiver", "sender")
     everywhere = finding.end in ("both", "path")
     return everywhere or finding.end in (ours, "local"), everywhere or finding.end in (
@@ -45,16 +49,16 @@ def _allowed(name: str, value: str) -> bool:
 
 
 class Trial:
-    """What was set, with what was there before."""
+    """The sysctls that were set, with their original values."""
 
     def __init__(self) -> None:
         self._before: dict[str, str] = {}
 
     def set(self, sysctls: Mapping[str, str]) -> None:
-        """All of them or none. Raises ApplyError."""
+        """Set all of them, or none. Raises ApplyError."""
         refused = sorted(name for name, value in sysctls.items() if not _allowed(name, value))
         if refused:
-            raise ApplyError(f"set {refused[0][:80]}: it is nothing that a self-test tries")
+            raise ApplyError(f"set {refused[0][:80]}: the self-test does not set this sysctl")
         try:
             for name, value in sysctls.items():
                 before = sysctl.read(name.translate(SWAP))
@@ -67,10 +71,11 @@ class Trial:
             raise
 
     def keep(self) -> None:
+        """Do not restore the original values."""
         self._before.clear()
 
     def back(self) -> None:
-        """Put everything back; what cannot be is left as it is."""
+        """Restore the original values, ignoring errors."""
         for name, value in self._before.items():
             with suppress(ApplyError):
                 sysctl.write(name.translate(SWAP), value)

@@ -1,18 +1,18 @@
-"""A request to everybody on the network, and who answers how soon: UDP to 255.255.255.255 or ff02::1.
+"""Requests to all hosts on the network, by UDP to 255.255.255.255 or ff02::1, and their answers.
 
-A host that answers broadcasts can be made to send to a third one. Three rules prevent that. Every
-message carries an HMAC over its kind, the addresses and ports that it comes from and goes to, and
-the asker's random number: a request that is sent again from another address is not one. A host
-answers only an asker that has returned the random number which was sent to its address:
+A host that answers broadcasts could be made to send packets to a third host. Three rules prevent
+that. Every message carries an HMAC over its kind, its source and destination with their ports, and
+the asker's random number, so that it is invalid if it is sent again from another address. A host
+answers only an asker that has returned the random number that was sent to its address:
 
-    asker      query      to everybody: the first WARM numbers of a run
+    asker      query      to all: the first WARM numbers of a run
     responder  challenge  to the asker, with a random number of its own
     asker      return     of that random number to the responder: the address is the asker's
-    asker      request    to everybody, one number after the other
+    asker      request    to all, one number after the other
     responder  answer     once to each number, and only if it is higher than the last
 
-So whatever is sent again is not answered, by this responder or by one that starts later. All
-messages have the same size, and a responder sends no more than so many of them a second.
+A repeated message is therefore not answered, by this responder or by one that starts later. All
+messages have the same size, and a responder limits how many it sends per second.
 """
 
 # SPDX-License-Identifier: MIT
@@ -37,7 +37,7 @@ from neuca_tools.selftest.measure.helper.answering import (
     RETURN,
     SIZE,
     Answering,
-    Route,
+    Endpoints,
     endpoint,
     message,
     read,
@@ -45,23 +45,27 @@ from neuca_tools.selftest.measure.helper.answering import (
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.roundtrip import latency
 
-EVERYBODY = {
-    4: "255.255.255.255",
-    6: "ff02::1",
-}  # RFC 919; RFC 4291, 2.7.1: neither leaves the network
-COUNT, EVERY = 50, 0.1  # requests, seconds between them
-WARM = 3  # queries, which are not counted: addresses are proved, and resolved
-LATE = 1.0  # seconds after the last request
-MOST = 1024  # who may be expected: the ports of a bridge (BR_PORT_BITS)
-ROOM = 2048  # bytes of a receive buffer that an answer takes, with what the kernel adds
-MANY = 64  # datagrams that are taken in one turn
-IPV6_FREEBIND = (
-    78  # linux/in6.h: of an address that is new the kernel still tries whether somebody else has it
-)
-SO_RCVBUFFORCE = 33  # asm-generic/socket.h
+# RFC 919, and RFC 4291 section 2.7.1: no router forwards them.
+EVERYBODY = {4: "255.255.255.255", 6: "ff02::1"}
+# Requests, and seconds between them.
+COUNT, EVERY = 50, 0.1
+# Queries, which are not counted: they prove and resolve addresses.
+WARM = 3
+# Seconds to wait after the last request.
+LATE = 1.0
+# The most hosts that can be expected: the ports of a bridge (BR_PORT_BITS).
+MOST = 1024
+# Bytes of the receive buffer that an answer takes, with the kernel's overhead.
+ROOM = 2048
+# Datagrams that one turn handles.
+MANY = 64
+# linux/in6.h. Without it a new address cannot be bound during duplicate address detection.
+IPV6_FREEBIND = 78
+# asm-generic/socket.h.
+SO_RCVBUFFORCE = 33
 
 
-class Place(NamedTuple):
+class LocalAddress(NamedTuple):
     """An address to answer from, and its device."""
 
     address: Address
@@ -70,7 +74,7 @@ class Place(NamedTuple):
 
 
 class _Post(NamedTuple):
-    """A socket of a responder, where its datagrams are sent to, and the socket that answers."""
+    """A socket of a responder, the endpoint that its datagrams are sent to, and the one that answers."""
 
     heard: socket.socket
     where: bytes
@@ -78,9 +82,14 @@ class _Post(NamedTuple):
 
 
 class Responder:
-    """Answers at these addresses, one for each device and family. Raises OSError where it cannot listen."""
+    """Answers on these addresses, one for each device and IP version.
 
-    def __init__(self, places: Mapping[tuple[int, int], Place], port: int, secret: bytes) -> None:
+    The constructor raises OSError if it cannot listen.
+    """
+
+    def __init__(
+        self, places: Mapping[tuple[int, int], LocalAddress], port: int, secret: bytes
+    ) -> None:
         self._answering = Answering(secret)
         self._posts: dict[int, _Post] = {}
         try:
@@ -90,7 +99,7 @@ class Responder:
             self.close()
             raise
 
-    def _open(self, place: Place, port: int) -> None:
+    def _open(self, place: LocalAddress, port: int) -> None:
         listener, sender = _datagrams(place.address), _datagrams(place.address)
         everybody = _everybody(place, port)
         self._posts[listener.fileno()] = _Post(listener, endpoint(everybody), sender)
@@ -106,15 +115,16 @@ class Responder:
         return tuple(self._posts)
 
     def turn(self, ready: set[int]) -> None:
-        """Answer what has come at these descriptors."""
+        """Answer what has arrived at these descriptors."""
         for descriptor in ready & self._posts.keys():
             post = self._posts[descriptor]
             own = endpoint(post.sender.getsockname())
-            with suppress(OSError):  # nothing more for now, or an answer that cannot be sent
+            # No more datagrams for now, or an answer that cannot be sent.
+            with suppress(OSError):
                 for _ in range(MANY):
                     datagram, asker = post.heard.recvfrom(SIZE + 1)
                     reply = self._answering.reply(
-                        datagram, Route(endpoint(asker), post.where), own, time.monotonic()
+                        datagram, Endpoints(endpoint(asker), post.where), own, time.monotonic()
                     )
                     if reply is not None:
                         post.sender.sendto(reply, asker)
@@ -126,13 +136,17 @@ class Responder:
 
 
 def ask(
-    place: Place, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
+    place: LocalAddress, port: int, secret: bytes, expected: Optional[int], count: int = COUNT
 ) -> Broadcast:
-    """So many requests, and all answers to them. Raises OSError."""
+    """Send `count` requests and collect the answers. Raises OSError.
+
+    `expected` is how many hosts should answer; None if that is unknown.
+    """
     with _datagrams(place.address) as asking:
         _to(asking, place)
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        with suppress(OSError):  # for root
+        # Only root may exceed net.core.rmem_max.
+        with suppress(OSError):
             asking.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM * (expected or MOST))
         asking.bind((str(place.address), 0))
         run = _Run(asking, secret, _everybody(place, port))
@@ -160,14 +174,15 @@ class _Run:
 
     def send(self, number: int) -> None:
         kind = QUERY if number <= WARM else REQUEST
-        route = Route(self._own, endpoint(self._everybody))
+        route = Endpoints(self._own, endpoint(self._everybody))
         datagram = message(kind, self._nonce, number, route, self._secret)
         self.sent[number] = time.monotonic()
-        with suppress(OSError):  # a full queue: it is lost like any other
+        # A full queue loses the request like any other.
+        with suppress(OSError):
             self._socket.sendto(datagram, self._everybody)
 
     def take(self, until: float, enough: Optional[int] = None) -> None:
-        """Answers up to a time, or until there are enough of them."""
+        """Collect answers until a monotonic time, or until there are `enough`."""
         while enough is None or sum(map(len, self.came.values())) < enough:
             left = max(0.0, until - time.monotonic())
             if not select.select([self._socket], [], [], left)[0]:
@@ -180,15 +195,15 @@ class _Run:
 
     def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
         now, theirs = time.monotonic(), endpoint(sender)
-        route = Route(theirs, self._own)
+        route = Endpoints(theirs, self._own)
         known = sender[0] in self.came or len(self.came) < 2 * MOST
         answer = read(datagram, ANSWER, route, self._secret)
         challenge = read(datagram, CHALLENGE, route, self._secret, self._nonce)
         if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
             return
         if challenge is not None:
-            number, back = challenge[1], Route(self._own, theirs)
-            proof = message(RETURN, self._nonce, number, back, self._secret, challenge[0])
+            number, back = challenge[1], Endpoints(self._own, theirs)
+            proof = message(RETURN, self._nonce, number, back, self._secret, known=challenge[0])
             with suppress(OSError):
                 self._socket.sendto(proof, sender)
         elif answer is not None:
@@ -199,14 +214,14 @@ class _Run:
 def judged(
     sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]
 ) -> Broadcast:
-    """Times are of every answer; lost is what each of those expected did not answer, and of whoever has answered once."""
+    """The result of a run.
+
+    Lost are the requests that an expected host, or one that answered others, did not answer.
+    """
     counted = [number for number in sent if number > WARM]
-    times = [
-        answers[number] - sent[number]
-        for answers in came.values()
-        for number in counted
-        if number in answers
-    ]
+    times: list[float] = []
+    for answers in came.values():
+        times += [answers[number] - sent[number] for number in counted if number in answers]
     lost = max(expected or 0, len(came)) * len(counted) - len(times)
     return Broadcast(expected, len(came), latency(times, lost))
 
@@ -220,14 +235,12 @@ def _datagrams(address: Address) -> socket.socket:
     return found
 
 
-def _to(one: socket.socket, place: Place) -> None:
-    """Of this device alone."""
+def _to(one: socket.socket, place: LocalAddress) -> None:
+    """Send and receive through this device only."""
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.device.encode() + b"\0")
 
 
-def _everybody(place: Place, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
-    return (
-        (EVERYBODY[4], port)
-        if place.address.version == 4
-        else (EVERYBODY[6], port, 0, place.number)
-    )
+def _everybody(place: LocalAddress, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
+    if place.address.version == 4:
+        return EVERYBODY[4], port
+    return EVERYBODY[6], port, 0, place.number

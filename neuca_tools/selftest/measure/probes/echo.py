@@ -1,4 +1,4 @@
-"""What answers at the far end during a session: datagrams and connections of the peer alone are sent back."""
+"""The echo of a server session: it returns the datagrams and connections of the peer, and no others."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,20 +14,28 @@ from neuca_tools.backends.pathprobe import MTU_DISCOVER, PROBE
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 
-TOKEN = 16  # bytes: only who has it is answered
-HEADER = struct.Struct("!16sII")  # token, number, bytes of the answer's payload
-LARGEST = 65507  # bytes of a datagram's payload (RFC 768, over IPv4)
-MOST = 64  # connections at once
+# Bytes of the token, without which nothing is answered.
+TOKEN = 16
+# Token, number, bytes of the answer's payload.
+HEADER = struct.Struct("!16sII")
+# Bytes of a datagram's payload (RFC 768, over IPv4).
+LARGEST = 65507
+# Connections at the same time.
+MOST = 64
 PIECE = 4096
-# Bytes a second that all answers may be larger than their requests. The token is not secret from
-# who can listen: without a limit, small requests in the peer's name would make large answers to it.
-# A search for the path MTU has 17 of them at most.
+# Bytes per second by which the answers may exceed their requests. The token can be seen on the path:
+# without a limit, small requests with a forged source would make large answers to the peer. A search
+# for the path MTU has 17 of them at most.
 GROWTH = 2**20
-MANY = 256  # datagrams or connections that are taken in one turn
+# Datagrams or connections that one turn handles.
+MANY = 256
 
 
 class Echo:
-    """Two ports of one address: for datagrams, and for connections. Raises OSError where they cannot be had."""
+    """Echoes datagrams on `port` and connections on the next one.
+
+    The constructor raises OSError if it cannot bind.
+    """
 
     def __init__(self, address: Address, peer: Address, port: int, token: bytes) -> None:
         self._peer, self._token = str(peer), token
@@ -55,11 +63,10 @@ class Echo:
         return (self._datagrams.fileno(), self._listener.fileno(), *self._connections)
 
     def turn(self, ready: set[int]) -> None:
-        """Answer whatever has come at these descriptors."""
+        """Answer what has arrived at these descriptors."""
         if self._datagrams.fileno() in ready:
-            with suppress(
-                OSError
-            ):  # nothing more for now, or an answer that this host cannot send (EMSGSIZE)
+            # No more datagrams for now, or an answer that is too large for this host (EMSGSIZE).
+            with suppress(OSError):
                 for _ in range(MANY):
                     self._answer(*self._datagrams.recvfrom(65536))
         if self._listener.fileno() in ready:
@@ -94,7 +101,7 @@ class Echo:
         self._connections[connection.fileno()] = connection
 
     def _return(self, descriptor: int) -> None:
-        """Small requests alone: what the other end does not take at once is not kept for it."""
+        """Echo one small request. What the socket does not accept at once is dropped."""
         connection = self._connections[descriptor]
         try:
             piece = connection.recv(PIECE)

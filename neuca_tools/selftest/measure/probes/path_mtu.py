@@ -1,7 +1,8 @@
-"""The path MTU by acknowledged probes: packets that may not be fragmented, and an answer that says that one arrived.
+"""The path MTU by acknowledged probes: packets that must not be fragmented, and answers to them.
 
-The kernel's own idea of the path is left aside (IP_PMTUDISC_PROBE), for it hears of a smaller path only by ICMP, and a black
-hole sends none. Whether ICMP told is known from the socket's error queue (IP_RECVERR, ip(7)).
+The kernel's own path MTU is ignored (IP_PMTUDISC_PROBE), because the kernel learns it only from
+ICMP, which a black hole does not send. The socket's error queue (IP_RECVERR, ip(7)) shows whether
+there was an ICMP message.
 """
 
 # SPDX-License-Identifier: MIT
@@ -25,19 +26,24 @@ from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
 from neuca_tools.selftest.measure.probes.roundtrip import answered, echo_request
 
-SMALLEST = {4: 576, 6: 1280}  # bytes that every path takes (RFC 791, RFC 8200)
+# Bytes that every path carries (RFC 791, RFC 8200).
+SMALLEST = {4: 576, 6: 1280}
+# Probes of one size.
 TRIES = 3
-PATIENCE = 0.25  # seconds for an answer, beyond the round trip
-RECEIVE_ERRORS = {
-    4: (socket.IPPROTO_IP, 11),
-    6: (socket.IPPROTO_IPV6, 25),
-}  # IP_RECVERR, IPV6_RECVERR
-ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err
-LOCAL = 1  # SO_EE_ORIGIN_LOCAL
+# Seconds to wait for an answer, in addition to two round trips.
+PATIENCE = 0.25
+# IP_RECVERR, IPV6_RECVERR.
+RECEIVE_ERRORS = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
+# struct sock_extended_err of linux/errqueue.h, and SO_EE_ORIGIN_LOCAL.
+ERROR = struct.Struct("=IBBBBII")
+LOCAL = 1
 
 
-class Datagrams:
-    """Probes by UDP to the echo of a helper: one way with large requests, the other way with large answers. Raises OSError."""
+class DatagramProbe:
+    """Probes by UDP to the echo of a helper, with large requests or large answers.
+
+    The constructor raises OSError.
+    """
 
     def __init__(self, peer: Address, port: int, token: bytes, source: Address, rtt: float) -> None:
         self._token, self._overhead, self._number = token, HEADERS[peer.version], 0
@@ -52,9 +58,11 @@ class Datagrams:
         self._socket.setblocking(False)
 
     def forward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, headers included, reached the peer."""
         return self._acknowledged(size, HEADER.size)
 
     def backward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, headers included, came back."""
         return self._acknowledged(HEADER.size + self._overhead, size - self._overhead)
 
     def close(self) -> None:
@@ -67,13 +75,15 @@ class Datagrams:
             try:
                 self._socket.send(request.ljust(size - self._overhead, b"\0"))
             except OSError as error:
-                if error.errno == errno.EMSGSIZE:  # larger than our own device takes
+                if error.errno == errno.EMSGSIZE:
+                    # Larger than our own device takes.
                     return False
-            if self._comes(max(answer, HEADER.size)):
+            if self._is_answered(max(answer, HEADER.size)):
                 return True
         return False
 
-    def _comes(self, answer: int) -> bool:
+    def _is_answered(self, answer: int) -> bool:
+        """Whether an answer with a payload of `answer` bytes arrives in time."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -85,16 +95,15 @@ class Datagrams:
         return False
 
 
-class Pings:
-    """Probes by ICMP, for a peer without a helper: what comes back has gone both ways. Raises OSError."""
+class PingProbe:
+    """Probes by ICMP, for a peer without a helper. An answer has the size of its request.
+
+    The constructor raises OSError.
+    """
 
     def __init__(self, peer: Address, source: Address, rtt: float) -> None:
-        self._version, self._number, self._patience, self.told = (
-            peer.version,
-            0,
-            PATIENCE + 2 * rtt,
-            False,
-        )
+        self._version, self._number = peer.version, 0
+        self._patience, self.told = PATIENCE + 2 * rtt, False
         self._header = 20 if peer.version == 4 else 40
         protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
         self._socket = socket.socket(
@@ -108,6 +117,7 @@ class Pings:
         self._id = os.getpid() & 0xFFFF
 
     def forward(self, size: int) -> bool:
+        """Whether a packet of `size` bytes, its IP header included, came back."""
         for _ in range(TRIES):
             self._number += 1
             try:
@@ -116,17 +126,21 @@ class Pings:
                 )
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
+                    # Larger than our own device takes.
                     return False
-            deadline = time.monotonic() + self._patience
-            while time.monotonic() < deadline:
-                if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    self.told = told(self._socket) or self.told
-                    with suppress(OSError):
-                        if (
-                            answered(self._version, self._id, self._socket.recv(65536))
-                            == self._number & 0xFFFF
-                        ):
-                            return True
+            if self._is_answered():
+                return True
+        return False
+
+    def _is_answered(self) -> bool:
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.told = told(self._socket) or self.told
+                with suppress(OSError):
+                    packet = self._socket.recv(65536)
+                    if answered(self._version, self._id, packet) == self._number & 0xFFFF:
+                        return True
         return False
 
     def close(self) -> None:
@@ -134,20 +148,25 @@ class Pings:
 
 
 def told(asked: socket.socket) -> bool:
-    """Whether a message of the path has come that a packet was too large for it."""
+    """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     found = False
     with suppress(OSError):
         while True:
             _, ancillary, _, _ = asked.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
-            for _, _, data in ancillary:
-                if len(data) >= ERROR.size:
-                    number, origin, *_ = ERROR.unpack_from(data)
-                    found = found or (number == errno.EMSGSIZE and origin != LOCAL)
+            found = any([found, *(_is_too_large(data) for _, _, data in ancillary)])
     return found
 
 
+def _is_too_large(data: bytes) -> bool:
+    """Whether a struct sock_extended_err is EMSGSIZE from the path, and not from this host."""
+    if len(data) < ERROR.size:
+        return False
+    number, origin, *_ = ERROR.unpack_from(data)
+    return bool(number == errno.EMSGSIZE and origin != LOCAL)
+
+
 def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int]:
-    """The largest size that is carried; None if not even `low` is."""
+    """The largest size that is carried, by bisection; None if even `low` is not."""
     if carried(high):
         return high
     if not carried(low):
@@ -161,8 +180,11 @@ def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int
 def with_helper(
     peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
 ) -> PathMtu:
-    """Both ways. Raises OSError."""
-    probe = Datagrams(peer, port, token, source, rtt)
+    """The path MTU in both directions.
+
+    `mtu` is the largest size to try, `rtt` the round trip in seconds. Raises OSError.
+    """
+    probe = DatagramProbe(peer, port, token, source, rtt)
     try:
         low = SMALLEST[peer.version]
         forward = largest(probe.forward, low, max(mtu, low))
@@ -173,8 +195,11 @@ def with_helper(
 
 
 def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
-    """What comes back whole; not known where nothing does, for many hosts answer no ping. Raises OSError."""
-    probe = Pings(peer, source, rtt)
+    """The largest ping that is answered; unknown if none is, because many hosts ignore pings.
+
+    Raises OSError.
+    """
+    probe = PingProbe(peer, source, rtt)
     try:
         low = SMALLEST[peer.version]
         found = largest(probe.forward, low, max(mtu, low))

@@ -1,9 +1,12 @@
-"""RDMA: the device and the GID that belong to the way to the peer, and what measures it: ibv_rc_pingpong and ib_write_bw.
+"""RDMA: the device and GID that belong to the path to the peer, and its measurement.
 
-Neither of them finds them by itself: they take the first device, and over Ethernet no GID at all. They tell each other who they
-are by TCP over IPv4: ib_write_bw before 23.07 knows nothing else, ibv_rc_pingpong listens at what getaddrinfo(3) has first.
-What is read is sysfs (Documentation/ABI/stable/sysfs-class-infiniband of the kernel): state, link_layer, gids, and which netdev a
-GID is of.
+It is measured with ibv_rc_pingpong and ib_write_bw. Neither finds the device by itself: they take
+the first one, and over Ethernet no GID. They exchange their parameters by TCP over IPv4, because
+ib_write_bw before 23.07 supports nothing else and ibv_rc_pingpong listens on the first address that
+getaddrinfo(3) returns.
+
+Read from sysfs: state, link_layer, gids, and the network device of each GID
+(Documentation/ABI/stable/sysfs-class-infiniband in the kernel).
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,18 +27,24 @@ from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.program import PATH, Ended, Program
 
 CLASS = Path("/sys/class/infiniband")
-MOST_GIDS = 256  # of one port
-SIZE, TIMES = (
-    4096,
-    200,
-)  # bytes (its own), and how often, of ibv_rc_pingpong: emulated guests need 30 ms for each
-SECONDS = 3  # of ib_write_bw; from 4 on it fails where all that it has under way is not sent in a quarter of them
-DEPTH = 16  # writes of 64 KiB under way: 100 Gbit/s over 80 us. A slow path ends none of 128, perftest's own, in the time
+# The largest number of GIDs of one port that are read.
+MOST_GIDS = 256
+# Bytes of a message of ibv_rc_pingpong (its default), and their number: an emulated guest needs
+# 30 ms for each.
+SIZE, TIMES = 4096, 200
+# Seconds of ib_write_bw. From 4 on it fails if what is in flight takes longer than a quarter of it.
+SECONDS = 3
+# Writes of 64 KiB in flight: 100 Gbit/s over 80 us. With perftest's default of 128, a slow path
+# completes none within SECONDS.
+DEPTH = 16
 PINGPONG, WRITE = "ibv_rc_pingpong", "ib_write_bw"
 PROGRAMS = (PINGPONG, WRITE)
-PACKAGES = {PINGPONG: "ibverbs-utils", WRITE: "perftest"}  # of Debian
-GRACE = 20.0  # seconds beyond those of the test itself
-MIB = 8 * 2**20  # bit/s of a MiB/s, which has two decimals
+# Debian's names.
+PACKAGES = {PINGPONG: "ibverbs-utils", WRITE: "perftest"}
+# Seconds that a program may take beyond its test.
+GRACE = 20.0
+# bit/s in the MiB/s that ib_write_bw prints with two decimals.
+MIB = 8 * 2**20
 RATES = {
     PINGPONG: (re.compile(rb"= +([\d.]+) Mbit/sec"), 1e6),
     WRITE: (re.compile(rb"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE), MIB),
@@ -52,10 +61,13 @@ class Gid:
     netdev: str
     kind: str
 
+    def is_of(self, address: Address) -> bool:
+        return address in (self.value, self.value.ipv4_mapped)
+
 
 @dataclass(frozen=True)
 class Port:
-    """One port of an RDMA device. `netdevs`: those of the whole device."""
+    """One port of an RDMA device. `netdevs`: the network devices of the whole device."""
 
     device: str
     number: int
@@ -64,10 +76,19 @@ class Port:
     gids: tuple[Gid, ...]
     netdevs: tuple[str, ...]
 
+    @property
+    def all_netdevs(self) -> set[str]:
+        """With those that its GIDs belong to, such as VLANs."""
+        return {*self.netdevs, *(gid.netdev for gid in self.gids)}
+
 
 @dataclass(frozen=True)
-class Choice:
-    """What a test uses. No `index`: InfiniBand, which finds the peer by its LID; an empty `gid`: there is none that fits."""
+class RdmaChoice:
+    """The RDMA port that a test uses.
+
+    `index` is None for InfiniBand, which finds the peer by its LID. `gid` is empty if the port has
+    none for the source address.
+    """
 
     device: str
     port: int
@@ -75,57 +96,65 @@ class Choice:
     index: Optional[int]
     gid: str
 
+    @property
+    def usable(self) -> bool:
+        return self.state == "ACTIVE" and bool(self.gid)
 
-def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union[Choice, str]:
-    """For packets from `source` that leave through the devices `path`; a text, why RDMA is not applicable here."""
+
+def choose(ports: Sequence[Port], path: Sequence[str], source: Address) -> Union[RdmaChoice, str]:
+    """The port for packets from `source` that leave through the devices `path`.
+
+    RoCE v2 is preferred to v1, and then the lowest GID index. Returns a text, the reason, if RDMA
+    is not applicable on this path.
+    """
     if not ports:
         return "this host has no RDMA device"
-    mine = [
-        port for port in ports if {*port.netdevs, *(gid.netdev for gid in port.gids)} & set(path)
-    ]
-    if not mine:
+    candidates = [port for port in ports if port.all_netdevs & set(path)]
+    if not candidates:
         return f"no RDMA device of this host belongs to {path[0]}"
-    fits = [
-        (gid.kind != "RoCE v2", gid.index, port, gid)
-        for port in mine
-        for gid in port.gids
-        if gid.netdev in path and (gid.value == source or gid.value.ipv4_mapped == source)
-    ]
+    fits = list(_with_gids(candidates, path, source))
     if fits:
-        _, _, port, gid = min(fits, key=lambda one: one[:2])
-        return Choice(port.device, port.number, port.state, gid.index, _text(gid.value))
-    port = mine[0]
+        port, gid = min(fits, key=lambda fit: (fit[1].kind != "RoCE v2", fit[1].index))
+        return RdmaChoice(port.device, port.number, port.state, gid.index, _text(gid.value))
+    port, gid_text = candidates[0], ""
     if port.link_layer == "InfiniBand" and port.gids:
-        return Choice(port.device, port.number, port.state, None, _text(port.gids[0].value))
-    return Choice(port.device, port.number, port.state, None, "")
+        gid_text = _text(port.gids[0].value)
+    return RdmaChoice(port.device, port.number, port.state, None, gid_text)
+
+
+def _with_gids(
+    ports: Sequence[Port], path: Sequence[str], source: Address
+) -> Iterator[tuple[Port, Gid]]:
+    """Each GID of the source address on a device of the path, with its port."""
+    for port in ports:
+        for gid in port.gids:
+            if gid.netdev in path and gid.is_of(source):
+                yield port, gid
 
 
 def _text(gid: IPv6Address) -> str:
-    return (
-        f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)
-    )  # as every Python from 3.13 on writes it
+    """As Python 3.13 and later write it, whatever the version."""
+    return f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)
 
 
 def ports(place: Path = CLASS) -> list[Port]:
-    """Every port of every RDMA device; none where the kernel has none."""
-    return [
-        _port(port)
-        for device in _inside(place)
-        for port in _inside(device / "ports")
-        if port.name.isdecimal()
-    ]
+    """Every port of every RDMA device; empty if the kernel has no RDMA."""
+    found: list[Port] = []
+    for device in _inside(place):
+        numbered = [port for port in _inside(device / "ports") if port.name.isdecimal()]
+        found += map(_port, numbered)
+    return found
 
 
 def _port(port: Path) -> Port:
     device = port.parent.parent
-    netdevs = tuple(one.name for one in _inside(device / "device" / "net"))
     return Port(
-        device.name,
-        int(port.name),
-        _word(port / "state").rpartition(" ")[2],
-        _word(port / "link_layer"),
-        tuple(_gids(port)),
-        netdevs,
+        device=device.name,
+        number=int(port.name),
+        state=_word(port / "state").rpartition(" ")[2],
+        link_layer=_word(port / "link_layer"),
+        gids=tuple(_gids(port)),
+        netdevs=tuple(one.name for one in _inside(device / "device" / "net")),
     )
 
 
@@ -157,76 +186,73 @@ def _word(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:  # the attributes of an entry without a GID cannot be read (EINVAL)
+    except OSError:
+        # The attributes of an entry without a GID cannot be read (EINVAL).
         return ""
 
 
-def command(program: str, choice: Choice, port: int, peer: Optional[Address] = None) -> list[str]:
-    """Of the client, or without a peer of the server. Both find each other by TCP at `port`."""
-    words = [program, "-d", choice.device, "-i", str(choice.port), "-p", str(port)]
+def command(
+    program: str, choice: RdmaChoice, port: int, peer: Optional[Address] = None
+) -> list[str]:
+    """The command line of the client, or of the server if there is no `peer`.
+
+    `port` is the TCP port over which the two exchange their parameters.
+    """
     if program == PINGPONG:
-        words += [
-            "-s",
-            str(SIZE),
-            "-n",
-            str(TIMES),
-            *(["-g", str(choice.index)] if choice.index is not None else []),
-        ]
+        sizes, gid_option = ["-s", str(SIZE), "-n", str(TIMES)], "-g"
     else:
-        words += [
-            "-D",
-            str(SECONDS),
-            "-t",
-            str(DEPTH),
-            "-F",
-            *(["-x", str(choice.index)] if choice.index is not None else []),
-        ]
-    return words + ([str(peer)] if peer else [])
+        sizes, gid_option = ["-D", str(SECONDS), "-t", str(DEPTH), "-F"], "-x"
+    words = [program, "-d", choice.device, "-i", str(choice.port), "-p", str(port), *sizes]
+    if choice.index is not None:
+        words += [gid_option, str(choice.index)]
+    if peer:
+        words.append(str(peer))
+    return words
 
 
-def rate(program: str, said: bytes) -> Optional[float]:
-    """In bit/s, of what the client has said."""
+def rate(program: str, output: bytes) -> Optional[float]:
+    """The rate in bit/s that the client printed; None if it printed none."""
     form, unit = RATES[program]
-    found = form.findall(said)
+    found = form.findall(output)
     return float(found[-1]) * unit if found else None
 
 
 def hindrance(peer: Address) -> str:
-    """Why the programs cannot be run here; empty where they can."""
+    """Why the programs cannot measure this peer from here; empty if they can."""
     return f"{PINGPONG} and {WRITE} meet over IPv4 alone" if peer.version == 6 else missing()
 
 
 def missing() -> str:
-    """Which packages this needs whose programs are not installed here; empty for none."""
-    lacking = [
+    """Which packages with the programs are not installed; empty if all are."""
+    packages = [
         package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None
     ]
-    return (
-        f"this needs the package{'s' if len(lacking) > 1 else ''} {' and '.join(lacking)}"
-        if lacking
-        else ""
-    )
+    if not packages:
+        return ""
+    plural = "s" if len(packages) > 1 else ""
+    return f"this needs the package{plural} {' and '.join(packages)}"
 
 
 def measure(
-    choice: Choice,
+    choice: RdmaChoice,
     port: int,
     peer: Address,
     begin: Callable[[str], str],
     finish: Callable[[], object],
 ) -> Union[Rdma, str]:
-    """Both programs, one after the other; a text, why the other end cannot take part.
+    """Run both programs, one after the other. Returns a text if the peer does not support them.
 
-    `begin` starts a program's server there; it says why it cannot be started where nothing is wrong, else raises ChannelError.
+    `begin` starts the server of a program at the peer. It returns why that is not applicable there,
+    or an empty string, and raises ChannelError if it fails. `finish` ends the server.
     """
     found = Rdma(choice.device, choice.state, choice.gid)
     for name in PROGRAMS:
         try:
-            lacking = begin(name)
+            inapplicable = begin(name)
         except ChannelError as error:
             return replace(found, error=str(error))
-        if lacking:
-            return lacking
+        if inapplicable:
+            return inapplicable
         try:
             ended = Program(command(name, choice, port, peer)).finish(SECONDS + GRACE)
         finally:
@@ -241,21 +267,16 @@ def measure(
 
 
 def _reason(ended: Ended) -> str:
-    said = [
-        line.strip()
-        for line in (ended.error + ended.out).decode("utf-8", "replace").splitlines()
-        if line.strip()
-    ]
-    return (
-        "it did not end in time"
-        if ended.late
-        else said[0][:200]
-        if ended.error and said
-        else f"it ended with {ended.code}"
-    )
+    if ended.late:
+        return "it did not end in time"
+    lines = [line.strip() for line in ended.error.decode("utf-8", "replace").splitlines()]
+    if not ended.error:
+        return f"it ended with {ended.code}"
+    lines += [line.strip() for line in ended.out.decode("utf-8", "replace").splitlines()]
+    return next((line[:200] for line in lines if line), f"it ended with {ended.code}")
 
 
-def round_trip(said: bytes) -> Optional[float]:
-    """In seconds, of ibv_rc_pingpong."""
-    found = ROUND_TRIP.findall(said)
+def round_trip(output: bytes) -> Optional[float]:
+    """The round trip in seconds that ibv_rc_pingpong printed; None if it printed none."""
+    found = ROUND_TRIP.findall(output)
     return float(found[-1]) / 1e6 if found else None

@@ -1,4 +1,4 @@
-"""Whether the peer can be reached: who answers for its address, whether it answers a ping, how many connections it takes."""
+"""Whether the peer can be reached: ARP, ping, and how many connections a second it accepts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,19 +15,27 @@ from typing import Optional
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import Device, Way
+from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
 from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
 
-ARP, REQUEST, REPLY = 0x0806, 1, 2  # RFC 826
+# Ethertype and operations of RFC 826.
+ARP, REQUEST, REPLY = 0x0806, 1, 2
 BROADCAST = b"\xff" * 6
-TRIES = 3  # ARP requests
-ANSWERS = 0.4  # seconds in which all answers to one are taken
-PINGS, PINGED = 5, 1.0  # at most so many, for so many seconds
-CONNECT = 3.0  # seconds for one connection
+# ARP requests, and seconds to wait for all answers to one.
+TRIES, ANSWERS = 3, 0.4
+# Pings, the seconds between them, and the seconds after which there are no more.
+PINGS, PING_EVERY, PINGED = 5, 0.05, 1.0
+# Seconds for one connection.
+CONNECT = 3.0
+# Failed connections after which the test ends.
+MOST_FAILED = 100
 
 
-def reach(peer: Address, way: Way, device: Device) -> Reach:
-    """What is known before any helper is asked: neighbour and ping. Raises nothing: what cannot be asked is not known."""
+def reach(peer: Address, way: Way, device: NetDevice) -> Reach:
+    """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
+
+    Raises nothing: what cannot be found out stays unknown.
+    """
     macs: tuple[str, ...] = ()
     if way.gateway is None and peer.version == 4 and way.source is not None:
         with suppress(OSError):
@@ -41,25 +49,26 @@ def reach(peer: Address, way: Way, device: Device) -> Reach:
 
 def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        found = measure(Pings(peer, source, 0.05), PINGS, PINGED)
-    except OSError:  # not root
+        found = measure(Pings(peer, source, PING_EVERY), PINGS, PINGED)
+    except OSError:
+        # Only root may open a raw socket.
         return None
     return bool(found.count and found.count > (found.lost or 0))
 
 
-def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
+def answering(peer: Address, source: Address, device: NetDevice) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
     found: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
-    if len(mine) != 6:  # no Ethernet
+    if len(mine) != 6:
+        # Not an Ethernet device.
         return ()
     with socket.socket(
         socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)
     ) as asked:
         asked.bind((device.name, ARP))
-        request = struct.pack(
-            "!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, REQUEST, mine, source.packed, b"\0" * 6, peer.packed
-        )
+        addresses = mine + source.packed + bytes(6) + peer.packed
+        request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
         for _ in range(TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ANSWERS
@@ -74,18 +83,19 @@ def _answer(packet: bytes, peer: Address) -> set[str]:
     if len(packet) < 28:
         return set()
     _, _, _, _, operation, mac, address, _, _ = struct.unpack_from("!HHBBH6s4s6s4s", packet)
-    return (
-        {":".join(f"{byte:02x}" for byte in mac)}
-        if operation == REPLY and address == peer.packed
-        else set()
-    )
+    if operation != REPLY or address != peer.packed:
+        return set()
+    return {mac.hex(":")}
 
 
 def connections(peer: Address, port: int, source: Address, seconds: float) -> Connections:
-    """How many connections a second the peer takes, one after the other; each is reset, and leaves no port behind."""
+    """Connect and close, one connection after the other, for `seconds`.
+
+    Each is closed by a reset, so that its port does not stay in TIME_WAIT.
+    """
     made = failed = no_address = 0
     began = time.monotonic()
-    while time.monotonic() < began + seconds and failed < 100:
+    while time.monotonic() < began + seconds and failed < MOST_FAILED:
         try:
             with socket.socket(
                 kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC

@@ -1,4 +1,4 @@
-"""Round trips: requests that come back, by UDP to the helper's echo or by ICMP to anybody, while idle or beside a test."""
+"""Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping."""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,18 +17,25 @@ from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
 
-EVERY = 0.01  # seconds between requests
-LATE = 2.0  # seconds after which an answer is lost
-FIRST = (
-    0.25  # seconds that a round trip may take where none is known yet: four of them are waited for
-)
-WARM = 3  # round trips that are not counted: they resolve addresses and wake what sleeps
-MOST = 100_000  # requests of one probe
-ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}  # ICMP types (RFC 792, RFC 4443)
+# Seconds between requests.
+EVERY = 0.01
+# Seconds after which an answer counts as lost.
+LATE = 2.0
+# Seconds assumed for a round trip while none is known. The last answers get four round trips.
+FIRST = 0.25
+# Round trips that are not counted: they resolve addresses and wake CPUs.
+WARM = 3
+# The most requests of one probe.
+MOST = 100_000
+# ICMP types (RFC 792, RFC 4443).
+ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 
 
 class RoundTrips:
-    """Requests at even distances, whatever has come back: a `Probe` of `conduct`. Subclasses say how one looks."""
+    """Requests at a fixed rate, independent of the answers: a `Probe` for `conduct`.
+
+    Subclasses define the packets.
+    """
 
     def __init__(self, sender: socket.socket, every: float = EVERY) -> None:
         self._socket, self._every = sender, every
@@ -49,11 +56,13 @@ class RoundTrips:
             self._next = max(self._next + self._every, time.monotonic())
             self._number += 1
             self._sent[self._number] = time.monotonic()
-            with suppress(OSError):  # a full queue, or no route any more: it is lost like any other
+            # A full queue or a missing route loses the request like any other.
+            with suppress(OSError):
                 self._socket.send(self._request(self._number))
 
     def _take(self) -> None:
-        with suppress(OSError):  # nothing more for now; or what ICMP says of an earlier one
+        # No more answers for now, or an ICMP error for an earlier request.
+        with suppress(OSError):
             while True:
                 number = self._number_of(self._socket.recv(65536))
                 sent = self._sent.pop(number, None)
@@ -61,7 +70,7 @@ class RoundTrips:
                     self._times.append(time.monotonic() - sent)
 
     def end(self) -> Latency:
-        """Wait for the last answers, and what all of it says. None came: every field but the counts is None."""
+        """Wait for the last answers and close. Without any, only the counts are set."""
         deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=FIRST)))
         while self._sent and time.monotonic() < deadline:
             if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -74,12 +83,12 @@ class RoundTrips:
         raise NotImplementedError
 
     def _number_of(self, datagram: bytes) -> int:
-        """0 for what is no answer."""
+        """The number of the request that this answers; 0 for anything else."""
         raise NotImplementedError
 
 
 class Datagrams(RoundTrips):
-    """By UDP, to the echo of a helper. Raises OSError."""
+    """By UDP, to the echo of a helper. The constructor raises OSError."""
 
     def __init__(
         self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
@@ -98,7 +107,7 @@ class Datagrams(RoundTrips):
 
 
 class Pings(RoundTrips):
-    """By ICMP; for root. Raises OSError."""
+    """By ICMP, which needs root. The constructor raises OSError."""
 
     def __init__(
         self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24
@@ -122,7 +131,7 @@ class Pings(RoundTrips):
 
 
 def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
-    """An ICMP echo request of `size` bytes, its header included; the kernel sums it up for IPv6."""
+    """An ICMP echo request of `size` bytes, header included. For IPv6 the kernel adds the checksum."""
     body = bytes(max(0, size - 8))
     header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
     total = checksum(header + body) if version == 4 else 0
@@ -130,7 +139,10 @@ def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
 
 
 def answered(version: int, identity: int, packet: bytes) -> int:
-    """The number of the request that this is the answer to; 0 for anything else. Over IPv4 the IP header comes too."""
+    """The number of the request that this answers; 0 for anything else.
+
+    An IPv4 raw socket receives the IP header too.
+    """
     if version == 4:
         packet = packet[(packet[0] & 0xF) * 4 :] if packet else b""
     if len(packet) < 8:
@@ -140,7 +152,7 @@ def answered(version: int, identity: int, packet: bytes) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """Of the internet (RFC 1071)."""
+    """The Internet checksum (RFC 1071)."""
     data += b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -149,7 +161,7 @@ def checksum(data: bytes) -> int:
 
 
 def measure(probe: RoundTrips, count: int, seconds: float) -> Latency:
-    """So many round trips, or as many as the time allows."""
+    """Measure `count` round trips, or as many as fit in `seconds`."""
     deadline, sent = time.monotonic() + seconds, 0
     while sent < count and time.monotonic() < deadline:
         select.select([probe], [], [], max(0.0, min(probe.due(), deadline) - time.monotonic()))
@@ -160,7 +172,10 @@ def measure(probe: RoundTrips, count: int, seconds: float) -> Latency:
 
 
 def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: float) -> Latency:
-    """Requests and responses over one connection, each after the answer to the last. Raises OSError."""
+    """Requests over one connection, each after the answer to the one before.
+
+    Raises OSError if it cannot connect.
+    """
     times: list[float] = []
     deadline = time.monotonic() + seconds
     with socket.create_connection((str(peer), port), seconds, (str(source), 0)) as connection:
@@ -174,7 +189,8 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
             try:
                 connection.sendall(b"?")
                 answer = connection.recv(1)
-            except OSError:  # nothing came in time, or the connection broke
+            except OSError:
+                # No answer in time, or the connection was reset.
                 return latency(times, 1)
             if not answer:
                 break
@@ -184,7 +200,7 @@ def over_tcp(peer: Address, port: int, source: Address, count: int, seconds: flo
 
 
 def latency(times: Sequence[float], lost: int) -> Latency:
-    """Percentiles by the nearest rank."""
+    """The median, the 99th percentile (nearest rank) and the maximum, in seconds."""
     ordered = sorted(times)
     count = len(ordered) + lost
     if not ordered:
