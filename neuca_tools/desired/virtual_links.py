@@ -8,6 +8,7 @@ no complete document asks for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
@@ -64,6 +65,8 @@ class _Judge:
             for device in world.devices.values()
             for name in (device.name, *device.altnames)
         }
+        # How many requested links have each name; none of several with the same name is made.
+        self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
@@ -132,7 +135,7 @@ class _Judge:
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
             return f'another interface is called "{key.given_name}": it is not touched'
-        if key.given_name in self.taken:
+        if key.given_name in self.taken or self.names[key.given_name] > 1:
             return f'another interface is to be called "{key.given_name}"'
         return None
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from kernel import refuse
+from kernel import Kernel, refuse
 from worlds import Agent, key, mac, machine, nic, texts, world
 
 from neuca_tools.desired.resolve import Settings, resolve
@@ -411,3 +411,12 @@ def test_each_layer_says_what_it_likes_of_it():
         "mac": ONE,
     }
     assert wanted.members == (key(2), key(3))
+
+
+def test_of_two_links_with_one_name_neither_is_made():
+    text = f"[interface {mac(2)}]\n[bridge two]\nstate = up\n[macvlan two]\nparent = {mac(2)}\n"
+    agent = Agent(Kernel(world(nic(1), nic(2))), text)
+    assert agent.run()[1].failures == ()
+    found = {(str(one.link), one.text) for one in agent.survey().resolution.problems}
+    reason = 'another interface is to be called "two"'
+    assert found == {("bridge two", reason), ("macvlan two", reason)}
