@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Optional, Union
 
 from neuca_tools.errors import DocumentError
+from neuca_tools.model.printable import plain
 
 Tree = Union[None, bool, str, "list[Tree]", "dict[str, Tree]"]
 MAX_BYTES = 1024 * 1024
@@ -57,7 +58,7 @@ def from_yaml(data: bytes, what: str) -> Tree:
             builder.take(type(event).__name__, event)
     except yaml.YAMLError as error:
         raise DocumentError(
-            f"cannot read {what}: it is no YAML: {' '.join(str(error).split())[:200]}"
+            f"cannot read {what}: it is no YAML: {plain(' '.join(str(error).split())[:200])}"
         ) from None
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
