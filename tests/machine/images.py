@@ -123,7 +123,7 @@ _A_ROOT = (
 RECIPES = {recipe.name: recipe for recipe in (
     Recipe("A", "bookworm", *_A_ROOT, "net.ifnames=0"),
     Recipe("B", "bookworm", ("systemd-sysv", "network-manager", "openssh-server"), _SYSTEMD, ENABLE),
-    Recipe("C", "trixie", ("systemd-sysv",), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
+    Recipe("C", "trixie", ("systemd-sysv", "dmsetup"), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("D", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client"), (("etc/network/interfaces", INTERFACES),), _SERIAL,
            "net.ifnames=0"),

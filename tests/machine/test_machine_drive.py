@@ -12,6 +12,8 @@ from steps import DOCUMENT, STATUS, assert_left_alone, dataplane, in_force, name
 
 ADDRESSES = {mac(1): {"10.1.0.1/24"}, mac(2): {"10.2.0.1/24"}, mac(3): set()}
 UNITS = {"vfat": "neuca-drive@vdb1.service", "iso9660": "neuca-drive@sr0.service"}
+# Seconds. A busy emulated processor may need several starts of a unit that has 30 s for each.
+PATIENCE = 1800
 SEED = f"""network:
   version: 2
   ethernets:
@@ -70,7 +72,7 @@ def as_the_volume_says(guest, label):
             and done.json["state"] == "ok"
         )
 
-    status = guest.eventually(STATUS, fits, 600).json
+    status = guest.eventually(STATUS, fits, PATIENCE).json
     assert {
         nic: found & {"10.1.0.1/24", "10.2.0.1/24"} for nic, found in dataplane(guest).items()
     } == ADDRESSES
@@ -119,7 +121,7 @@ YOURS = 'its instance id is "j", and that of this instance is "i"'
 STARTED = "systemctl list-units --plain --no-legend --all 'neuca-drive@*'"
 
 
-def not_used(guest, volume, why, patience=300):
+def not_used(guest, volume, why, patience=PATIENCE):
     """The status, once it has a line about this volume."""
 
     def fits(done):
@@ -192,12 +194,12 @@ def test_a_volume_does_not_take_the_place_of_a_metadata_service(guests, tmp_path
     def fits(done):
         return 'volume "vdb1" is not used: ' in done.output
 
-    guest.eventually(STATUS, fits, 300)
+    guest.eventually(STATUS, fits, PATIENCE)
     seen = guest.cloud.seen()
     guest.eventually("true", lambda _: guest.cloud.seen() >= seen + 2)
     in_force(guest, DOCUMENT)
     guest.reboot()
-    guest.eventually(STATUS, fits, 300)
+    guest.eventually(STATUS, fits, PATIENCE)
     in_force(guest, DOCUMENT)
     assert guest.check("find /run/neuca/drives -type f") == ""
 
