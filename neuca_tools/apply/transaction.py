@@ -28,6 +28,7 @@ from neuca_tools.plan.operations import (
     SetTxQueueLen,
     Tell,
     Unmanage,
+    WriteFile,
     WriteSysctl,
 )
 from neuca_tools.plan.plan import plan
@@ -130,6 +131,7 @@ class Transaction:
             self._apply(self._due(planned))
             self._verify(watch)
             self._undo()
+            self._write_late_files()
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
 
@@ -214,6 +216,17 @@ class Transaction:
         )
         own = [operation for operation in operations if operation.domain]
         self.undone = apply(own, self.host.writer(now))
+
+    def _write_late_files(self) -> None:
+        """Write what depends on names that were taken before the renames of this transaction."""
+        if not any(isinstance(operation, Rename) for operation in self.result.done):
+            return
+        attempted = {identity(operation) for operation in self.result.done}
+        attempted |= {identity(failure.operation) for failure in self.result.failures}
+        planned = self.purpose.operations(self.decision)
+        late = [one for one in planned if isinstance(one, (WriteFile, Tell))]
+        if any(isinstance(one, WriteFile) and identity(one) not in attempted for one in late):
+            self._apply(late)
 
     def _remember(self) -> None:
         if self.result.failures:

@@ -428,3 +428,10 @@ def test_a_vxlan_that_an_incomplete_document_asks_for_otherwise_keeps_its_mtu():
     assert not agent.document.complete
     assert [failure.text for failure in agent.run()[1].failures] == []
     assert agent.plan() == ()
+
+
+def test_files_follow_a_name_that_only_a_rename_of_the_same_pass_frees():
+    agent = Agent(Kernel(world(nic(1), nic(2, "br0"))))
+    agent.ask(f"[interface {mac(2)}]\nname = data0\n[bridge br0]\nstate = up\n")
+    assert agent.run()[1].failures == ()
+    assert [operation.text for operation in agent.plan()] == []
