@@ -42,7 +42,7 @@ _MOST = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 KINDS: Mapping[str, str] = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}  # by their sources
 _LOCK = "drives.lock"
-_PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 30
+_PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
 
 
 @dataclass(frozen=True)
