@@ -475,6 +475,9 @@ def test_random_neuca_documents_touch_no_other_nic(host, part):
         assert done.code in (0, 3, 4, 78), done
         host.foreign.check()
         assert ways_out(host) == before
+    # What the last document leaves, such as a bridge without a port, may never come up: there is
+    # nothing to wait for before a second pass.
+    host.applied = False
 
 
 def random_text(chance):

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,15 @@ def long_test(ends, *words):
 
 
 def iperf3s(parent):
-    """The iperf3 of a process, by their ids."""
+    """The iperf3 of a process, by their ids; a child may end while it is looked at."""
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-    return [one for one in children if Path(f"/proc/{one}/comm").read_text() == "iperf3\n"]
+    return [one for one in children if name_of(one) == "iperf3\n"]
+
+
+def name_of(process):
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/comm").read_text()
+    return ""
 
 
 def status(process):
