@@ -151,10 +151,11 @@ class Transaction:
             watch.wait(RELEASE_TIME)
         self.marked = True
         self.decision = self._decide(self.decision.record)
-        left = self.purpose.operations(self.decision)
+        after = self.purpose.operations(self.decision)
+        left = set(after)
         removals = [one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute))]
-        self.result += Result(tuple(one for one in removals if one not in set(left)))
-        return left
+        self.result += Result(tuple(one for one in removals if one not in left))
+        return after
 
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Save what will be ours, and the present links, before the first change."""
