@@ -84,7 +84,10 @@ class Attacker:
             if up:
                 lab.run("ip", "link", "set", name, "up")
         lab.foreign.may_change(lab.index(name))
-        return self._up()
+        self._up()
+        # Until the kernel has noted the carrier it drops the addresses that an advertisement gives.
+        lab.settle()
+        return self
 
     def on_management(self, name="mgmt0"):
         """A port of a bridge that the management NIC's network becomes."""

@@ -65,13 +65,23 @@ def read_platform(kind):
 READERS = {"neuca": read_neuca, **{kind: read_platform(kind) for kind in PLATFORM}}
 
 
+def yardstick():
+    """Processor seconds for a million short strings, now, on this machine: 0.25 s on the one it was chosen on."""
+    began = time.process_time()
+    for number in range(1_000_000):
+        len(str(number))
+    return time.process_time() - began
+
+
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)
-def test_no_document_takes_a_second_to_read(text, reader):
+def test_no_document_is_costly_to_read(text, reader):
+    """The dearest takes three yardsticks; one whose cost grows with the square of its size takes hundreds."""
+    unit = yardstick()
     began = time.process_time()
     with contextlib.suppress(DocumentError):
         reader(text.encode())
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 15 * max(unit, yardstick())
 
 
 @pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)
@@ -80,7 +90,7 @@ def test_redacting_what_was_redacted_changes_nothing(text):
     assert redact(once) == once
 
 
-def test_a_pass_over_many_routes_and_addresses_is_no_matter_of_seconds(guest):
+def test_a_pass_over_many_routes_and_addresses_is_not_costly(guest):
     guest.veth("dp1", 1)
     guest.document(NIC)
     for name in ("routes", "addresses", "members"):
@@ -89,7 +99,7 @@ def test_a_pass_over_many_routes_and_addresses_is_no_matter_of_seconds(guest):
         done = guest.command("neuca", "plan", "--config", guest.config_file, prefix=("env",))
         spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began
         assert "Traceback" not in done.err
-        assert spent < 5.0, (name, spent)
+        assert spent < 30 * yardstick(), (name, spent)
     guest.document(NIC)
 
 
