@@ -337,6 +337,14 @@ def test_rates_are_read_as_iperf_reads_them(word, bits):
     assert lines.parse_rate(word) == bits
 
 
+@pytest.mark.parametrize("prefix", ["K", "k", "\u212a"])
+def test_a_prefix_in_any_script_is_read(prefix):
+    """Case-insensitive patterns take the Kelvin sign for a K, and a long s for an S."""
+    row = lines.parse_row(f"[  5] 0.0-1.0 \u017fec  2.00 {prefix}Bytes  16.0 {prefix}bit\u017f/sec")
+    assert row is not None
+    assert (row.bytes, row.rate) == (2048.0, 16_000.0)
+
+
 def test_a_pasted_command_line_says_what_was_asked_for():
     run = read(
         b"$ iperf3 -c 10.0.0.1 -u -b 10M -P 2 -t 30 -l 8K -w 4M\n[ 4] 0.00-1.00 sec 1 MBytes 8 Mbits/sec 100\n"
