@@ -27,26 +27,29 @@ def passed(one: Look) -> Optional[bool]:
         return False
     if one.phase.search or one.rate is None:
         return None
-    part, wanted = _part(one), _wanted(one)
+    enough, wanted = _share_expected(one), _rate_expected(one)
     if wanted is not None:
-        return (_mean_of_directions(one) or one.rate) >= part * wanted
-    # Nothing is expected, but the test was limited: it may be as fast as it was allowed to be.
-    return True if one.asked and one.rate and one.rate >= part * one.asked else None
+        return (_mean_of_directions(one) or one.rate) >= enough * wanted
+    if one.asked and one.rate and one.rate >= enough * one.asked:
+        # Nothing is expected, but the test was as fast as it was allowed to be.
+        return True
+    return None
 
 
-def _part(one: Look) -> float:
-    """The share of what is expected that is enough."""
+def _share_expected(one: Look) -> float:
+    """The share of the expected rate that is enough."""
     if one.protocol == "udp":
         return DATAGRAMS
     return BOTH_WAYS if one.phase.name == TOGETHER else THROUGHPUT
 
 
-def _wanted(one: Look) -> Optional[float]:
-    """bit/s: of TCP what is expected of the path, of UDP what was asked for."""
-    expect = one.evidence.expect
+def _rate_expected(one: Look) -> Optional[float]:
+    """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
     if one.protocol == "udp":
         return one.asked or None
-    return min(expect, one.asked) if expect and one.asked else expect
+    if one.evidence.expect and one.asked:
+        return min(one.evidence.expect, one.asked)
+    return one.evidence.expect
 
 
 def _mean_of_directions(one: Look) -> Optional[float]:

@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session, known_facts
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, known_facts
 from neuca_tools.selftest.conditions.causes import (
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -19,6 +19,7 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
     is_explained,
 )
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence

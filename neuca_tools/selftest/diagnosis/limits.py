@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import Hit, links_of, sysctl_max
+from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
+from neuca_tools.selftest.conditions.session import links_of, sysctl_max
 from neuca_tools.selftest.conditions.window import DEFAULT_MSS, LOSSY, RMEM, WMEM
 from neuca_tools.selftest.evidence.look import Look
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.base import links_of
 from neuca_tools.selftest.conditions.path import TUNNELS
+from neuca_tools.selftest.conditions.session import links_of
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, numbered
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence, Phase
