@@ -1,4 +1,4 @@
-"""The 47 conditions (D01 to D47 of neuca-selftest(1)): a table of small rules, causes before symptoms.
+"""The 47 conditions of neuca-selftest(1), D01 to D47: a small rule each, causes before symptoms.
 
 To add one, write a rule in the module where it belongs, a row in that module's table, a line in the
 manual page, and a test.

@@ -9,7 +9,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
-from neuca_tools.selftest.conditions.session import Rule, Session, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
@@ -18,27 +18,21 @@ from neuca_tools.selftest.conditions.udp import (
     offered,
     slowest_test,
 )
-from neuca_tools.selftest.conditions.window import LOSSY, NETWORK, is_unbounded, sender_buffer
+from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import Look, steady_sockets
 
-# Coefficient of variation of the rate (D18).
-STEADY = 0.03
+STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
-# Times the idle round trip (D18).
-QUEUED = 1.5
-# Times the shortest round trip: no queue forms before packets are dropped (D17).
-FLAT_RTT = 1.2
-# Of the datagrams: more than a host loses when it is busy for a moment (D17).
-CLEARLY = 0.02
-# Of the plateau (D17).
-LEVEL = 0.9
-# Of the rate of a policer: what is sent more slowly than this is not dropped.
-PACE = 0.95
+QUEUED = 1.5  # times the idle round trip (D18)
+FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+LEVEL = 0.9  # of the plateau (D17)
+PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
 def policed(session: Session) -> Optional[Hit]:
-    """UDP is free of loss up to a rate that it never exceeds; TCP loses packets while no queue forms."""
+    """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
     ladder = sorted(filter(_is_measured_udp, session.looks), key=_offered)
     clean = [one for one in ladder if not is_losing(one)]
     over = list(filter(_is_lost_on_the_path, ladder))
@@ -48,8 +42,7 @@ def policed(session: Session) -> Optional[Hit]:
     if slowest is not None and (not over or is_losing(slowest)):
         # UDP gets through at every rate that was offered, or is lost at every rate (D19).
         return None
-    tcp = next(filter(_looks_policed, session.tcp), None)
-    return None if tcp is None else _policed_by_tcp_alone(tcp)
+    return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
 
 
 def _is_measured_udp(look: Look) -> bool:
@@ -57,7 +50,7 @@ def _is_measured_udp(look: Look) -> bool:
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
-    """Whether a UDP test lost datagrams that neither a counter nor a full CPU of the hosts explains."""
+    """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     if (look.loss or 0) < CLEARLY or look.is_full:
         return False
     return counted_losses(look) < 0.5 * lost(look)
@@ -112,9 +105,7 @@ def _offered(look: Look) -> float:
 
 def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
-    if look.left < NETWORK or not look.loss or look.loss <= LOSSY:
-        return False
-    if sender_buffer(look) is not None:
+    if not is_lossy(look):
         return False
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.throughput.retransmits)
@@ -132,7 +123,8 @@ def path_capacity(look: Look) -> Optional[Hit]:
     if speed is not None:
         return Hit(
             look.left,
-            f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet",
+            f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
+            "Ethernet",
             (fact("rate, bit/s", round(look.rate)),),
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
@@ -151,9 +143,13 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 
 def _steady_spread(look: Look) -> Optional[float]:
-    """The coefficient of variation of a rate that hardly varies; None if it varies, or is not known."""
-    limit = IN_PIECES if _has_standing_queue(look) else STEADY
-    return look.spread if look.spread is not None and look.spread < limit else None
+    """The coefficient of variation of a steady rate; None if it varies, or is not known."""
+    limit = STEADY
+    if _has_standing_queue(look):
+        limit = IN_PIECES
+    if look.spread is None or look.spread >= limit:
+        return None
+    return look.spread
 
 
 def _is_queued(look: Look) -> bool:
@@ -172,7 +168,7 @@ def _has_standing_queue(look: Look) -> bool:
 
 
 def _delays_only_itself(look: Look) -> bool:
-    """Whether requests sent during the test took no longer than before it: no queue delayed them."""
+    """Whether requests took no longer during the test than before it: no queue delayed them."""
     if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
         return False
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50

@@ -12,10 +12,8 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
 from neuca_tools.selftest.evidence.look import Fact
 
-# Rate of many streams over that of one (D26).
-GAP = 1.5
-# Rate of the faster direction over that of the slower one (D27).
-ASYMMETRY = 1.3
+GAP = 1.5  # rate of many streams over that of one (D26)
+ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -26,8 +24,8 @@ def per_flow(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.4 * (1 - one.rate / many.rate),
-        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is limited, "
-        "by its window, or by a policer or a hash over links on the path",
+        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is "
+        "limited, by its window, or by a policer or a hash over links on the path",
         (Fact("one and many streams, bit/s", one.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both ends; compare a few source ports",
         confidence=MEDIUM,
@@ -37,7 +35,7 @@ def per_flow(session: Session) -> Optional[Hit]:
 
 def asymmetric(session: Session) -> Optional[Hit]:
     rates = _rates_alone(session)
-    if rates is None or not rates[1]:
+    if rates is None:
         return None
     there, back = rates
     fast, slow = max(rates), min(rates)
@@ -58,9 +56,7 @@ def collapse(session: Session) -> Optional[Hit]:
     both, rates = session.named(TOGETHER), _rates_alone(session)
     if both is None or both.phase.run is None or both.is_full or rates is None:
         return None
-    # A direction that was not measured alone counts as much as the other.
-    alone = rates[0] + (rates[1] or rates[0])
-    flows = both.phase.run.flows
+    alone, flows = sum(rates), both.phase.run.flows
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
@@ -76,12 +72,12 @@ def collapse(session: Session) -> Optional[Hit]:
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
-    """bit/s forward and back, each measured alone; None, or 0 for back, if it was not measured."""
+    """bit/s forward and back, each measured alone; without a way back, it counts as the other."""
     there, back = session.named("tcp"), session.named("tcp", "reverse")
     if there is None or not there.rate:
         return None
     if back is None or not back.rate:
-        return there.rate, 0.0
+        return there.rate, there.rate
     return there.rate, back.rate
 
 

@@ -14,19 +14,16 @@ from neuca_tools.selftest.conditions.window import is_unbounded
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, delta
 
-# Of a CPU's time (D10).
-STEAL = 0.05
-# bit/s, above which the NUMA node matters (D41).
-FAST = 10e9
-# Of an interval's length (D44).
-DEVIATION = 0.05
+STEAL = 0.05  # of a CPU's time (D10)
+FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
+DEVIATION = 0.05  # of an interval's length (D44)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 # What to do about a full CPU, by what it spends most of its time on (D09).
 RELIEVE = {
-    "softirq": "spread the packets over CPUs: ethtool -L DEV combined N, or rps_cpus; jumbo frames; "
-    "offloads (ethtool -k)",
+    "softirq": "spread the packets over CPUs: ethtool -L DEV combined N, or rps_cpus; jumbo "
+    "frames; offloads (ethtool -k)",
     "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 or later",
     "user": "more streams (-P) with iperf3 3.16 or later, which has a thread for each",
 }
@@ -72,8 +69,8 @@ def steal(look: Look) -> Optional[Hit]:
             continue
         return Hit(
             min(1.0, stolen * 2),
-            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is not "
-            "reliable",
+            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
+            "not reliable",
             (fact("steal", stolen),),
             "ask for dedicated CPUs, or test when the hypervisor is idle",
             end,
@@ -82,7 +79,7 @@ def steal(look: Look) -> Optional[Hit]:
 
 
 def clock(look: Look) -> Optional[Hit]:
-    """iperf3 ends its intervals by the clock: if their lengths vary, the clock jumped or a host stalled."""
+    """Intervals, which iperf3 ends by the clock, vary in length if it jumps or a host stalls."""
     lengths = [one.seconds for one in look.throughput.steady[:-1] if one.seconds > 0]
     if len(lengths) < 3:
         return None
@@ -207,7 +204,8 @@ def numa(end: str, host: Host) -> Optional[Hit]:
     node = min(nodes)
     return Hit(
         0.25,
-        f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node {node}",
+        f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node "
+        f"{node}",
         (Fact("NUMA node", node, host.numa_node),),
         f"numactl --cpunodebind={node} --membind={node} iperf3 …",
         end,

@@ -20,22 +20,17 @@ from neuca_tools.selftest.conditions.session import (
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-# Bytes of MTU (D06).
-WASTED = 400
-# Bytes in a whole test: no more than what fits into small packets (D21).
-DEAD = 1e6
-# bit/s: a flow that hangs never carries so much (D21).
-THROUGH = 8e6
+WASTED = 400  # bytes of MTU (D06)
+DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 # Bytes that a link adds to each packet, over IPv4.
 TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
 OFFLOAD = "tx-udp_tnl-segmentation"
-# Of the rate of the underlay (D24).
-SLOWER = 0.7
+SLOWER = 0.7  # of the rate of the underlay (D24)
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE, ELSEWHERE = 1e6, 0.1
-# Of a CPU (D25).
-BUSY_OWNER = 0.5
+BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
 def black_hole(session: Session) -> Optional[Hit]:
@@ -49,7 +44,8 @@ def black_hole(session: Session) -> Optional[Hit]:
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
-        f"packets{above} are dropped on the path without an ICMP message: connections open, then hang",
+        f"packets{above} are dropped on the path without an ICMP message: connections open, then "
+        "hang",
         (
             fact("path MTU, acknowledged", probed),
             fact("MTU of the interfaces", mtu),
@@ -62,7 +58,7 @@ def black_hole(session: Session) -> Optional[Hit]:
 
 
 def _gets_through(session: Session) -> bool:
-    """Whether a TCP test was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
+    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
     return any((one.rate or 0) > THROUGH for one in session.tcp)
 
 
@@ -105,7 +101,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
 
 
 class _Stacked(NamedTuple):
-    """A link and its lower device. MTUs in bytes; `possible` is the most that the lower device can carry."""
+    """A link and its lower device, with MTUs in bytes; `possible` is the largest that fits."""
 
     end: str
     link: Link
@@ -115,7 +111,7 @@ class _Stacked(NamedTuple):
 
 
 def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
-    """Every one of `links` whose lower device and MTUs are known; a kind of unknown overhead has none."""
+    """Those of `links` whose lower device and MTUs are known; an unknown overhead counts as 0."""
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
         for link in links(host):
@@ -142,15 +138,20 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 
 
 def _packets_limit(session: Session, end: str) -> bool:
-    """Whether each packet costs this host noticeable CPU time: a full CPU, no offload, or an overlay."""
+    """Whether packets cost this host noticeable CPU time: a full CPU, no offload, or an overlay."""
     if any(one.is_full for one in session.looks):
         return True
     return any(map(_is_costly, links_of(dict(session.hosts)[end])))
 
 
 def _is_costly(link: Link) -> bool:
-    offloads = (OFFLOAD, "tcp-segmentation-offload")
-    return link.kind in TUNNELS or any(link.offloads.get(name) is False for name in offloads)
+    if link.kind in TUNNELS or _lacks_offload(link):
+        return True
+    return link.offloads.get("tcp-segmentation-offload") is False
+
+
+def _lacks_offload(link: Link) -> bool:
+    return link.offloads.get(OFFLOAD) is False
 
 
 def inconsistent(session: Session) -> Optional[Hit]:
@@ -160,8 +161,8 @@ def inconsistent(session: Session) -> Optional[Hit]:
             continue
         return Hit(
             0.6,
-            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} allows "
-            f"only {possible}",
+            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} "
+            f"allows only {possible}",
             (Fact(f"{link.name} mtu", possible, mtu),),
             f"ip link set {link.name} mtu {possible}, or raise the MTU of {lower.name} first",
             end,
@@ -174,7 +175,7 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
     if over is None or not under or over >= SLOWER * under:
         return None
-    without = [link for link in session.links if link.offloads.get(OFFLOAD) is False]
+    without = list(filter(_lacks_offload, session.links))
     if not without and any(link.kind in TUNNELS for link in session.links):
         return None
     off = [fact(f"{link.name} {OFFLOAD}", "off") for link in without]
@@ -225,7 +226,8 @@ def wrong_way(session: Session) -> Optional[Hit]:
     if route and planned and route != planned and not session.looks:
         return Hit(
             1.0,
-            f"the route to the peer leaves through {route}, not through {planned}: nothing was sent",
+            f"the route to the peer leaves through {route}, not through {planned}: nothing was "
+            "sent",
             (Fact("route", planned, route),),
             f"ip route get PEER; ip route replace PEER dev {planned} src ADDRESS",
             "local",
@@ -264,7 +266,7 @@ def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
 
 
 def _family(host: Host) -> set[str]:
-    """The planned device with all its lower and upper devices, which count the same bytes; empty if it is absent."""
+    """The planned device with its lower and upper devices, which count the same bytes."""
     if host.planned is None or host.planned not in {link.name for link in host.links}:
         return set()
     found, size = {host.planned}, 0

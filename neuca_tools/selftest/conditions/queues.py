@@ -19,20 +19,15 @@ from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 NIC_DROPS = re.compile(
-    r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors|rx_\w*_drops|"
-    r"rx_\w*discards\w*|rx_queue_\d+_drops))$"
+    r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
+    r"|rx_\w*_drops|rx_\w*discards\w*))$"
 )
 QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
-# Of the packets: softnet_stat does not count polls (D12).
-SQUEEZED = 0.01
-# Of a CPU's time (D12).
-BUSY = 0.8
-# Times the idle round trip, and seconds on top of it (D14).
-BLOATED, BLOATED_BY = 5, 0.020
-# Of the packets (D39).
-OVERTAKEN = 0.001
-# The share of a drop that costs nothing noticeable.
-UNIMPORTANT = 0.05
+SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
+BUSY = 0.8  # of a CPU's time (D12)
+BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
+OVERTAKEN = 0.001  # of the packets (D39)
+UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
 LARGER_SOFTIRQ_BUDGET = {"net.core.netdev_budget": "600", "net.core.netdev_budget_usecs": "16000"}
 
 
@@ -47,11 +42,12 @@ def _device(counter: Fact) -> str:
 
 
 def _explained(look: Look, count: float) -> float:
-    """The share of the losses that `count` drops explain, of the time not lost to windows and buffers."""
-    if look.protocol == "udp":
-        return min(1.0, count / max(1, lost(look))) if is_losing(look) else UNIMPORTANT
+    """The share of the losses, or of the time lost to the network, that `count` drops explain."""
+    if look.protocol == "udp" and is_losing(look):
+        return min(1.0, count / max(1, lost(look)))
     again = growth(look.sender_fact("Tcp.RetransSegs")) or float(look.throughput.retransmits or 0)
-    if not again or passed(look) or (look.loss is not None and look.loss <= LOSSY):
+    is_small = look.loss is not None and look.loss <= LOSSY
+    if look.protocol == "udp" or not again or passed(look) or is_small:
         # A path that is full drops now and then; otherwise nothing holds the rate back.
         return UNIMPORTANT
     return look.left * min(1.0, count / again)
@@ -68,7 +64,9 @@ def _slowed_by(look: Look, count: float) -> float:
     rtt = look.rtt or look.round_trip.shortest
     ceiling = loss_ceiling(look, rtt, min(1.0, count / segments))
     # As for D05: a loss rate that would allow twice this rate does not limit it.
-    return look.left if ceiling is not None and look.rate >= ceiling / 2 else 0.0
+    if ceiling is None or look.rate < ceiling / 2:
+        return 0.0
+    return look.left
 
 
 def nic_ring(look: Look) -> Optional[Hit]:

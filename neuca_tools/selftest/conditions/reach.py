@@ -13,10 +13,8 @@ from neuca_tools.selftest.conditions.session import Rule, Session, ends, first, 
 from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-# Of all responses (D47).
-LOST_BROADCASTS = 0.01
-# Of gc_thresh3 (D16).
-NEARLY_FULL = 0.8
+LOST_BROADCASTS = 0.01  # of all responses (D47)
+NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
 FULL_QUEUES = (
     "TcpExt.ListenOverflows",
@@ -105,8 +103,8 @@ def reverse_path(session: Session) -> Optional[Hit]:
             is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
             return Hit(
                 1.0 if is_cut_off else 0.5,
-                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they arrive "
-                "on an interface that has no route back to their source",
+                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they "
+                "arrive on an interface that has no route back to their source",
                 (dropped,),
                 "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or make both directions use the same "
                 "interface",
@@ -193,8 +191,8 @@ def other_program(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their versions "
-        "are too far apart",
+        "client and server do not speak the same protocol: one of them is iperf 2, or their "
+        "versions are too far apart",
         (fact("iperf3", said),),
         "install the same iperf3 on both ends",
         "tool",

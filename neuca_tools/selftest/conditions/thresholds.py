@@ -8,10 +8,9 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.look import Look
 
-# The phase in which both directions send at once.
-TOGETHER = "tcp-bidir"
-# Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of 10 Gbit/s
-# they get 9.41 at most, with packets of 1500 bytes.
+TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
+# Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of
+# 10 Gbit/s they get 9.41 at most, with packets of 1500 bytes.
 THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # Of each direction where both send at once, and of the sum of what each gets alone (D28):
 # acknowledgements wait behind the data of the other direction, and with buffers of one round trip
@@ -21,7 +20,7 @@ BOTH_WAYS = 0.70
 
 
 def passed(one: Look) -> Optional[bool]:
-    """Whether the rate is close enough to what was expected; None if nothing was expected or measured."""
+    """Whether the rate is close enough to the expected one; None if either is not known."""
     run = one.phase.run
     if run is not None and run.error:
         return False
@@ -57,4 +56,6 @@ def _mean_of_directions(one: Look) -> Optional[float]:
     if one.phase.name != TOGETHER or one.phase.run is None:
         return None
     rates = [flow.rate for flow in one.phase.run.flows if flow.rate]
-    return sum(rates) / len(rates) if len(rates) > 1 else None
+    if len(rates) < 2:
+        return None
+    return sum(rates) / len(rates)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Optional
 
@@ -13,22 +14,17 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.run import Flow
 
-# Of the datagrams; below it a receiver counts as free of loss (facts, thresholds).
-LOSSY = 1e-4
-# Of the losses: a counter that explains so much is the cause (D07).
-HALF = 0.5
+LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
+HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
-# Of the rate that was asked for (D20).
-SENT = 0.95
-# Bytes: IPv4 and UDP.
-HEADERS = 28
+SENT = 0.95  # of the rate that was asked for (D20)
+HEADERS = 28  # bytes: IPv4 and UDP
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
 EXPECTED = 3
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
-# bit/s; a slower test is well below what any path here carries.
-DELIBERATE = 10e6
+DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
 def flow_of(look: Look) -> Flow:
@@ -38,7 +34,9 @@ def flow_of(look: Look) -> Flow:
 
 def lost(look: Look) -> int:
     """How many datagrams were lost; 0 if that is not known."""
-    return (flow_of(look).received.lost or 0) if look.protocol == "udp" else 0
+    if look.protocol != "udp":
+        return 0
+    return flow_of(look).received.lost or 0
 
 
 def is_losing(look: Look) -> bool:
@@ -57,12 +55,16 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _seconds_missed(look: Look) -> float:
     """By how much the receiver counted for a shorter time than the sender sent; 0 if not known."""
     sent, received = flow_of(look).sent.seconds, flow_of(look).received.seconds
-    return sent - received if sent and received else 0.0
+    if not sent or not received:
+        return 0.0
+    return sent - received
 
 
 def _share_of_losses(look: Look, count: float, unknown: float) -> float:
-    """The share of the lost datagrams that `count` explains; `unknown` if none is known to be lost."""
-    return min(1.0, count / lost(look)) if lost(look) else unknown
+    """The share of the losses that `count` explains; `unknown` if no loss is known."""
+    if not lost(look):
+        return unknown
+    return min(1.0, count / lost(look))
 
 
 def receive_buffer(look: Look) -> Optional[Hit]:
@@ -98,7 +100,8 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
-        f"socket buffer that overflows at {amounts.rate(rate)} is the usual cause{_fragments(look)}",
+        f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
+        f"cause{_fragments(look)}",
         (_loss_fact(look),),
         "or iperf3 -w 4M",
         "receiver",
@@ -121,8 +124,8 @@ def _fragments(look: Look) -> str:
     if not payload or count <= 1:
         return ""
     return (
-        f"; each datagram of {payload:.0f} bytes takes {count:.0f} fragments at MTU 1500, and losing "
-        "one fragment loses the datagram"
+        f"; each datagram of {payload:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
+        "losing one fragment loses the datagram"
     )
 
 
@@ -131,7 +134,7 @@ def _payload(look: Look) -> float:
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
     sent = flow_of(look).sent
-    return round(sent.bytes / sent.datagrams) if sent.bytes and sent.datagrams else 0
+    return round((sent.bytes or 0) / (sent.datagrams or math.inf))
 
 
 def udp_memory(look: Look) -> Optional[Hit]:
@@ -148,16 +151,16 @@ def udp_memory(look: Look) -> Optional[Hit]:
 
 
 def receiver_too_slow(look: Look) -> Optional[Hit]:
-    """Without counters: more than half was lost, so that on average the receiver does not keep up."""
+    """Without counters: more than half was lost, so the receiver does not keep up on average."""
     if not is_losing(look) or (look.loss or 0) <= HOPELESS or _is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep up "
-        "with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq budget); "
-        f"the loss-free rate is not known: search for it{_fragments(look)}",
+        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep "
+        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq "
+        f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
         (_loss_fact(look),),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
@@ -190,8 +193,8 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
         1 - sent / look.asked,
-        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(look.asked)} that were asked "
-        f"for{full}",
+        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(look.asked)} that were "
+        f"asked for{full}",
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
@@ -205,8 +208,8 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.0,
-        f"{lost(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} in which the "
-        "receiver did not count",
+        f"{lost(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} in which "
+        "the receiver did not count",
         (_loss_fact(look),),
         end="tool",
         severity=INFO,
@@ -220,8 +223,8 @@ def random_loss(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.95,
-        f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: not "
-        "a queue that overflows, but a bad cable, optic, duplex setting or radio link",
+        f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
+        "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
         (_loss_fact(slowest),),
         "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; change the cable or the optic",
     )
@@ -233,7 +236,9 @@ def _is_random(slowest: Look, looks: Sequence[Look]) -> bool:
         return False
     others = [one for one in _significant_tests(looks) if one is not slowest and one.rate]
     # One fast test says nothing about slow ones.
-    return all(map(is_losing, others)) if others else _is_slow(slowest)
+    if not others:
+        return _is_slow(slowest)
+    return all(map(is_losing, others))
 
 
 def _is_slow(look: Look) -> bool:

@@ -18,16 +18,12 @@ from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 # Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
 RECEIVER_LIMITED = 0.4
-# Of the busy time: 0.26 to 0.32 was measured (D03).
-SENDER_LIMITED = 0.2
-# Of snd_wnd in flight.
-AT_WINDOW = 0.9
+SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
+AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
 WRITABLE = 2 / 3
-# Of the samples: a buffer that is full so often is the limit (D03).
-MOSTLY = 0.5
-# Of the receive buffer full (D02).
-SLOW_READER = 0.5
+MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
+SLOW_READER = 0.5  # of the receive buffer full (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
 # 0.5 s with a slow reader.
 WAITS = 0.002
@@ -36,25 +32,26 @@ HOARDS = 0.1
 # Of what the buffer allows in a round trip: 0.4 to 0.7 was measured with those small buffers,
 # 0.02 with a slow reader.
 EXPLAINED = 0.25
-# Of the time with nothing in flight (D04).
-IDLE = 0.5
-# Of the bytes: less loss does not slow any sender down (D05).
-LOSSY = 1e-5
-# Of the time that neither window nor buffer explains (D05).
-NETWORK = 0.8
-# bit/s: above it the path may well be slower than larger buffers would allow (D01).
-UNPROVEN = 5e9
-# Bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known.
-DEFAULT_MSS = 1448
-# The measured round trip over the one that window and rate imply.
-NO_ROUND_TRIP = 0.8
+IDLE = 0.5  # of the time with nothing in flight (D04)
+LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
+NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
+UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
+NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 NOTHING_TO_SEND = "the sending application had nothing to send"
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
-def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[float]:
+def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[int]:
     """bit/s that this loss allows (see `mathis`); None if either is not known."""
-    return mathis(look.windows.mss or DEFAULT_MSS, rtt, loss) if rtt and loss else None
+    if not rtt or not loss:
+        return None
+    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+
+
+def is_lossy(look: Look) -> bool:
+    """Whether TCP loses packets, and not only because a full send buffer is sent in bursts."""
+    return look.left >= NETWORK and (look.loss or 0) > LOSSY and sender_buffer(look) is None
 
 
 def receiver_window(look: Look) -> Optional[Hit]:
@@ -80,7 +77,7 @@ def _is_window_full(windows: Windows) -> bool:
 
 
 def _fills_window(look: Look, rate: float) -> bool:
-    """Without the kernel's clocks: whether rate times round trip is the receiver's window, without loss."""
+    """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
     if not look.windows.snd_wnd or not look.rtt:
         return False
     if look.throughput.retransmits or line_of(rate):
@@ -89,7 +86,7 @@ def _fills_window(look: Look, rate: float) -> bool:
 
 
 def flat_window(look: Look) -> Optional[Hit]:
-    """Without the kernel's clocks: a constant window, no loss, and a rate of one window per round trip."""
+    """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     if look.protocol != "tcp" or _is_window_known(look):
         return None
     window, rate = look.windows.cwnd, look.rate
@@ -150,9 +147,9 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         )
     return Hit(
         0.8,
-        f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, at a "
-        f"round trip of {amounts.time(rtt)} if that is the path's; it is not known on which end"
-        f"{doubt}",
+        f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, "
+        f"at a round trip of {amounts.time(rtt)} if that is the path's; it is not known on which "
+        f"end{doubt}",
         _window_facts(look),
         end="both",
         confidence=MEDIUM,
@@ -188,7 +185,8 @@ def slow_reader(look: Look) -> Optional[Hit]:
             return None
     hit = Hit(
         share,
-        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read",
+        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be "
+        "read",
         (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
@@ -279,7 +277,7 @@ def _send_buffer_size(look: Look) -> Optional[int]:
 
 
 def _queued_full(look: Look) -> float:
-    """The share of the samples in which the send buffer was full, if neither window was; 0 if it was seldom."""
+    """The share of the samples in which the send buffer, but no window, was full; 0 if few."""
     known = _sockets_with_queue(look)
     full = sum(map(_is_buffer_full, known))
     if not known or full < MOSTLY * len(known):
@@ -330,7 +328,7 @@ def application(look: Look) -> Optional[Hit]:
 
 
 def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
-    """Something is always in flight, but little of it: an application that writes small pieces keeps TCP waiting."""
+    """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
         return None
@@ -339,8 +337,8 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
         return None
     return Hit(
         look.left,
-        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and nothing "
-        f"was queued: {NOTHING_TO_SEND}",
+        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
+        f"nothing was queued: {NOTHING_TO_SEND}",
         (fact("app_limited", "in every sample"),),
         FEED_THE_SENDER,
         "sender",

@@ -1,4 +1,4 @@
-"""Compare a test with earlier ones: what changed on the hosts, and which rates fell beyond their variation."""
+"""Compare a test with earlier ones: what changed on the hosts, and which rates fell."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,12 +13,10 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
 
-# Of the median of the earlier rates (facts, section 6).
-DROP = 0.10
+DROP = 0.10  # of the median of the earlier rates (facts, section 6)
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
 FEW, UNSURE = 3, 0.20
-# Median absolute deviations (facts, section 6).
-DEVIATIONS = 3
+DEVIATIONS = 3  # median absolute deviations (facts, section 6)
 # A phase's name, its direction, and the UDP rate or its place among phases that share both.
 Key = tuple[str, str, float]
 # What a reboot must not change, and what may change if the agent applied another request.
@@ -40,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RateChange:
-    """The rate of one phase in bit/s. `before` is the median of `count` earlier tests, `deviation` their median absolute deviation."""
+    """A phase's rate in bit/s, and median and median absolute deviation of `count` earlier ones."""
 
     name: str
     direction: str
@@ -83,7 +81,7 @@ def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
 
 
 def _comparable(evidence: Evidence) -> Iterator[tuple[Key, PhaseResult]]:
-    """The phases that other tests have too: the rates that a search tries depend on what it finds."""
+    """The phases that every test has; those of a search depend on what it finds."""
     both = zip(evidence.phases, phase_results(evidence))
     tests = [(phase, result) for phase, result in both if not phase.search]
     for (phase, result), (key, _) in zip(tests, numbered([result for _, result in tests])):
@@ -105,13 +103,13 @@ def numbered(phases: Sequence[PhaseResult]) -> list[tuple[Key, PhaseResult]]:
 
 
 def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Change]:
-    """Changes of what both tests know. Unless `strict`, requested links and addresses may change."""
+    """Changes of what both tests know; unless `strict`, what can be requested may change."""
     for name in ("name", "kernel", "iperf3"):
         yield from _value(where, name, getattr(old, name), getattr(new, name))
     yield from _values(where, "", old.sysctls, new.sysctls)
     if not old.links or not new.links:
         return
-    pairs = [(one, same) for one in old.links if (same := _same(one, new.links)) is not None]
+    pairs = list(_pairs(old.links, new.links))
     for before, after in pairs:
         yield from _link_changes(where, before, after, strict)
     for link in _missing(old.links, [before for before, _ in pairs]):
@@ -120,12 +118,19 @@ def _host_changes(where: str, old: Host, new: Host, strict: bool) -> Iterator[Ch
         yield Change(where, link.name, None, "present", strict)
 
 
+def _pairs(old: Sequence[Link], new: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
+    for one in old:
+        same = _same(one, new)
+        if same is not None:
+            yield one, same
+
+
 def _missing(links: Iterable[Link], present: Sequence[Link]) -> list[Link]:
     return [link for link in links if link not in present]
 
 
 def _same(one: Link, links: Sequence[Link]) -> Optional[Link]:
-    """By MAC and kind, so that a renamed NIC is recognized; without a MAC, or with several matches, by name."""
+    """By MAC and kind, which a rename does not change; else by name."""
     twins = [link for link in links if link.mac and (link.mac, link.kind) == (one.mac, one.kind)]
     if len(twins) == 1:
         return twins[0]

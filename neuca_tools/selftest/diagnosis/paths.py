@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The typical round of one path and its diagnosis, which takes the baseline's rates into account."""
+    """The typical round of one path, and its diagnosis with regard to the baseline."""
 
     label: str
     evidence: Evidence
@@ -132,19 +132,23 @@ def _with_streams(key: Key, phase: Phase) -> Key:
 def _against(baseline: Optional[Value], value: Value, unit: str) -> Value:
     if baseline is None or baseline is value or not baseline.median or unit == BYTES:
         return value
-    more = value.median / baseline.median - 1
-    alike = None
+    share, alike = value.median / baseline.median, None
+    tax = 1 - share
+    if unit in LESS_IS_BETTER:
+        tax = share - 1
     if min(baseline.count, value.count) > 1:
         deviation = max(baseline.deviation, value.deviation)
         alike = abs(value.median - baseline.median) <= DEVIATIONS * deviation
-    return replace(value, tax=more if unit in LESS_IS_BETTER else -more, alike=alike)
+    return replace(value, tax=tax, alike=alike)
 
 
 def _typical(path: Tests) -> Evidence:
     """The round with the median of the first rates; the last round if no round has a rate."""
     rates = [(_first_rate(one), at) for at, one in enumerate(path.rounds)]
     known = sorted((rate, at) for rate, at in rates if rate is not None)
-    return path.rounds[known[len(known) // 2][1]] if known else path.rounds[-1]
+    if not known:
+        return path.rounds[-1]
+    return path.rounds[known[len(known) // 2][1]]
 
 
 def _first_rate(evidence: Evidence) -> Optional[float]:
@@ -155,16 +159,17 @@ def _first_rate(evidence: Evidence) -> Optional[float]:
 def _verdict(path: Tests, under: Optional[Evidence]) -> Verdict:
     """Without an expected rate, an unexplained rate is compared but not judged."""
     evidence = _typical(path)
-    found = diagnose(evidence if under is None else _beside(evidence, under))
-    unexplained = found.unexplained if found.expect is not None else None
-    phases = found.phases[: len(evidence.phases)]
-    return Verdict(path.label, evidence, replace(found, phases=phases, unexplained=unexplained))
+    found = diagnose(_beside(evidence, under))
+    found = replace(found, phases=found.phases[: len(evidence.phases)])
+    if found.expect is None:
+        found = replace(found, unexplained=None)
+    return Verdict(path.label, evidence, found)
 
 
-def _beside(over: Evidence, under: Evidence) -> Evidence:
-    """Add the rates of the path below to a test over a tunnel, for the conditions that compare both."""
+def _beside(over: Evidence, under: Optional[Evidence]) -> Evidence:
+    """Add the rates of the path below to a test over a tunnel, for the rules that compare both."""
     links = (*links_of(over.local), *links_of(over.peer))
-    if not any(link.kind in TUNNELS for link in links):
+    if under is None or not any(link.kind in TUNNELS for link in links):
         return over
     overlay = [replace(one, path="overlay") for one in over.phases]
     underlay = [_totals_only(one, one.run) for one in under.phases if one.run]

@@ -11,8 +11,7 @@ from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 
-# Bytes: a day of 128 streams in JSON.
-LARGEST = 64 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )

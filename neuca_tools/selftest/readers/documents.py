@@ -14,8 +14,7 @@ from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers import read
 
-# A key of evidence that iperf3's JSON does not have.
-OURS = "phases"
+OURS = "phases"  # a key of evidence that iperf3's JSON does not have
 
 
 def evidence_of(
@@ -34,7 +33,7 @@ def evidence_of(
 
 
 def _of_run(run: Run, raw: str) -> Evidence:
-    """One phase for each direction; the first holds the document. "local" is the client: it sends forward."""
+    """One phase for each direction, the first with the document; "local" is the client."""
     name = _phase_name(run)
     directions = [flow.direction for flow in run.flows] or ["forward"]
     first, *others = (Phase(name, run, direction) for direction in directions)

@@ -27,7 +27,7 @@ def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
 
 
 def _interval(group: list[Line]) -> Interval:
-    """Amounts are those of the [SUM] line, which rounds once; only the streams' lines have windows."""
+    """Amounts of the [SUM] line, which are rounded only once; windows of the streams' lines."""
     sums = [line for line in group if line[0].id == "SUM"]
     streams = [line for line in group if line[0].id != "SUM"]
     counted = sums[:1] or streams
@@ -69,7 +69,7 @@ def _count(rests: Sequence[Rest], name: str) -> Optional[int]:
 
 
 def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total:
-    """The receiver's totals, where a program prints the sender's amounts with the receiver's losses."""
+    """The receiver's totals, if a program prints the sender's amounts and the receiver's losses."""
     received = replace(sent, retransmits=None, datagrams=datagrams, lost=lost)
     if not datagrams or lost is None or lost > datagrams:
         return replace(received, bytes=None, rate=None)

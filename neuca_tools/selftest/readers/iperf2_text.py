@@ -26,8 +26,7 @@ from neuca_tools.selftest.readers.lines import (
 )
 from neuca_tools.selftest.readers.values import whole
 
-# bit/s of a UDP test without -b (iperf(1)).
-UDP_TARGET = 1_048_576.0
+UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
 # With -e: Write/Err Rtry Cwnd/RTT(var)
 _ENHANCED = re.compile(
     r"\d{1,18}/\d{1,18}\s+(\d{1,18})\s+(\d{1,12})([KMG]?)(?:\(\d{1,12}\))?/(\d{1,12})"
@@ -46,6 +45,9 @@ def read(document: str) -> Run:
     words = text.words
     udp = words.udp or "UDP port" in document or "datagrams" in document
     ids = {name for name, _ in text.connections}
+    target = words.target
+    if words.udp and target is None:
+        target = UDP_TARGET
     return Run(
         tool="iperf",
         protocol="udp" if udp else "tcp",
@@ -53,7 +55,7 @@ def read(document: str) -> Run:
         connections=text.distinct_connections,
         streams=words.streams or len(ids) or None,
         duration=words.duration,
-        target=UDP_TARGET if words.udp and words.target is None else words.target,
+        target=target,
         datagram=words.datagram or _count(_SENDING, document),
         buffer=words.buffer,
         error=_error(text, document),
@@ -72,7 +74,7 @@ def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:
 
 
 def _flows(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
-    """With -d or -r, the connections to the port that this iperf serves are the reverse direction."""
+    """With -d or -r, connections to the port that this iperf serves are the reverse direction."""
     if not text.rows:
         return ()
     port = _count(_PORT, document)

@@ -44,7 +44,7 @@ def flow(document: Json, direction: str, suffix: str = "", sender: Optional[bool
 
 
 def with_windows(received: Flow, sent: Flow) -> Flow:
-    """Add the sender's windows to what the receiver saw: in a reverse test, only the server knows them."""
+    """Add the sender's windows, which in a reverse test only the server knows."""
     at = {round(one.start): one for one in sent.intervals}
     pairs = [(one, at.get(round(one.start), one)) for one in received.intervals]
     merged = (

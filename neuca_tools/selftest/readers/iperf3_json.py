@@ -19,11 +19,9 @@ from neuca_tools.selftest.readers.iperf3_flow import Json, flow, positive, with_
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
 
-# Two days of events, one each second.
-MOST_EVENTS = 200_000
+MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
-# How iperf3 3.11 and later mark the second direction.
-REVERSE = "_bidir_reverse"
+REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 
 
 def read(document: str) -> Run:
@@ -44,7 +42,7 @@ def read(document: str) -> Run:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """In 3.7 and 3.9 both directions have one key: the sender's comes first (iperf_api.c, lower_mode)."""
+    """In 3.7 and 3.9 both directions have one key, the sender's first (iperf_api.c, lower_mode)."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found and key.startswith("sum"):

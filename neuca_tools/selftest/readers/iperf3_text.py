@@ -113,7 +113,7 @@ def _total(lines: list[Line], end: str) -> Total:
 
 
 def _old_udp_summary(rows: list[Row]) -> set[Row]:
-    """Before iperf3 3.7, a UDP run ended with one line for all of it, with the receiver's losses."""
+    """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses."""
     last = max((row.end for row in rows), default=0.0)
     whole = [row for row in rows if row.start == 0 and row.end == last]
     return {row for row in whole if parse_losses(row.rest)}

@@ -1,4 +1,4 @@
-"""Typed access to untrusted JSON: a value that is absent, negative, infinite or mistyped is None."""
+"""Typed access to untrusted JSON: an absent, negative, infinite or mistyped value is None."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,15 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, TypeVar
 
-# A zettabyte, or 30 million years: more than any measurement yields.
-LARGEST = 1e21
+LARGEST = 1e21  # a zettabyte, or 30 million years: more than any measurement yields
 Value = TypeVar("Value")
 
 
 def number(value: object) -> Optional[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if 0 <= value <= LARGEST else None
+    if not 0 <= value <= LARGEST:
+        return None
+    return float(value)
 
 
 def whole(value: object) -> Optional[int]:
@@ -32,7 +33,9 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def mappings(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [one for one in value if isinstance(one, dict)]
 
 
 def known(values: Iterable[Optional[Value]]) -> list[Value]:
@@ -48,7 +51,9 @@ def total(values: Iterable[Optional[float]]) -> Optional[float]:
 def mean(values: Iterable[Optional[float]]) -> Optional[float]:
     """The mean of the known values; None if there are none."""
     found = known(values)
-    return sum(found) / len(found) if found else None
+    if not found:
+        return None
+    return sum(found) / len(found)
 
 
 def scaled(value: Optional[float], factor: float) -> Optional[float]:
