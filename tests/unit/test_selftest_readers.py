@@ -186,7 +186,7 @@ def test_a_truncated_object_says_where_it_ends(cut):
     [
         (
             '{"start": {}, "intervals": [',
-            "the JSON ends in the middle, at line 1: it was truncated",
+            "the JSON ends at line 1: it was truncated",
         ),
         ('{"start" {}}', "the JSON is broken at line 1, column 10: Expecting ':' delimiter"),
         ('{"start":' + "[" * 100_000, "the JSON cannot be read: it is nested too deeply"),

@@ -82,7 +82,7 @@ def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
 
 
 COMPARE_SESSION = (
-    Rule("D26", "one stream gets less than many", LIMIT, per_flow),
+    Rule("D26", "one stream slower than several", LIMIT, per_flow),
     Rule("D27", "the two directions differ", LIMIT, asymmetric),
-    Rule("D28", "both ways at once are slow", LIMIT, collapse),
+    Rule("D28", "slow in both directions at once", LIMIT, collapse),
 )

@@ -216,7 +216,7 @@ def numa(end: str, host: Host) -> Optional[Hit]:
 HOST = (
     Rule("D09", "CPU full", LIMIT, cpu),
     Rule("D10", "time stolen by the hypervisor", FAULT, steal),
-    Rule("D44", "clock trouble", INFO, clock),
+    Rule("D44", "unstable clock", INFO, clock),
 )
 HOST_SESSION = (
     Rule("D38", "congestion control missing", FAULT, congestion),

@@ -280,7 +280,7 @@ def _family(host: Host) -> set[str]:
 PATH_SESSION = (
     Rule("D21", "path MTU black hole", FAULT, black_hole),
     Rule("D29", "wrong interface or route", FAULT, wrong_way),
-    Rule("D23", "MTUs do not fit", FAULT, inconsistent),
+    Rule("D23", "inconsistent MTUs", FAULT, inconsistent),
     Rule("D06", "smaller packets than the path allows", LIMIT, wasted_mtu),
     Rule("D24", "overlay without offload", LIMIT, overlay_tax),
     Rule("D25", "userspace overlay", LIMIT, userspace),

@@ -221,7 +221,7 @@ def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
         advice, sysctls = "", LARGER_CONNTRACK
     return Hit(
         0.6,
-        f"the {end} turned connections away: {found[0].field} grew",
+        f"the {end} rejected connections: {found[0].field} grew",
         found,
         advice,
         end,
@@ -257,9 +257,9 @@ def broadcasts(session: Session) -> Optional[Hit]:
     lost, count = tested.times.lost or 0, tested.times.count or 0
     missing = (tested.expected or 0) - (tested.answered or 0)
     part, hosts = lost / (count or 1), None
-    text = f"{amounts.percent(part)} of the answers to broadcasts were lost"
+    text = f"{amounts.percent(part)} of the responses to broadcasts were lost"
     if missing > 0:
-        text = f"{missing} of {tested.expected} hosts never answered a broadcast"
+        text = f"{missing} of {tested.expected} hosts never responded to a broadcast"
         hosts = Fact("hosts that answered", tested.expected, tested.answered)
     return Hit(
         part or 1.0,
@@ -301,10 +301,10 @@ REACH_SESSION = (
     Rule("D43", "duplicate address", FAULT, duplicate),
     Rule("D30", "reverse-path filter", FAULT, reverse_path),
     Rule("D32", "no route", FAULT, no_route),
-    Rule("D31", "peer does not answer ARP or ND", FAULT, no_neighbour),
+    Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
     Rule("D33", "port filtered or closed", FAULT, filtered),
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
-    Rule("D42", "connections turned away", LIMIT, connection_rate),
+    Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
     Rule("D45", "RDMA does not work", FAULT, rdma),
 )

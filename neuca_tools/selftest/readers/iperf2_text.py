@@ -66,7 +66,7 @@ def _error(text: Text, document: str) -> Optional[str]:
     reason = first(_FAILED, document) or first(_NOT_ACKNOWLEDGED, document)
     if reason or text.rows:
         return reason
-    return "no line of a result"
+    return "no results found"
 
 
 def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:

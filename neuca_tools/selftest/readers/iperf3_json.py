@@ -28,7 +28,7 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the JSON cannot be read, the run has an `error`."""
     start = document.find("{")
     if start < 0:
-        return Run("iperf3", error="this is no JSON object")
+        return Run("iperf3", error="not a JSON object")
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
     try:
         found, end = decoder.raw_decode(document, start)
@@ -59,7 +59,7 @@ def _integer(digits: str) -> Optional[int]:
 def _broken(document: str, error: json.JSONDecodeError) -> str:
     if error.pos >= len(document.rstrip()) or error.msg.startswith("Unterminated string"):
         line = document.count("\n", 0, error.pos) + 1
-        return f"the JSON ends in the middle, at line {line}: it was truncated"
+        return f"the JSON ends at line {line}: it was truncated"
     return f"the JSON is broken at line {error.lineno}, column {error.colno}: {error.msg}"
 
 
@@ -152,4 +152,4 @@ def _notes(document: Json, rest: str) -> Iterator[str]:
     if rest:
         yield f"{len(rest)} characters after the first JSON object, ignoring"
     if "start" not in document:
-        yield 'no "start": whoever wrote this left a part out'
+        yield 'no "start": the document is incomplete'

@@ -65,7 +65,7 @@ def _error(text: Text, document: str) -> Optional[str]:
     if reason is not None:
         return reason.strip()
     if not text.rows:
-        return "no line of a result"
+        return "no results found"
     if "Sent " in document or any(map(_is_summary, text.rows)):
         return None
     return "the text ends before the summary of the run"
