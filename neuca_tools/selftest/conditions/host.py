@@ -94,7 +94,7 @@ def clock(look: Look) -> Optional[Hit]:
         (Fact("interval, seconds", usual, worst),),
         "test again; check steal and the clock source",
         "tool",
-        MEDIUM,
+        confidence=MEDIUM,
         severity=INFO,
     )
 
@@ -209,7 +209,7 @@ def numa(end: str, host: Host) -> Optional[Hit]:
         (Fact("NUMA node", node, host.numa_node),),
         f"numactl --cpunodebind={node} --membind={node} iperf3 …",
         end,
-        MEDIUM,
+        confidence=MEDIUM,
     )
 
 

@@ -99,7 +99,7 @@ def softirq_budget(look: Look) -> Optional[Hit]:
             (squeezed,),
             "spread the interrupts over CPUs (ethtool -L)",
             end,
-            MEDIUM,
+            confidence=MEDIUM,
             sysctls=LARGER_SOFTIRQ_BUDGET,
         )
     return None

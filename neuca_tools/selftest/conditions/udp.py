@@ -105,7 +105,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         (_loss_fact(look),),
         "or iperf3 -w 4M",
         "receiver",
-        LOW,
+        confidence=LOW,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
@@ -165,7 +165,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
-        LOW,
+        confidence=LOW,
     )
 
 

@@ -186,4 +186,4 @@ def _rate_changes(
         usual, deviation = median_and_deviation(rates)
         drop = DROP if len(rates) >= FEW else UNSURE
         worse = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
-        yield RateChange(key[0], key[1], usual, deviation, len(rates), rate, worse)
+        yield RateChange(*key[:2], usual, deviation, count=len(rates), after=rate, worse=worse)
