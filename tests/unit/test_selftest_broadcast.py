@@ -173,12 +173,12 @@ HEALTHY = {"rtt": 400, "min_rtt": 300, "snd_cwnd": 100, "unacked": 30, "snd_wnd"
         (Broadcast(3, 3, Latency(150, 1, 1e-3, 2e-3, 3e-3)), None),  # one of 150
         (
             Broadcast(3, 2, Latency(150, 50, 1e-3, 2e-3, 3e-3)),
-            "1 of 3 hosts never answered a broadcast",
+            "1 of 3 hosts never responded to a broadcast",
         ),
-        (Broadcast(3, 0, Latency(150, 150)), "3 of 3 hosts never answered a broadcast"),
+        (Broadcast(3, 0, Latency(150, 150)), "3 of 3 hosts never responded to a broadcast"),
         (
             Broadcast(1000, 1000, Latency(50_000, 8_300, 1e-3, 2e-3, 3e-3)),
-            "17% of the answers to broadcasts were lost",
+            "17% of the responses to broadcasts were lost",
         ),
     ],
 )

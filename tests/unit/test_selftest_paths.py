@@ -67,6 +67,11 @@ def test_what_only_varies_is_no_difference():
     assert taxes(measured(6e9), measured(3e9, label="once"))[0][1] == ("once", 0.5, None)
 
 
+def test_a_path_as_fast_as_the_baseline_has_a_tax_of_zero_without_a_sign():
+    paths = (measured(6e9), measured(6e9, label="same"))
+    assert [str(row.values[1].tax) for row in compare_paths(paths).rows] == ["0.0"]
+
+
 def test_a_time_that_grows_is_a_tax_too_and_a_better_path_has_none():
     quick, slow = (
         measured(

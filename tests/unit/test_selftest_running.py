@@ -80,7 +80,7 @@ ENDS = {
     "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result or an error message"),
     "truncated": (
         Ended(0, WHOLE[:80], b""),
-        "the JSON ends in the middle, at line 1: it was truncated",
+        "the JSON ends at line 1: it was truncated",
     ),
     "rubbish": (
         Ended(0, b"\xff\xfe\x00", b""),
