@@ -11,6 +11,7 @@ included, like the journal, although only root may read it.
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import io
 import json
@@ -24,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools import __version__
 from neuca_tools.agent import image_clean
@@ -42,9 +43,6 @@ from neuca_tools.guest.outcome import with_guest
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.status import render_json
-
-if TYPE_CHECKING:
-    import argparse
 
 # Files of the state directory to include: roles, names and original link settings.
 OPEN = ("record.json", "journal.json", "machine.json")

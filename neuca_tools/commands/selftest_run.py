@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.backends.namespace import enter
@@ -40,9 +41,6 @@ from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import comparison, conclusion, step_line
-
-if TYPE_CHECKING:
-    import argparse
 
 # The exit codes, the most severe first: the worst peer determines the exit code of a run.
 SEVEREST = (
