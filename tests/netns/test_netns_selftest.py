@@ -251,7 +251,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "neuca: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
-        "       --interface mgmt0 says that this is meant\n"
+        "       to serve there, add --interface mgmt0\n"
     )
     ends.iperf("-1")
     assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
@@ -553,7 +553,7 @@ def test_a_helper_serves_the_dataplane_alone(ends):
     assert done.code == 2
     assert done.err == (
         "neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
-        "       --interface mgmt0 says that this is meant\n"
+        "       to serve there, add --interface mgmt0\n"
     )
     helper = ends.start(
         sys.executable,
