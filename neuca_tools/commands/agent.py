@@ -60,9 +60,6 @@ def _run(arguments: argparse.Namespace) -> int:
         from neuca_tools.commands.change import apply_once
 
         return apply_once(config)
-    from neuca_tools.agent.first_boot import check
-
-    check(config)
     return _serve(config, Path(arguments.config or DEFAULT_PATH))
 
 
@@ -93,7 +90,9 @@ def _restore_names(config: Config) -> bool:
 
 def _serve(config: Config, path: Path) -> int:
     from neuca_tools.agent.daemon import Daemon
+    from neuca_tools.agent.first_boot import check
 
+    check(config)
     with _single_instance(config), _pid_file(config):
         Daemon(config, path, _configure_log).run()
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""`neuca apply`, `release` and `revert`, which take the same lock as the passes of the daemon."""
+"""`neuca apply`, `release` and `revert`, which hold the same lock as the passes of the daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -61,10 +61,8 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     result = release(config, intake, key.mac)
     print(f"{names.get(key, key.mac)} is released and ignored; neuca release --undo ends that")
     if "networkmanager" in survey.managers:
-        print(
-            "The running NetworkManager was not informed: it may manage the NIC after the next boot, or"
-            " after it is restarted."
-        )
+        text = "it may manage the NIC after the next boot or after a restart of its own"
+        print(f"The running NetworkManager was not informed: {text}.")
     return EXIT_FAILED if result.failures else EXIT_OK
 
 

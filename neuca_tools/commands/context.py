@@ -34,7 +34,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
-    """Run a command and return its exit code. An error is printed on one line, its hint on another."""
+    """Run a command and return its exit code; print an error on one line, its hint on another."""
     for stream in (sys.stdout, sys.stderr):
         # The name of an interface may not be valid UTF-8.
         if isinstance(stream, io.TextIOWrapper):
@@ -97,12 +97,13 @@ def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
 
 def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
     """The source of the command line, else the configured ones. Raises UsageError."""
-    return [parse_source(text) for text in ([source] if source else config.sources)]
+    return [parse_source(text) for text in ((source,) if source else config.sources)]
 
 
 def document(config: Config, source: Optional[str]) -> Intake:
-    """The document of the sources, which only root may read unless they are files, or of the last pass.
+    """The document of the sources, which only root may query, or of the last pass.
 
+    Everyone may read a file.
     Raises UsageError, and DocumentError and NeucaError if `source` yields no usable document.
     """
     asked = specs(config, source)
@@ -126,7 +127,7 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
 
 
 def report_faults(intake: Intake, config: Config) -> int:
-    """Print the faults of the document; return EXIT_INVALID if it or the configuration has errors."""
+    """Print the faults of the document; EXIT_INVALID if it or the configuration has errors."""
     document = intake.document or Document()
     for fault in document.faults:
         print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)

@@ -28,21 +28,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))
     intake = stored_document(config)
-    data, name = intake.document or Document(), arguments.command
-    if name == "get":
+    if arguments.command == "user-data":
+        return _print_lines([intake.stored.text.rstrip("\n")] if intake.stored else [])
+    data = intake.document or Document()
+    if arguments.command == "get":
         return _print_or_fail(_item(arguments.words, data))
-    if name == "user-data":
-        text = "" if intake.stored is None else intake.stored.text
-        return _print_or_fail(text.rstrip("\n") or None)
+    return _show(arguments.command, data)
+
+
+def _show(name: str, data: Document) -> int:
     if name == "user-script":
         bodies = (script.body for script in data.scripts if script.name == "bootscript")
         return _print_or_fail(next(bodies, None), "No user script found.")
     if name == "all-user-scripts":
-        scripts = [f"{script.name}:\n{script.body}" for script in data.scripts]
-        return _print_or_fail("\n".join(scripts) or None)
+        return _print_lines([f"{script.name}:\n{script.body}" for script in data.scripts])
     if name == "routes":
         print(f"Router: {data.router}")
-    lines = [f"{item.key} = {item.value}" for item in data.items if item.section == name]
+    section = [item for item in data.items if item.section == name]
+    return _print_lines([f"{item.key} = {item.value}" for item in section])
+
+
+def _print_lines(lines: list[str]) -> int:
     return _print_or_fail("\n".join(lines) or None)
 
 
@@ -79,7 +85,7 @@ def _public_ip(config: Config) -> Optional[str]:
 
 
 def _distribution() -> Optional[str]:
-    """The ID in os-release(5), None if there is no such file or no ID."""
+    """The ID in os-release(5), None if there is none."""
     for place in ("/etc/os-release", "/usr/lib/os-release"):
         for line in (read_bytes(Path(place)) or b"").decode(errors="replace").splitlines():
             if line.startswith("ID="):

@@ -28,11 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ready_ahead(address: str, config: str) -> None:
-    """Send READY=1 to the notification socket `address` (sd_notify(3)) if there is no last good document.
+    """Send READY=1 to the socket `address` (sd_notify(3)) if there is no last good document.
 
-    Without such a document the boot need not wait for the first pass. Only built-in modules are
-    imported: `socket` alone takes as long as starting Python. Errors are ignored here; the agent
-    notifies systemd too.
+    The boot need not wait for the first pass then. Only built-in modules are imported: `socket`
+    alone takes as long as starting Python. Errors are ignored; the agent notifies systemd too.
     """
     import _socket
 
@@ -76,11 +75,8 @@ def _last_value(path: str, option: str) -> str:
 def _drop_ins(directory: str) -> list[str]:
     if not os.path.isdir(directory):
         return []
-    return [
-        os.path.join(directory, name)
-        for name in sorted(os.listdir(directory))
-        if name.endswith(".conf") and not name.startswith(".")
-    ]
+    names = [name for name in sorted(os.listdir(directory)) if name.endswith(".conf")]
+    return [os.path.join(directory, name) for name in names if not name.startswith(".")]
 
 
 if __name__ == "__main__":

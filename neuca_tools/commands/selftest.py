@@ -40,8 +40,8 @@ EXPLAINS = (
 )
 COMPARES = (
     "Compare a run with earlier runs: the host with the last of them, the rates with the median of"
-    " all. RUN is a file, or the label of a stored report. With last-boot as the only RUN, compare the"
-    " last test of this boot with the tests of the previous boot."
+    " all. RUN is a file, or the label of a stored report. With last-boot as the only RUN, compare"
+    " the last test of this boot with the tests of the previous boot."
 )
 
 

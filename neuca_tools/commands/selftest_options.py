@@ -32,13 +32,13 @@ LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 DESCRIPTION = (
     "Measure the path to each PEER, given as ADDRESS or NAME@ADDRESS, and report what limits it."
-    " Without a PEER, test those listed as peers in section [selftest] of the configuration. The peer"
-    " must run neuca-selftest --serve with the same secret, or iperf3 -s -p 45678. See also"
+    " Without a PEER, test those listed as peers in section [selftest] of the configuration. The"
+    " peer must run neuca-selftest --serve with the same secret, or iperf3 -s -p 45678. See also"
     " neuca-selftest explain, compare and compare-paths."
 )
 
 
-# --- Readers of single values; each raises argparse.ArgumentTypeError ------------------------------
+# --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
 
 
 def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
@@ -107,7 +107,7 @@ def _boolean(word: str) -> bool:
     return TRUTH[word.lower()]
 
 
-# --- Option tables ---------------------------------------------------------------------------------
+# --- Option tables -------------------------------------------------------------------------------
 
 EXPECT_OPTION: Table = {
     "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
@@ -186,7 +186,7 @@ def run_parser() -> argparse.ArgumentParser:
     return parser
 
 
-# --- The values in effect --------------------------------------------------------------------------
+# --- The values in effect ------------------------------------------------------------------------
 
 
 def options(arguments: argparse.Namespace, config: Config) -> Options:
@@ -310,7 +310,7 @@ def _numa_node(word: Optional[str]) -> Optional[str]:
     return word
 
 
-# --- Peers -----------------------------------------------------------------------------------------
+# --- Peers ---------------------------------------------------------------------------------------
 
 
 def literal(text: str) -> Optional[Address]:

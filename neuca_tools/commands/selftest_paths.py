@@ -1,4 +1,4 @@
-"""`neuca-selftest compare-paths`: the same test over several paths, each compared with the first."""
+"""`neuca-selftest compare-paths`: the same test over several paths, compared with the first."""
 
 # SPDX-License-Identifier: MIT
 
@@ -37,8 +37,8 @@ from neuca_tools.selftest.report.text import phase_words
 
 COMPARES_PATHS = (
     "Run the same test over each PATH in turn, for several rounds, and compare each path with the"
-    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container, to"
-    " use a certain interface or another port, append ,netns=NAME ,container=NAME ,interface=NAME or"
+    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container, or"
+    " to use a certain interface or port, append ,netns=NAME ,container=NAME ,interface=NAME or"
     " ,port=PORT."
 )
 WORDS = ("netns", "container", "interface", "port")
@@ -79,18 +79,17 @@ def run_paths(arguments: argparse.Namespace) -> int:
     """
     config = configuration(arguments)
     paths: Sequence[Path] = arguments.paths
-    labels = {path.label for path in paths}
-    if not 2 <= len(paths) <= MOST_PATHS or len(labels) < len(paths):
-        wanted_paths = f"2 to {MOST_PATHS} paths with different labels"
-        raise UsageError(f"neuca-selftest compare-paths: it needs {wanted_paths}")
+    found: dict[str, list[Evidence]] = {path.label: [] for path in paths}
+    if len(found) < len(paths) or len(paths) not in range(2, MOST_PATHS + 1):
+        needed = f"2 to {MOST_PATHS} paths with different labels"
+        raise UsageError(f"neuca-selftest compare-paths: it needs {needed}")
     if not has_iperf3():
         return without_iperf3()
     wanted = _options(arguments, config)
     planned = outlook(config)
-    peers = [address_of(path.peer) for path in paths]
-    found: dict[str, list[Evidence]] = {path.label: [] for path in paths}
+    tested = [(path, address_of(path.peer)) for path in paths]
     for number in range(1, arguments.rounds + 1):
-        for path, peer in zip(paths, peers):
+        for path, peer in tested:
             evidence = apart(partial(_test, path, peer, wanted, planned))
             found[path.label].append(evidence)
             if not arguments.json:

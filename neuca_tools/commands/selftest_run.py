@@ -92,7 +92,8 @@ def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
         text = "no PEER, and no [selftest] peers in the configuration: nothing to test"
         print(f"neuca-selftest: {text}", file=sys.stderr)
         return ExitCode.NOTHING_CONFIGURED
-    if len(entries) > 1 and (arguments.nagios or arguments.html or arguments.prometheus):
+    several = len(entries) > 1
+    if several and any((arguments.nagios, arguments.html, arguments.prometheus)):
         raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
@@ -103,7 +104,7 @@ def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
     setup = _Setup(arguments, config.state_directory, wanted, _outlook(arguments, config))
     results = []
     for entry, address in zip(entries, addresses):
-        if len(entries) > 1 and not arguments.json:
+        if several and not arguments.json:
             print(plain(f"— {entry}"))
         results.append(_test_peer(setup, address))
     return _conclude(arguments, results)
@@ -196,7 +197,7 @@ def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Dia
 
 
 def _exit_code(diagnosis: Diagnosis, compared: Optional[Comparison]) -> ExitCode:
-    """The diagnosis decides; if that found nothing wrong, the comparison with earlier tests does."""
+    """The diagnosis decides; if it found nothing wrong, the comparison with earlier tests does."""
     fine = diagnosis.exit_code is ExitCode.PASS or (
         diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive
     )

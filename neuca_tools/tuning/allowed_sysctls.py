@@ -63,9 +63,8 @@ def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
     return Numbers(((low, high),), why)
 
 
-# References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The shipped
-# profiles and the recommendations of the ESnet host tuning guide (fasterdata.es.net) are within
-# these bounds.
+# References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The bounds
+# include the shipped profiles and the advice of the ESnet host tuning guide (fasterdata.es.net).
 ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     # Buffers, in bytes: every socket of the host, and those of TCP and UDP.
     "net/core/rmem_max": _one(65536, _INT, _SOCKET),

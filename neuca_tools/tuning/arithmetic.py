@@ -1,8 +1,8 @@
 """Compute the buffer size that a path needs from its rate and round-trip time, and back.
 
 Rates are in bit/s, times in seconds, buffers in bytes. Linux advertises about half of a receive
-buffer as window (tcp_adv_win_scale = 1, ip-sysctl.rst; 3,144,960 of 6,291,456 measured), so a buffer
-has to be twice as large as the data in flight.
+buffer as window (tcp_adv_win_scale = 1, ip-sysctl.rst; 3,144,960 of 6,291,456 measured), so a
+buffer has to be twice as large as the data in flight.
 """
 
 # SPDX-License-Identifier: MIT
@@ -53,9 +53,9 @@ def product(bits: float, seconds: float) -> float:
 
 
 def buffer(bits: float, seconds: float, memory: int = 0) -> int:
-    """The buffer that such a path needs, within the limits of the kernel and of the host's `memory`.
+    """The buffer in bytes that such a path needs, as far as the kernel and the memory permit.
 
-    All are in bytes; `memory` is 0 if unknown.
+    `memory` is that of the host in bytes, 0 if unknown.
     """
     limit = memory // MOST_OF_MEMORY if memory else LARGEST
     return min(limit, LARGEST, round(SHARE * MARGIN * product(bits, seconds)))

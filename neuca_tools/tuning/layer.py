@@ -52,7 +52,7 @@ class Facts:
     `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
     the administrator's sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the
     congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the network
-    namespace is not the initial one. `probed` is the acknowledged MTU in bytes, by the MAC of a NIC.
+    namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
     environment: Environment = field(default_factory=Environment)

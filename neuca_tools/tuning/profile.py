@@ -101,7 +101,7 @@ def same(found: Optional[str], wanted: Optional[str]) -> bool:
 def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
     """The value to set: `asked`, with no number lower than in `base` unless `exact`.
 
-    KEEP stands for the number in `base`. Words, and a different count of numbers, are used as asked.
+    KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
 
     >>> raised("4096 131072 6291456", "4096 87380 16777216")
     '4096 131072 16777216'

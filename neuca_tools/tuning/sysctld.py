@@ -66,7 +66,7 @@ def _is_matching_glob(line: _Line, path: str) -> bool:
 
 
 def order(paths: Iterable[str]) -> list[str]:
-    """The files to read, in the order in which they are applied; `paths` are in that of DIRECTORIES.
+    """The files to read, in the order in which they apply; `paths` are in that of DIRECTORIES.
 
     >>> order(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
     ['/lib/sysctl.d/1.conf', '/etc/sysctl.d/9.conf', '/etc/sysctl.conf']
