@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Optional
 
 from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
@@ -29,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     return commands[arguments.command](arguments, config)
 
 
-def apply_once(config: Config, source: str = "") -> int:
+def apply_once(config: Config, source: Optional[str] = None) -> int:
     """Make one pass and return the exit code of `neuca status`, as `neucad --once` does."""
     check(config)
-    intake = document(config, source or None)
+    intake = document(config, source)
     try:
         _, status = run_pass(config, intake, start=True)
     finally:
@@ -41,7 +42,7 @@ def apply_once(config: Config, source: str = "") -> int:
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:
-    return apply_once(config, arguments.source or "")
+    return apply_once(config, arguments.source)
 
 
 def _release(arguments: argparse.Namespace, config: Config) -> int:

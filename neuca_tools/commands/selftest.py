@@ -145,10 +145,7 @@ def _run(name: str, arguments: argparse.Namespace) -> Evidence:
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
-    """The last stored test, preceded by the tests of the same peer in an earlier boot.
-
-    Raises SelftestError if there are none.
-    """
+    """The last stored test, preceded by the tests of the same peer in an earlier boot."""
     *kept, last = _kept(arguments) or [Evidence()]
     earlier = [run for run in kept if run.boot != last.boot and run.address == last.address]
     if not earlier:

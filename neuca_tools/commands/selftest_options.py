@@ -9,7 +9,6 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
@@ -53,18 +52,17 @@ def rate(word: str) -> float:
     return found
 
 
-def number_between(word: str, low: float, high: float, what: str) -> float:
-    try:
-        found = float(word)
-    except ValueError:
-        found = 0.0
-    if not low <= found <= high:
-        raise refused(word, f"{what} from {low:g} to {high:g}")
-    return found
-
-
 def _seconds(high: float) -> Callable[[str], float]:
-    return partial(number_between, low=1, high=high, what="a number of seconds")
+    def read(word: str) -> float:
+        try:
+            found = float(word)
+        except ValueError:
+            found = 0.0
+        if not 1 <= found <= high:
+            raise refused(word, f"a number of seconds from 1 to {high:g}")
+        return found
+
+    return read
 
 
 def whole(what: str, low: int, high: int) -> Callable[[str], int]:

@@ -37,8 +37,8 @@ from neuca_tools.selftest.report.text import phase_words
 
 COMPARES_PATHS = (
     "Run the same test over each PATH in turn, for several rounds, and compare each path with the"
-    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container, or"
-    " to use a certain interface or port, append ,netns=NAME ,container=NAME ,interface=NAME or"
+    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container,"
+    " or to use a certain interface or port, append ,netns=NAME ,container=NAME ,interface=NAME or"
     " ,port=PORT."
 )
 WORDS = ("netns", "container", "interface", "port")

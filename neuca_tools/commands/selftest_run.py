@@ -266,10 +266,7 @@ def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
 def _addresses_to_serve(
     requested: Sequence[Address], interface: Optional[str], planned: Outlook
 ) -> list[Address]:
-    """The addresses to listen on: those requested, else all of the dataplane or of `interface`.
-
-    Raises UsageError for an address that is not of the dataplane here, or if there is none.
-    """
+    """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
     held = _devices_by_address()
     for address in requested:
         _check_servable(address, held.get(address), interface, planned)

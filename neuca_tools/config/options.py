@@ -139,6 +139,8 @@ TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
 # always a single word in a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_NO_NAME_PART = 'it is not part of a file name: letters, digits, "_", "." and "-" only'
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -155,12 +157,6 @@ def _path(text: str) -> Path:
 def _file_name(text: str) -> str:
     if not text.isprintable() or text.endswith("/"):
         raise UnusableError("it is not the name of a file")
-    return text
-
-
-def _file_name_part(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", text):
-        raise UnusableError('it is not part of a file name: letters, digits, "_", "." and "-" only')
     return text
 
 
@@ -205,10 +201,13 @@ def _host_sysctls(text: str) -> frozenset[str]:
     return found
 
 
-def _login(text: str) -> str:
-    if not LOGIN.fullmatch(text):
-        raise UnusableError("it is not a login name")
-    return text
+def _matching(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise UnusableError(reason)
+        return text
+
+    return read
 
 
 def profile_names(text: str) -> tuple[str, ...]:
@@ -235,7 +234,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("runtime", "command-timeout"): ("command_timeout", _seconds(1, 86400)),
     ("runtime", "hosts-file"): ("hosts_file", _path),
     ("linux", "udev-directory"): ("udev_directory", _path),
-    ("linux", "udev-substring"): ("udev_substring", _file_name_part),
+    ("linux", "udev-substring"): ("udev_substring", _matching(_NAME_PART, _NO_NAME_PART)),
     ("linux", "data-udev-priority"): ("data_udev_priority", _number(0, 99)),
     ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number(0, 99)),
     ("linux", "networkmanager-directory"): ("networkmanager_directory", _path),
@@ -258,7 +257,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("guest", "hostname"): ("guest_hostname", _truth),
     ("guest", "router"): ("guest_router", _truth),
     ("guest", "users"): ("guest_users", _truth),
-    ("guest", "login"): ("guest_login", _login),
+    ("guest", "login"): ("guest_login", _matching(LOGIN, "it is not a login name")),
     ("guest", "storage"): ("guest_storage", _truth),
     ("guest", "scripts"): ("guest_scripts", _truth),
     ("guest", "script-timeout"): ("script_timeout", _seconds(1, 86400)),

@@ -16,11 +16,7 @@ from neuca_tools.tuning.layer import Choice, Value
 from neuca_tools.tuning.profile import same
 
 RECEIVE = "net/ipv4/tcp_rmem"
-USUAL_PATHS: tuple[float, ...] = (
-    0.01,
-    0.05,
-    0.1,
-)  # seconds: round-trip times to show if none is configured
+USUAL_RTTS: tuple[float, ...] = (0.01, 0.05, 0.1)  # seconds: shown if none is configured
 EFFECTIVE, NOT_YET, OVERRIDDEN = "effective", "not yet", "overridden"  # effects, see Row
 SYSCTL = "sysctl."  # prefix of the name of a setting that is a sysctl
 
@@ -199,7 +195,7 @@ def _sentence(value: Optional[str], choice: Choice) -> str:
     if not largest or not largest[0].isdecimal():
         return ""
     size = int(largest[0])
-    rtts = USUAL_PATHS
+    rtts = USUAL_RTTS
     if choice.rtt:
         rtts = (choice.rtt,)
     names = map(arithmetic.rtt_text, rtts)

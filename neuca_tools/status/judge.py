@@ -156,11 +156,6 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
     return replace(status, data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
 
 
-def unsaved_line(data: Mapping[str, Any]) -> list[str]:
-    """The line of `neuca status` that says why the state cannot be saved, if it cannot be."""
-    return [f"degraded: not saved: {data['unsaved']}"] if data.get("unsaved") else []
-
-
 def _exit_code(state: str, codes: Collection[str]) -> int:
     return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
@@ -237,15 +232,9 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
 
 
 def _document(document: DocumentStatus) -> dict[str, Any]:
-    return {
-        "source": document.source or None,
-        "sha256": document.sha256 or None,
-        "fetched": document.fetched or None,
-        "stale": document.stale,
-        "none_for_us": document.none_for_us,
-        "reason": document.reason or None,
-        "platform": document.platform or None,
-    }
+    keys = ("source", "sha256", "fetched", "stale", "none_for_us", "reason", "platform")
+    values = {key: getattr(document, key) for key in keys}
+    return {key: None if value == "" else value for key, value in values.items()}
 
 
 def problem_json(problem: Problem) -> dict[str, str]:

@@ -10,7 +10,6 @@ from typing import Any, Optional, Union
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import effect_text
-from neuca_tools.status.judge import unsaved_line
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
@@ -34,7 +33,9 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")
-    lines += [*unsaved_line(data), _last_pass(data["last_pass"])]
+    if data.get("unsaved"):
+        lines.append(f"degraded: not saved: {data['unsaved']}")
+    lines.append(_last_pass(data["last_pass"]))
     lines += _interfaces(data["interfaces"], color)
     mark = _colored("!!", good=False, color=color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]

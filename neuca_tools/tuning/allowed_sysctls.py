@@ -9,22 +9,15 @@ configuration allows or sets it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import OWN, LinkRequest
 
-PER_INTERFACE = (
-    ("net", "ipv4", "conf"),
-    ("net", "ipv6", "conf"),
-    ("net", "ipv4", "neigh"),
-    ("net", "ipv6", "neigh"),
-    ("net", "mpls", "conf"),
-)
-HOST_WIDE = (
-    "it is a setting of the whole host that no document may change; allow-sysctls permits it"
-)
+PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
+HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
 
 
 class Numbers(NamedTuple):
@@ -141,8 +134,8 @@ def key_reason(key: str) -> Optional[str]:
     `key` is a path below /proc/sys that may contain `{interface}`. `conf/all`, `conf/default` and
     `ip_forward` change every NIC, the management NIC included (ip-sysctl.rst).
     """
-    parts = tuple(key.split("/"))
-    if parts[:3] in PER_INTERFACE:
+    parts = key.split("/")
+    if PER_INTERFACE.match(key):
         return _interface_key_reason(parts)
     if key == "net/ipv4/ip_forward":
         return "it changes every interface; ask with router in [global]"
@@ -153,7 +146,7 @@ def key_reason(key: str) -> Optional[str]:
     return None
 
 
-def _interface_key_reason(parts: tuple[str, ...]) -> Optional[str]:
+def _interface_key_reason(parts: list[str]) -> Optional[str]:
     """`key_reason` for a key below one of PER_INTERFACE."""
     table = "".join(parts[3:4])
     if table == OWN and len(parts) > 4:

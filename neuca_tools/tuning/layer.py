@@ -181,10 +181,7 @@ def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
 
 
 def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
-    """By path, the highest of each number; of words, and with an exact profile, the last value.
-
-    `buffer` is the size for BUFFER.
-    """
+    """By path, the highest of each number; of words, and with an exact profile, the last value."""
     asked: dict[str, Asked] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
