@@ -56,11 +56,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return EXIT_OK if _restore_names(config) else EXIT_FAILED
     if arguments.guest:
         return _configure_guest(arguments, config)
-    if arguments.once:
-        from neuca_tools.commands.change import apply_once
+    if not arguments.once:
+        return _serve(config, Path(arguments.config or DEFAULT_PATH))
+    from neuca_tools.commands.change import apply_once
 
-        return apply_once(config)
-    return _serve(config, Path(arguments.config or DEFAULT_PATH))
+    return apply_once(config)
 
 
 def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:

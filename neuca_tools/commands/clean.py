@@ -30,10 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
-    """Print one line for each item removed and return the exit code.
-
-    `root` is the root of the file system whose identity (machine ID, SSH host keys, …) is removed.
-    """
+    """Print one line for each item removed from the file system in `root`; return the exit code."""
     if dry_run:
         found = image_clean.find(config, root, with_identity)
         return _clean(config, found, image_clean.running_daemon(config), _show)

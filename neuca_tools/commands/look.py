@@ -31,13 +31,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace, config: Config) -> int:
+    from neuca_tools.backends.linkwatch import Watch
+
     status = _current_status(config)
     deadline = time.monotonic() + arguments.timeout
     while arguments.wait and status.exit_code == EXIT_PENDING:
         left = deadline - time.monotonic()
         if left <= 0:
             break
-        _wait_for_change(min(left, 1.0))
+        with Watch() as watch:
+            # For a change of links or addresses.
+            watch.wait(min(left, 1.0))
         status = _current_status(config)
     show(status.data, arguments.json, partial(render.status, color=sys.stdout.isatty()))
     return status.exit_code
@@ -50,14 +54,6 @@ def _current_status(config: Config) -> Status:
         # A script that runs as a guest feature would wait for itself.
         return network
     return with_guest(network, config.run_directory)
-
-
-def _wait_for_change(seconds: float) -> None:
-    """Wait for a change of links or addresses, but no longer than this."""
-    from neuca_tools.backends.linkwatch import Watch
-
-    with Watch() as watch:
-        watch.wait(seconds)
 
 
 def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Decision]:

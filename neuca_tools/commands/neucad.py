@@ -51,24 +51,16 @@ def ready_ahead(address: str, config: str) -> None:
 
 
 def _state_directory(config: str) -> str:
-    """The last value of `state-directory` in the configuration files, without validating them."""
+    """The last absolute `state-directory` in the configuration files, which are not validated."""
     found = STATE_DIRECTORY
-    drop_ins = os.path.join(os.path.dirname(config), "config.d")
-    for path in [config, *_drop_ins(drop_ins)]:
-        if os.path.exists(path):
-            found = _last_value(path, "state-directory") or found
-    return found
-
-
-def _last_value(path: str, option: str) -> str:
-    """The last absolute path that a file assigns to an option; empty if none."""
-    found = ""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            name, _, value = line.partition("=")
-            value = value.partition(" ;")[0].strip()
-            if name.strip().lower() == option and value[:1] == "/":
-                found = value
+    drop_ins = _drop_ins(os.path.join(os.path.dirname(config), "config.d"))
+    for path in filter(os.path.exists, [config, *drop_ins]):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition("=")
+                value = value.partition(" ;")[0].strip()
+                if name.strip().lower() == "state-directory" and value[:1] == "/":
+                    found = value
     return found
 
 

@@ -111,10 +111,7 @@ EXPECT_OPTION: Table = {
     "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
 }
 # --json and --nagios exclude each other.
-OUTPUT_OPTIONS: Table = {
-    **JSON,
-    "nagios": flag("print one line and exit as a Nagios plugin does"),
-}
+OUTPUT_OPTIONS: Table = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
 _METRICS = "the textfile collector of the Prometheus node exporter"
 REPORT_OPTIONS: Table = {
     "html": value("PATH", "also write the report to an HTML file", type=Path),
@@ -188,10 +185,7 @@ def run_parser() -> argparse.ArgumentParser:
 
 
 def options(arguments: argparse.Namespace, config: Config) -> Options:
-    """The options of one test: the command line, then the configuration, then the plan.
-
-    Raises UsageError.
-    """
+    """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = _plan(arguments, known)
     return Options(
@@ -206,7 +200,7 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
         secret=secret(arguments, config),
-        label=_label(arguments),
+        label=arguments.label or ("boot" if arguments.at_boot else None),
         broadcast=arguments.broadcast,
     )
 
@@ -215,12 +209,6 @@ def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Plan:
     if arguments.at_boot:
         return PLANS["quick"]
     return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
-
-
-def _label(arguments: argparse.Namespace) -> Optional[str]:
-    if arguments.label:
-        return str(arguments.label)
-    return "boot" if arguments.at_boot else None
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Plan) -> frozenset[str]:

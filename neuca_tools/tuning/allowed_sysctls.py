@@ -158,11 +158,7 @@ def _interface_key_reason(parts: list[str]) -> Optional[str]:
 
 
 class Judge:
-    """Decides which sysctls are refused.
-
-    Neither `configured`, the requests of the configuration, nor `permitted`, the keys of
-    `allow-sysctls`, are bounded.
-    """
+    """Decides which sysctls are refused; neither `configured` nor `permitted` keys have bounds."""
 
     def __init__(self, configured: Iterable[LinkRequest], permitted: Collection[str]) -> None:
         self._configured = set(chain.from_iterable(request.sysctls for request in configured))

@@ -172,12 +172,9 @@ def _faults(profiles: Sequence[Profile], usable: Sequence[Profile]) -> list[str]
 
 def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
     """By path, what to restore: the administrator's value if there is one, else the original."""
-    before = dict(record.original_sysctls)
-    for path in before:
-        setting = facts.words.setting(path)
-        if setting:
-            before[path] = setting.value
-    return before
+    settings = {path: facts.words.setting(path) for path in record.original_sysctls}
+    of_files = {path: setting.value for path, setting in settings.items() if setting}
+    return {**record.original_sysctls, **of_files}
 
 
 def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
@@ -197,11 +194,8 @@ def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
 def _merged(old: Asked, value: str, profile: str) -> Asked:
     """Two values combined number by number; the source names the profiles they are from."""
     both = _higher(old.value, value)
-    if both == old.value:
-        return Asked(both, False, old.source)
-    if both == value:
-        return Asked(both, False, PROFILE + profile)
-    return Asked(both, False, f"{old.source}, {profile}")
+    sources = {value: PROFILE + profile, old.value: old.source}
+    return Asked(both, False, sources.get(both, f"{old.source}, {profile}"))
 
 
 def _higher(old: str, new: str) -> str:
