@@ -251,7 +251,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "neuca: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
-        "       to serve there, add --interface mgmt0\n"
+        "       --interface mgmt0 says that this is meant\n"
     )
     ends.iperf("-1")
     assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
@@ -531,7 +531,7 @@ def test_a_secret_that_others_can_read_is_none(ends):
     done = ends.test("--secret-file", ends.secret, *TCP)
     assert (done.code, done.err) == (
         2,
-        f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n',
+        f'neuca: read the secret "{ends.secret}": others can read it\n       chmod 600 {ends.secret}\n',
     )
 
 
