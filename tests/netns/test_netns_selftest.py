@@ -531,7 +531,7 @@ def test_a_secret_that_others_can_read_is_none(ends):
     done = ends.test("--secret-file", ends.secret, *TCP)
     assert (done.code, done.err) == (
         2,
-        f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n',
+        f'neuca: read the secret "{ends.secret}": others can read it\n       chmod 600 {ends.secret}\n',
     )
 
 
@@ -553,7 +553,7 @@ def test_a_helper_serves_the_dataplane_alone(ends):
     assert done.code == 2
     assert done.err == (
         "neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
-        "       --interface mgmt0 says that this is meant\n"
+        "       to serve there, add --interface mgmt0\n"
     )
     helper = ends.start(
         sys.executable,

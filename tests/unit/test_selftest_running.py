@@ -278,10 +278,10 @@ def test_the_command_line_wins_over_the_configuration():
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("port", "80", '"80" is no port from 1024 to 65533'),
-        ("expect", "fast", '"fast" is no rate, such as 5G or 100M'),
-        ("plan", "huge", '"huge" is no plan: quick, standard or full'),
-        ("time", "0", '"0" is no time from 1 to 3600 seconds'),
+        ("port", "80", '"80" is not a port from 1024 to 65533'),
+        ("expect", "fast", '"fast" is not a rate such as 5G or 100M'),
+        ("plan", "huge", '"huge" is not a plan: quick, standard or full'),
+        ("time", "0", '"0" is not a number of seconds from 1 to 3600'),
     ],
 )
 def test_a_configuration_that_cannot_be_used(name, value, reason):
