@@ -13,10 +13,19 @@ from neuca_tools.status.audit import effect_text
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
+_CLOUDS = {
+    "openstack": "OpenStack",
+    "ec2": "EC2",
+    "azure": "Azure",
+    "oracle": "Oracle Cloud",
+    "gce": "Google Compute Engine",
+    "hetzner": "Hetzner Cloud",
+    "alibaba": "Alibaba Cloud",
+    "vmware": "VMware",
+}
 PLATFORMS = {
-    "openstack": "OpenStack, as the firmware (DMI) says",
-    "ec2": "EC2, as the firmware (DMI) says",
-    "unknown": "not named by the firmware (DMI), so no link-local address is queried",
+    **{kind: f"{name}, as the firmware (DMI) says" for kind, name in _CLOUDS.items()},
+    "unknown": "not named by the firmware (DMI), so no well-known address is queried",
     "any": "not checked (platform = any)",
 }
 

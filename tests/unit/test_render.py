@@ -343,7 +343,7 @@ def test_status_with_nothing_to_show():
         ("ec2", "platform: EC2, as the firmware (DMI) says"),
         (
             "unknown",
-            "platform: not named by the firmware (DMI), so no link-local address is queried",
+            "platform: not named by the firmware (DMI), so no well-known address is queried",
         ),
         ("any", "platform: not checked (platform = any)"),
     ],
