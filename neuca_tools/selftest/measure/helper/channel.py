@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.measure.wait import readable
 
 # Bytes of a message: the samples of an hour with 128 streams.
 LONGEST = 32 * 1024 * 1024
@@ -81,7 +82,7 @@ class Channel:
             message = self.next()
             if message is not None:
                 return message
-            if not select.select([self._reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not readable([self._reading], deadline):
                 raise ChannelError(f"ask the peer: no answer in {seconds:g} s")
             self.take()
 

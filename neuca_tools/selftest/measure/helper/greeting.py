@@ -18,7 +18,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import select
 import socket
 import time
 from typing import Optional
@@ -30,6 +29,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Channel,
     ChannelError,
 )
+from neuca_tools.selftest.measure.wait import readable
 
 PROTOCOL = 2
 # Bytes; the client's line is the longest, with 153.
@@ -155,8 +155,7 @@ def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, thei
 def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
     came = b""
     while not _complete(came):
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([connection], [], [], left)[0]:
+        if not readable([connection], deadline):
             raise ChannelError(f"greet the peer: no answer within {seconds:g} s")
         try:
             came += _read(connection, LONGEST_LINE + 1 - len(came))

@@ -153,7 +153,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
 
     Raises ChannelError, and of its subclasses AbsentError, ImpostorError and BusyError.
     """
-    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM)
     try:
         small_segments(connection)
         connection.settimeout(CONNECT)

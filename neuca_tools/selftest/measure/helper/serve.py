@@ -10,7 +10,6 @@ only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import time
@@ -26,6 +25,7 @@ from neuca_tools.selftest.measure.helper.lobby import Lobby, Proven
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder
+from neuca_tools.selftest.measure.wait import readable
 
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 128
@@ -94,7 +94,7 @@ class Server:
         if session:
             sources += session.waiting
             wake = min(wake, session.due())
-        ready = set(select.select(sources, [], [], max(0.0, wake - time.monotonic()))[0])
+        ready = set(readable(sources, wake))
         if responder:
             responder.turn(ready)
         for proven in self._lobby.turn(ready, session is not None):
@@ -137,11 +137,7 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
     session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
-            wake = min(end, session.due())
-            ready = set(
-                select.select(session.waiting, [], [], max(0.0, wake - time.monotonic()))[0]
-            )
-            if not session.turn(ready):
+            if not session.turn(set(readable(session.waiting, min(end, session.due())))):
                 return
     finally:
         session.close()
@@ -168,9 +164,7 @@ def _bounded(seconds: float) -> float:
 
 
 def _listen(address: Address, port: int) -> socket.socket:
-    listener = socket.socket(
-        FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    )
+    listener = socket.socket(FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import select
 import signal
 import socket
 import time
@@ -27,6 +26,7 @@ from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
@@ -247,7 +247,7 @@ class ServerSession:
         while program.waiting and time.monotonic() < deadline:
             if tcp_info.listening(self._address.version, self._port):
                 return True
-            for descriptor in select.select(program.waiting, [], [], LOOK)[0]:
+            for descriptor in readable(program.waiting, time.monotonic() + LOOK):
                 program.take(descriptor)
         return False
 

@@ -14,7 +14,6 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from neuca_tools.selftest.measure.host import counters
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.program import Ended, Program
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds between two samples.
 EVERY = 1.0
@@ -135,8 +135,7 @@ def watch(
             if probe:
                 wake = min(wake, probe.due())
                 sources.append(probe.fileno())
-            ready, _, _ = select.select(sources, [], [], max(0.0, wake - time.monotonic()))
-            for descriptor in set(ready).intersection(program.waiting):
+            for descriptor in set(readable(sources, wake)).intersection(program.waiting):
                 program.take(descriptor)
             if probe:
                 probe.turn()

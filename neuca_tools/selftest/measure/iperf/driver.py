@@ -24,7 +24,7 @@ MOST = 4096
 def statistics(device: str) -> dict[str, int]:
     """All counters by name; none if the driver has none, or the device does not exist."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
             return _statistics(asked.fileno(), device)
     except OSError:
         return {}

@@ -19,7 +19,6 @@ messages have the same size, and a responder limits how many it sends per second
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -44,6 +43,7 @@ from neuca_tools.selftest.measure.helper.answering import (
 )
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.roundtrip import latency
+from neuca_tools.selftest.measure.wait import readable
 
 # RFC 919, and RFC 4291 section 2.7.1: no router forwards them.
 EVERYBODY = {4: "255.255.255.255", 6: "ff02::1"}
@@ -184,8 +184,7 @@ class _Run:
     def take(self, until: float, enough: Optional[int] = None) -> None:
         """Collect answers until a monotonic time, or until there are `enough`."""
         while enough is None or sum(map(len, self.came.values())) < enough:
-            left = max(0.0, until - time.monotonic())
-            if not select.select([self._socket], [], [], left)[0]:
+            if not readable([self._socket], until):
                 return
             with suppress(OSError):
                 for _ in range(MANY):
@@ -227,9 +226,7 @@ def judged(
 
 
 def _datagrams(address: Address) -> socket.socket:
-    found = socket.socket(
-        FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    )
+    found = socket.socket(FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     if address.version == 6:
         found.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
     return found

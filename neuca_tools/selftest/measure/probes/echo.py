@@ -41,12 +41,8 @@ class Echo:
         self._peer, self._token = str(peer), token
         self._second, self._grown = time.monotonic(), 0
         family = FAMILIES[address.version]
-        self._datagrams = socket.socket(
-            family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
-        self._listener = socket.socket(
-            family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
+        self._datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._connections: dict[int, socket.socket] = {}
         try:
             self._datagrams.setsockopt(*MTU_DISCOVER[address.version], PROBE)

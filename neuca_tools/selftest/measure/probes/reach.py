@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import errno
-import select
 import socket
 import struct
 import time
@@ -17,6 +16,7 @@ from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
 from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
+from neuca_tools.selftest.measure.wait import readable
 
 # Ethertype and operations of RFC 826.
 ARP, REQUEST, REPLY = 0x0806, 1, 2
@@ -63,16 +63,14 @@ def answering(peer: Address, source: Address, device: NetDevice) -> tuple[str, .
     if len(mine) != 6:
         # Not an Ethernet device.
         return ()
-    with socket.socket(
-        socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)
-    ) as asked:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ARP)) as asked:
         asked.bind((device.name, ARP))
         addresses = mine + source.packed + bytes(6) + peer.packed
         request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
         for _ in range(TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ANSWERS
-            while select.select([asked], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            while readable([asked], deadline):
                 found |= _answer(asked.recv(128), peer)
             if found:
                 break
@@ -97,9 +95,7 @@ def connections(peer: Address, port: int, source: Address, seconds: float) -> Co
     began = time.monotonic()
     while time.monotonic() < began + seconds and failed < MOST_FAILED:
         try:
-            with socket.socket(
-                kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC
-            ) as one:
+            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as one:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 one.settimeout(CONNECT)
                 one.bind((str(source), 0))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
@@ -16,6 +15,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds between requests.
 EVERY = 0.01
@@ -28,6 +28,7 @@ WARM = 3
 # The most requests of one probe.
 MOST = 100_000
 # ICMP types (RFC 792, RFC 4443).
+PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 
 
@@ -73,7 +74,7 @@ class RoundTrips:
         """Wait for the last answers and close. Without any, only the counts are set."""
         deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=FIRST)))
         while self._sent and time.monotonic() < deadline:
-            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if readable([self._socket], deadline):
                 self._take()
         self._socket.close()
         lost = sum(number > WARM for number in self._sent)
@@ -94,7 +95,7 @@ class Datagrams(RoundTrips):
         self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
     ) -> None:
         self._token = token
-        sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
         sender.bind((str(source), 0))
         sender.connect((str(peer), port))
         super().__init__(sender, every)
@@ -113,10 +114,7 @@ class Pings(RoundTrips):
         self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24
     ) -> None:
         self._version, self._size = peer.version, size
-        protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
-        sender = socket.socket(
-            FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
-        )
+        sender = ping_socket(peer.version)
         if source:
             sender.bind((str(source), 0))
         sender.connect((str(peer), 0))
@@ -128,6 +126,11 @@ class Pings(RoundTrips):
 
     def _number_of(self, datagram: bytes) -> int:
         return answered(self._version, self._id, datagram)
+
+
+def ping_socket(version: int) -> socket.socket:
+    """A raw ICMP socket, which needs root. Raises OSError."""
+    return socket.socket(FAMILIES[version], socket.SOCK_RAW, PROTOCOLS[version])
 
 
 def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
@@ -164,7 +167,7 @@ def measure(probe: RoundTrips, count: int, seconds: float) -> Latency:
     """Measure `count` round trips, or as many as fit in `seconds`."""
     deadline, sent = time.monotonic() + seconds, 0
     while sent < count and time.monotonic() < deadline:
-        select.select([probe], [], [], max(0.0, min(probe.due(), deadline) - time.monotonic()))
+        readable([probe], min(probe.due(), deadline))
         before = probe.due()
         probe.turn()
         sent += probe.due() != before
