@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import broadcast_lost
@@ -34,7 +35,7 @@ from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -101,7 +102,7 @@ class PeerTest:
     def _local(self, way: Way, planned: str) -> Host:
         return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
 
-    def _measure(self, way: Way, source: Address, device: NetDevice, planned: str) -> None:
+    def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
         self._as_planned()
         if not self._reach(way, source, device, planned):
             return
@@ -179,7 +180,7 @@ class PeerTest:
             if value.split() != planned[name].split()
         ]
 
-    def _reach(self, way: Way, source: Address, device: NetDevice, planned: str) -> bool:
+    def _reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
         """Whether the peer can be measured at all."""
         if device.name != planned:
             self._evidence = replace(self._evidence, reach=Reach(route=device.name))
@@ -257,7 +258,7 @@ class PeerTest:
             )
         return "UDP", idle, over_tcp
 
-    def _path_mtu(self, source: Address, device: NetDevice) -> Step:
+    def _path_mtu(self, source: Address, device: Device) -> Step:
         """Compare the path MTU with what both ends' devices take."""
         mtu = self._common_mtu(device)
         try:
@@ -274,7 +275,7 @@ class PeerTest:
             return Step("path-mtu", "unknown", text)
         return Step("path-mtu", "fail" if min(known) < mtu else "pass", text)
 
-    def _common_mtu(self, device: NetDevice) -> int:
+    def _common_mtu(self, device: Device) -> int:
         """The smaller MTU, in bytes, of this end's device and of the helper's, where it is known."""
         if self._helper is None:
             return device.mtu

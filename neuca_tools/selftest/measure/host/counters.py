@@ -63,12 +63,8 @@ def counters(devices: Iterable[str] = ()) -> dict[str, int]:
     for name in TABLES:
         found.update(table(name, _read(PROC / "stat" / name)))
     with suppress(OSError):
-        known = kernel.devices()
-        for device in known.values():
-            found.update(_prefixed(device.name, device.counters))
-        for index, values in kernel.queues().items():
-            if index in known:
-                found.update(_prefixed(f"{known[index].name}.qdisc", values))
+        for prefix, values in kernel.counters().items():
+            found.update(_prefixed(prefix, values))
     for name in devices:
         found.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
     return found

@@ -16,10 +16,11 @@ from typing import Optional
 
 from neuca_tools.backends import sysctl
 from neuca_tools.backends.ethtool import Ethtool
+from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
@@ -115,20 +116,20 @@ def settings(names: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def path(devices: Mapping[int, NetDevice], index: int) -> list[NetDevice]:
+def path(devices: Mapping[int, Device], index: int) -> list[Device]:
     """The device `index` and everything below it: its lower devices, and the members of a bond."""
-    found: list[NetDevice] = []
+    found: list[Device] = []
     waiting = [index]
     while waiting:
         device = devices.get(waiting.pop(0))
         if device is not None and device not in found:
             found.append(device)
-            lower = [device.parent] if device.parent else []
+            lower = [device.lower] if device.lower else []
             waiting += lower + _members(devices, device.index)
     return found
 
 
-def _members(devices: Mapping[int, NetDevice], bond: int) -> list[int]:
+def _members(devices: Mapping[int, Device], bond: int) -> list[int]:
     """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
     if devices[bond].kind not in ("bond", "team"):
         return []
@@ -158,11 +159,11 @@ def version() -> Optional[str]:
 
 
 def _link(
-    device: NetDevice, devices: Mapping[int, NetDevice], addresses: Sequence[str], on_path: bool
+    device: Device, devices: Mapping[int, Device], addresses: Sequence[str], on_path: bool
 ) -> Link:
     """A device as evidence. Only for those on the path its driver and its hardware are queried."""
     kind = device.kind or ("loopback" if device.name == "lo" else "physical")
-    parent = devices.get(device.parent)
+    parent = devices.get(device.lower)
     link = Link(
         name=device.name,
         kind=kind,
@@ -218,7 +219,7 @@ def _with_hardware(link: Link, known: Mapping[str, str]) -> Link:
     )
 
 
-def _hardware(device: NetDevice) -> dict[str, str]:
+def _hardware(device: Device) -> dict[str, str]:
     """What sysfs knows; empty if /sys belongs to another network namespace."""
     place = SYSFS / os.fsdecode(device.name)
     if _word(place / "ifindex") != str(device.index):

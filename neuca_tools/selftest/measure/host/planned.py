@@ -9,8 +9,9 @@ from typing import Optional, Protocol
 
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Address as Interface
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 
 
 class AgentPlan(Protocol):
@@ -37,7 +38,7 @@ class AgentPlan(Protocol):
 
 
 def permit(
-    peer: Address, way: Way, device: NetDevice, plan: AgentPlan, interface: Optional[str]
+    peer: Address, way: Way, device: Device, plan: AgentPlan, interface: Optional[str]
 ) -> str:
     """The name of the device that a test of `peer` should leave through.
 

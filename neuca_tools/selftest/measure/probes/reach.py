@@ -11,10 +11,11 @@ import time
 from contextlib import suppress
 from typing import Optional
 
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
 from neuca_tools.selftest.measure.wait import readable
 
@@ -31,7 +32,7 @@ CONNECT = 3.0
 MOST_FAILED = 100
 
 
-def reach(peer: Address, way: Way, device: NetDevice) -> Reach:
+def reach(peer: Address, way: Way, device: Device) -> Reach:
     """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
 
     Raises nothing: what cannot be found out stays unknown.
@@ -56,7 +57,7 @@ def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     return bool(found.count and found.count > (found.lost or 0))
 
 
-def answering(peer: Address, source: Address, device: NetDevice) -> tuple[str, ...]:
+def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
     found: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
