@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.evidence.run import Flow, Run
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
@@ -61,6 +61,21 @@ class Socket:
     wmem_queued: Optional[int] = None  # w
     sndbuf: Optional[int] = None  # tb
     congestion: Optional[str] = None
+
+    @property
+    def cwnd(self) -> Optional[int]:
+        """The congestion window in bytes."""
+        return self._bytes(self.snd_cwnd)
+
+    @property
+    def in_flight(self) -> Optional[int]:
+        """The bytes that were sent and not acknowledged."""
+        return self._bytes(self.unacked)
+
+    def _bytes(self, segments: Optional[int]) -> Optional[int]:
+        if segments is None or self.mss is None:
+            return None
+        return segments * self.mss
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,13 @@ class Phase:
     raw: Optional[str] = None
     path: Optional[str] = None
     search: bool = False
+
+    @property
+    def flow(self) -> Optional[Flow]:
+        """The direction of iperf's run that this phase is about."""
+        if self.run is None:
+            return None
+        return self.run.flow(self.direction) or next(iter(self.run.flows), None)
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,7 @@ class Look:
     @property
     def flow(self) -> Optional[Flow]:
         """The direction of iperf's run that this phase is about."""
-        run = self.phase.run
-        if run is None:
-            return None
-        return run.flow(self.phase.direction) or next(iter(run.flows), None)
+        return self.phase.flow
 
     @property
     def protocol(self) -> str:
