@@ -63,19 +63,19 @@ class Socket:
     congestion: Optional[str] = None
 
     @property
-    def cwnd(self) -> Optional[int]:
+    def cwnd(self) -> Optional[float]:
         """The congestion window in bytes."""
         return self._bytes(self.snd_cwnd)
 
     @property
-    def in_flight(self) -> Optional[int]:
+    def in_flight(self) -> Optional[float]:
         """The bytes that were sent and not acknowledged."""
         return self._bytes(self.unacked)
 
-    def _bytes(self, segments: Optional[int]) -> Optional[int]:
+    def _bytes(self, segments: Optional[int]) -> Optional[float]:
         if segments is None or self.mss is None:
             return None
-        return segments * self.mss
+        return float(segments * self.mss)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
     values = [getattr(one, name) for one in sockets]
     if not values or None in values:
         return None
-    return float(sum(values))
+    found: float = sum(values)
+    return found
 
 
 def grown(looks: Sockets, name: str) -> Optional[float]:
