@@ -1,4 +1,4 @@
-"""The style of the HTML report: system fonts, two columns of charts where there is room, colours that differ for everybody."""
+"""The style sheet of the HTML report."""
 
 # SPDX-License-Identifier: MIT
 

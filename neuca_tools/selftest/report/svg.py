@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from neuca_tools.model.printable import markup as escape
@@ -62,20 +63,22 @@ def lines(
     xs, ys = zip(*points)
     # With dots the x axis shows rates, whose labels are long.
     columns = ticks(max(xs), 2 if dots else 4)
-    rows = _binary_ticks(max(ys)) if binary else ticks(max(ys))
+    rows = _ticks(max(ys), binary)
     parts = _grid(rows, form) + _columns(columns, across)
     for place, one in enumerate(series):
         path = [(_x(x, columns[-1]), _y(y, rows[-1])) for x, y in one.points]
+        titles = [f"{one.name}: {across(x)}, {form(y)}" for x, y in one.points]
         parts.append(_polyline(place, path, one.name))
         if dots or len(path) == 1:
-            titles = [f"{one.name}: {across(x)}, {form(y)}" for x, y in one.points]
-            parts += [_dot(place, at, title) for at, title in zip(path, titles)]
+            parts += map(_dot, repeat(place), path, titles)
     return _svg(parts, HEIGHT)
 
 
-def _binary_ticks(top: float) -> list[float]:
-    """Round numbers of the largest unit (a power of 1024) that is not above `top`."""
-    unit = 1024.0 ** math.floor(math.log(top, 1024)) if top >= 1 else 1.0
+def _ticks(top: float, binary: bool) -> list[float]:
+    """Round numbers, of the largest power of 1024 that is not above `top` if `binary`."""
+    unit = 1.0
+    if binary and top >= 1:
+        unit = 1024.0 ** math.floor(math.log(top, 1024))
     return [unit * value for value in ticks(top / unit)]
 
 
