@@ -31,31 +31,29 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     """Everything that is known about one phase."""
     run, flow = phase.run or Run("iperf3"), phase.flow or Flow()
     sockets = [data_sockets(sample, phase) for sample in phase.sender]
-    rough = (
-        _median(_seconds(sockets, "rtt"))
-        or _median([one.rtt for one in flow.intervals])
-        or evidence.rtt
-    )
+    rough = _rtt(sockets, flow.intervals, evidence)
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals, rough)
     rates = [one.rate for one in steady if one.rate is not None]
     rates = rates or [rate for _, rate in rates_of(samples, phase)]
     rate = _rate(flow, steady, rates)
-    if run.error and not rate:
-        rate = None
-    under_load = (
-        _median(_seconds(late, "rtt")) or _median([one.rtt for one in steady]) or evidence.rtt
-    )
+    if run.error:
+        rate = rate or None
+    loss, retransmits = _loss(late, flow, run.mss), _retransmits(steady, flow)
     return Look(
         evidence,
         phase,
-        Throughput(
-            steady, rate, tuple(rates), _loss(late, flow, run.mss), _retransmits(steady, flow)
-        ),
+        Throughput(steady, rate, tuple(rates), loss, retransmits),
         _windows(run, steady, samples, late),
-        RoundTrip(under_load, _min_rtt(sockets, flow, evidence)),
+        RoundTrip(_rtt(late, steady, evidence), _min_rtt(sockets, flow, evidence)),
     )
+
+
+def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
+    """The median round trip, from the best source that has one."""
+    by_iperf = [one.rtt for one in intervals]
+    return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:

@@ -70,6 +70,10 @@ def counters(devices: Iterable[str] = ()) -> dict[str, int]:
     return found
 
 
+def _read(path: Path) -> str:
+    return kernel.text_of(path, LARGEST)
+
+
 def _prefixed(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
@@ -84,7 +88,7 @@ def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-# --- Readers: each takes the text of one file -----------------------------------------------------------------------------
+# --- Readers, each of the text of one file --------------------------------------------------
 
 
 def pairs(text: str) -> dict[str, int]:
@@ -154,18 +158,9 @@ def cpus(text: str) -> tuple[Cpu, ...]:
     found = []
     for words in map(str.split, text.splitlines()):
         if words and words[0].startswith("cpu") and words[0] != "cpu":
-            times = [(_whole(word) or 0) / tick for word in words[1:9]]
-            times += [0.0] * (8 - len(times))
+            times = [(_whole(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
             user, nice, system, idle, iowait, irq, softirq, steal = times
-            found.append(
-                Cpu(
-                    user=user + nice,
-                    system=system + irq,
-                    softirq=softirq,
-                    idle=idle + iowait,
-                    steal=steal,
-                )
-            )
+            found.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
     return tuple(found)
 
 
@@ -174,12 +169,3 @@ def _whole(word: str, base: int = 10) -> Optional[int]:
         return int(word, base)
     except ValueError:
         return None
-
-
-def _read(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(LARGEST).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import outlook, wire
@@ -37,9 +39,10 @@ UNICAST, LOCAL = 1, 2
 STATES = {0x00: None, 0x01: "incomplete", 0x20: "failed"}
 # The fields of struct rtnl_link_stats64, in order.
 STATISTICS = (
-    "rx_packets tx_packets rx_bytes tx_bytes rx_errors tx_errors rx_dropped tx_dropped multicast collisions rx_length_errors"
-    " rx_over_errors rx_crc_errors rx_frame_errors rx_fifo_errors rx_missed_errors tx_aborted_errors tx_carrier_errors"
-    " tx_fifo_errors tx_heartbeat_errors tx_window_errors rx_compressed tx_compressed rx_nohandler"
+    "rx_packets tx_packets rx_bytes tx_bytes rx_errors tx_errors rx_dropped tx_dropped multicast"
+    " collisions rx_length_errors rx_over_errors rx_crc_errors rx_frame_errors rx_fifo_errors"
+    " rx_missed_errors tx_aborted_errors tx_carrier_errors tx_fifo_errors tx_heartbeat_errors"
+    " tx_window_errors rx_compressed tx_compressed rx_nohandler"
 ).split()
 
 
@@ -81,7 +84,7 @@ def way_to(peer: Address) -> Way:
 
     Raises OSError, with ENETUNREACH if there is no route.
     """
-    header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
+    header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, *[0] * 7)
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         body = asked.ask(GETROUTE, 0, header + wire.attribute(RTA_DST, peer.packed))[0]
     parts = dict(wire.attributes(body[ROUTE.size :]))
@@ -149,6 +152,18 @@ def _queues() -> dict[int, dict[str, int]]:
     return found
 
 
+def text_of(path: Path, most: int = 100) -> str:
+    """The text of a file in /proc or /sys, of up to `most` bytes; empty if it cannot be read.
+
+    Reading may fail for a file that exists: a NIC that is down has no speed (EINVAL).
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(most).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _dump(kind: int, payload: bytes) -> list[bytes]:
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         return asked.ask(kind, wire.DUMP, payload)
@@ -159,4 +174,4 @@ def _address(value: Optional[bytes]) -> Optional[Address]:
 
 
 def _number(value: bytes) -> int:
-    return int(struct.unpack("=I", value)[0]) if len(value) == 4 else 0
+    return int.from_bytes(value, sys.byteorder)

@@ -48,11 +48,12 @@ def permit(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer.is_reserved)):
+    if not way.unicast or peer.is_multicast or peer.is_unspecified or peer.is_reserved:
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
-            f"test {peer}: the route to it leaves through {device.name}, {plan.reserved[device.index]}",
+            f"test {peer}: the route to it leaves through {device.name},"
+            f" {plan.reserved[device.index]}",
             hint=f"--interface {device.name} says that this is meant",
         )
     return interface or planned_device(plan, peer) or device.name

@@ -24,6 +24,7 @@ from typing import Optional, Union
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Rdma
 from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.host.kernel import text_of
 from neuca_tools.selftest.measure.program import PATH, Ended, Program
 
 CLASS = Path("/sys/class/infiniband")
@@ -151,8 +152,8 @@ def _port(port: Path) -> Port:
     return Port(
         device=device.name,
         number=int(port.name),
-        state=_word(port / "state").rpartition(" ")[2],
-        link_layer=_word(port / "link_layer"),
+        state=text_of(port / "state").rpartition(" ")[2],
+        link_layer=text_of(port / "link_layer"),
         gids=tuple(_gids(port)),
         netdevs=tuple(one.name for one in _inside(device / "device" / "net")),
     )
@@ -162,7 +163,7 @@ def _gids(port: Path) -> Iterator[Gid]:
     indexes = sorted(int(one.name) for one in _inside(port / "gids") if one.name.isdecimal())
     for index in indexes[:MOST_GIDS]:
         try:
-            value = IPv6Address(_word(port / "gids" / str(index)))
+            value = IPv6Address(text_of(port / "gids" / str(index)))
         except ValueError:
             continue
         if int(value):
@@ -170,8 +171,8 @@ def _gids(port: Path) -> Iterator[Gid]:
             yield Gid(
                 index,
                 value,
-                _word(attributes / "ndevs" / str(index)),
-                _word(attributes / "types" / str(index)),
+                text_of(attributes / "ndevs" / str(index)),
+                text_of(attributes / "types" / str(index)),
             )
 
 
@@ -180,15 +181,6 @@ def _inside(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _word(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:
-        # The attributes of an entry without a GID cannot be read (EINVAL).
-        return ""
 
 
 def command(
