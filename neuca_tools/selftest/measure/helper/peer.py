@@ -17,6 +17,7 @@ from typing import Optional, Protocol
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host, Sample
+from neuca_tools.selftest.measure.helper import heard
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
     LONGEST,
@@ -26,14 +27,6 @@ from neuca_tools.selftest.measure.helper.channel import (
     small_segments,
 )
 from neuca_tools.selftest.measure.helper.greeting import BusyError, greet
-from neuca_tools.selftest.measure.helper.heard import (
-    MOST_LINES,
-    host_of,
-    log_of,
-    samples_of,
-    text_of,
-    token_of,
-)
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.iperf.command import Test
 
@@ -45,6 +38,12 @@ ROOM, ROOM_FOR_A_SAMPLE = 4 * 2**20, 128 * 2**10
 # Seconds for ssh to log in and for Python to start there.
 SSH_PATIENCE = 60.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.
+WORDS = {
+    errno.ECONNREFUSED: "refused",
+    errno.EHOSTUNREACH: "no-route",
+    errno.ENETUNREACH: "unreachable",
+}
 # The exit code of a shell that does not find the program.
 NOT_FOUND = 127
 # Seconds that ssh gets to end.
@@ -82,7 +81,7 @@ class Helper:
     def hello(self, seconds: float = PATIENCE) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
-        self.token, self.host = token_of(answer), host_of(answer, "hello")
+        self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
         self._seconds = test.seconds
@@ -97,14 +96,14 @@ class Helper:
 
         Returns why that is not applicable there, or an empty string. Raises ChannelError.
         """
-        return text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
+        return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
     def finish(self) -> tuple[Sample, ...]:
         try:
             room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
             answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
-            self._log = (*self._log, *log_of(answer))[-MOST_LINES:]
-            return samples_of(answer)
+            self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
+            return heard.samples_of(answer)
         except ChannelError:
             return ()
 
@@ -122,7 +121,7 @@ class Helper:
     def facts(self) -> Host:
         """The peer now, or as last seen if it does not respond, with its kernel log of the tests."""
         with suppress(ChannelError):
-            self.host = host_of(self._ask({"ask": "host"}, PATIENCE), "host")
+            self.host = heard.host_of(self._ask({"ask": "host"}, PATIENCE), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
@@ -142,7 +141,7 @@ class Helper:
             self.why = str(error)
             raise
         if "error" in answer:
-            text = text_of(answer, "error")
+            text = heard.text_of(answer, "error")
             kind = BusyError if "is busy" in text else ChannelError
             raise kind(f"the other end: {text}")
         return answer
@@ -163,8 +162,9 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         helper.hello()
     except OSError as error:
         connection.close()
+        reason = error.strerror or "no answer"
         raise AbsentError(
-            f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)
+            f"connect to port {port} of {peer}: {reason}", WORDS.get(error.errno or 0, "timeout")
         ) from error
     except ChannelError:
         connection.close()
@@ -177,20 +177,13 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
 
     Raises ChannelError.
     """
-    remote = [
-        "neuca-selftest",
-        "--serve",
-        "--stdio",
-        "--address",
-        str(peer),
-        "--port",
-        str(port),
-        "--for",
-        f"{seconds:.0f}",
-    ]
+    remote = f"neuca-selftest --serve --stdio --address {peer} --port {port} --for {seconds:.0f}"
     try:
         process = subprocess.Popen(
-            [*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
+            [*SSH, "--", name, *remote.split()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
         )
     except OSError as error:
         raise ChannelError(f"start ssh: {error.strerror}") from error
@@ -205,12 +198,12 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     except ChannelError as error:
         line.close()
         code = process.returncode
-        if code:
-            raise ChannelError(
-                f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
-                hint="install neuca-guest-tools there" if code == NOT_FOUND else "",
-            ) from error
-        raise
+        if not code:
+            raise
+        hint = "install neuca-guest-tools there" if code == NOT_FOUND else ""
+        raise ChannelError(
+            f'start neuca-selftest on "{name}" by ssh: it ended with {code}', hint=hint
+        ) from error
     return helper
 
 
@@ -228,13 +221,3 @@ class _Ssh:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def word(error: OSError) -> str:
-    """The reason for a failed connection, in the words of the evidence (`Reach.tcp`)."""
-    known = {
-        errno.ECONNREFUSED: "refused",
-        errno.EHOSTUNREACH: "no-route",
-        errno.ENETUNREACH: "unreachable",
-    }
-    return known.get(error.errno or 0, "timeout")

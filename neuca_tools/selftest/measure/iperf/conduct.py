@@ -1,4 +1,4 @@
-"""One run of an iperf3 client while both ends are sampled: `conduct` returns the phases for `diagnose`.
+"""One run of an iperf3 client with both ends sampled: `conduct` returns the phases for `diagnose`.
 
     test = Test(peer, 45678, seconds=10, source=our_address)
     phases = conduct("tcp", test)              # the peer runs `iperf3 -s -p 45678`, unsampled
@@ -95,21 +95,10 @@ def phases(
     theirs: Sequence[Sample] = (),
 ) -> list[Phase]:
     """A phase for each direction, with the samples of its sender and of its receiver."""
-    directions = ("forward", "reverse") if test.direction == "both" else (test.direction,)
-    found: list[Phase] = []
-    for direction in directions:
-        sender, receiver = (ours, theirs) if direction == "forward" else (theirs, ours)
-        found.append(
-            Phase(
-                name,
-                run,
-                direction,
-                target=test.rate,
-                sender=tuple(sender),
-                receiver=tuple(receiver),
-            )
-        )
-    return found
+    here, there = tuple(ours), tuple(theirs)
+    forward = Phase(name, run, "forward", test.rate, sender=here, receiver=there)
+    reverse = Phase(name, run, "reverse", test.rate, sender=there, receiver=here)
+    return {"forward": [forward], "reverse": [reverse], "both": [forward, reverse]}[test.direction]
 
 
 def watch(

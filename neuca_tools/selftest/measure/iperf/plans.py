@@ -1,29 +1,19 @@
-"""What a self-test consists of: the plans quick, standard and full, and the search for the loss-free rate."""
+"""The plans quick, standard and full of a self-test, and the search for the loss-free rate."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.udp import LOSSY
 
-STEPS = (
-    "as-planned",
-    "reach",
-    "latency",
-    "path-mtu",
-    "tcp",
-    "tcp-reverse",
-    "loaded",
-    "tcp-parallel",
-    "tcp-bidir",
-    "udp",
-    "connections",
-    "rdma",
-    "broadcast",
+STEPS = tuple(
+    "as-planned reach latency path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
+    " connections rdma broadcast".split()
 )
 # Run only on request.
 OPT_IN = frozenset({"broadcast"})
@@ -126,7 +116,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     if not low:
         # A small loss at the lowest rate may be chance: the next rate shows it.
         first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
-        return _above(high, ladder) if first_of_all else None
+        if not first_of_all:
+            return None
+        return _above(high, ladder)
     if len(rungs) >= len(ladder) + TRIES:
         return None
     return _between(low, high)
@@ -143,7 +135,9 @@ def _between(low: float, high: float) -> Optional[float]:
     """Their mean, the geometric one if they are far apart; None if they are close enough."""
     if high <= CLOSE * low:
         return None
-    return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
+    if high > 2 * low:
+        return math.sqrt(low * high)
+    return (low + high) / 2
 
 
 def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:

@@ -28,19 +28,8 @@ from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Broadcast
-from neuca_tools.selftest.measure.helper.answering import (
-    ANSWER,
-    CHALLENGE,
-    QUERY,
-    REQUEST,
-    RETURN,
-    SIZE,
-    Answering,
-    Endpoints,
-    endpoint,
-    message,
-    read,
-)
+from neuca_tools.selftest.measure.helper import answering
+from neuca_tools.selftest.measure.helper.answering import Answering, Endpoints, endpoint, message
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.roundtrip import latency
 from neuca_tools.selftest.measure.wait import readable
@@ -63,6 +52,9 @@ MANY = 64
 IPV6_FREEBIND = 78
 # asm-generic/socket.h.
 SO_RCVBUFFORCE = 33
+
+
+Destination = Union[tuple[str, int], tuple[str, int, int, int]]
 
 
 class LocalAddress(NamedTuple):
@@ -122,7 +114,7 @@ class Responder:
             # No more datagrams for now, or an answer that cannot be sent.
             with suppress(OSError):
                 for _ in range(MANY):
-                    datagram, asker = post.heard.recvfrom(SIZE + 1)
+                    datagram, asker = post.heard.recvfrom(answering.SIZE + 1)
                     reply = self._answering.reply(
                         datagram, Endpoints(endpoint(asker), post.where), own, time.monotonic()
                     )
@@ -165,7 +157,7 @@ class _Run:
         self,
         asking: socket.socket,
         secret: bytes,
-        everybody: Union[tuple[str, int], tuple[str, int, int, int]],
+        everybody: Destination,
     ) -> None:
         self._socket, self._secret, self._everybody = asking, secret, everybody
         self._own, self._nonce = endpoint(asking.getsockname()), token_bytes(16)
@@ -173,7 +165,9 @@ class _Run:
         self.came: dict[str, dict[int, float]] = {}
 
     def send(self, number: int) -> None:
-        kind = QUERY if number <= WARM else REQUEST
+        kind = answering.REQUEST
+        if number <= WARM:
+            kind = answering.QUERY
         route = Endpoints(self._own, endpoint(self._everybody))
         datagram = message(kind, self._nonce, number, route, self._secret)
         self.sent[number] = time.monotonic()
@@ -188,7 +182,7 @@ class _Run:
                 return
             with suppress(OSError):
                 for _ in range(MANY):
-                    self._hear(*self._socket.recvfrom(SIZE + 1))
+                    self._hear(*self._socket.recvfrom(answering.SIZE + 1))
             if time.monotonic() >= until:
                 return
 
@@ -196,13 +190,15 @@ class _Run:
         now, theirs = time.monotonic(), endpoint(sender)
         route = Endpoints(theirs, self._own)
         known = sender[0] in self.came or len(self.came) < 2 * MOST
-        answer = read(datagram, ANSWER, route, self._secret)
-        challenge = read(datagram, CHALLENGE, route, self._secret, self._nonce)
+        answer = answering.read(datagram, answering.ANSWER, route, self._secret)
+        challenge = answering.read(datagram, answering.CHALLENGE, route, self._secret, self._nonce)
         if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
             return
         if challenge is not None:
             number, back = challenge[1], Endpoints(self._own, theirs)
-            proof = message(RETURN, self._nonce, number, back, self._secret, known=challenge[0])
+            proof = message(
+                answering.RETURN, self._nonce, number, back, self._secret, known=challenge[0]
+            )
             with suppress(OSError):
                 self._socket.sendto(proof, sender)
         elif answer is not None:
@@ -237,7 +233,7 @@ def _to(one: socket.socket, place: LocalAddress) -> None:
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.device.encode() + b"\0")
 
 
-def _everybody(place: LocalAddress, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
+def _everybody(place: LocalAddress, port: int) -> Destination:
     if place.address.version == 4:
         return EVERYBODY[4], port
     return EVERYBODY[6], port, 0, place.number
