@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by their annotations; errors name the path of a wrong value."""
+"""Frozen dataclasses to JSON and back, by their annotations; errors name a wrong value's path."""
 
 # SPDX-License-Identifier: MIT
 

@@ -35,8 +35,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals, rough)
-    rates = [one.rate for one in steady if one.rate is not None]
-    rates = rates or [rate for _, rate in rates_of(samples, phase)]
+    rates = _rates(steady) or [rate for _, rate in rates_of(samples, phase)]
     rate = _rate(flow, steady, rates)
     if run.error:
         rate = rate or None
@@ -56,8 +55,12 @@ def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) ->
     return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
+def _rates(intervals: Sequence[Interval]) -> list[float]:
+    return [one.rate for one in intervals if one.rate is not None]
+
+
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
-    """The time of each sample but the first, and the rate in bit/s at which the peer acknowledged."""
+    """The time of each sample but the first, and the rate of what was acknowledged, in bit/s."""
     for before, after in zip(samples, samples[1:]):
         acked = grown([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
         seconds = after.time - before.time

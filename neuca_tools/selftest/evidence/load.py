@@ -34,7 +34,7 @@ class Load:
 
     @property
     def is_full(self) -> bool:
-        """Whether it was full in at least half of the intervals; the first and the last of a test never are."""
+        """Whether it was full in at least half of the intervals: the first and last never are."""
         return (self.full or 0.0) >= HALF
 
     @property

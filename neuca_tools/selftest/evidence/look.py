@@ -1,4 +1,4 @@
-"""One phase as numbers, which the rules of the diagnosis compare; None where a number is not known."""
+"""One phase as numbers for the rules of the diagnosis; None where a number is not known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -50,7 +50,8 @@ class Windows:
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
     `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight (the
-    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window never moved.
+    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window stayed
+    the same.
     """
 
     mss: Optional[float] = None
@@ -242,7 +243,7 @@ def steady_sockets(look: Look) -> list[Socket]:
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
-    """The data connections of iperf3, without its control connection; all sockets if the ports are not known."""
+    """The data connections of iperf3; all sockets if their ports are not known."""
     if phase.run is None or not phase.run.connections:
         return sample.sockets
     known: set[Optional[int]] = {None}

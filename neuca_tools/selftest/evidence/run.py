@@ -14,10 +14,10 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Interval:
-    """One interval, all streams of a direction together: windows are their sums, `rtt` is their mean.
+    """One interval with all streams of a direction: windows are their sums, `rtt` is their mean.
 
-    `cwnd` is the sender's congestion window, `snd_wnd` what the receiver allows (iperf3 3.10 or later
-    on Linux 5.4 or later).
+    `cwnd` is the sender's congestion window, `snd_wnd` what the receiver allows (iperf3 3.10 or
+    later on Linux 5.4 or later).
     """
 
     start: float
@@ -80,7 +80,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `error` is iperf's own reason, or the reader's: then there may be no flow, and a flow may be short."""
+    """One run. With an `error`, of iperf or of the reader, flows may be absent or incomplete."""
 
     tool: str
     version: Optional[str] = None

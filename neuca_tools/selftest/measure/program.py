@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
-    """The exit code, negative for a signal, and both outputs. `late`: it was killed after its time."""
+    """The exit code, negative for a signal, and both outputs. `late`: it was killed at its deadline."""
 
     code: int
     out: bytes

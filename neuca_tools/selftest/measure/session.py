@@ -276,7 +276,7 @@ class PeerTest:
         return Step("path-mtu", "fail" if min(known) < mtu else "pass", text)
 
     def _common_mtu(self, device: Device) -> int:
-        """The smaller MTU, in bytes, of this end's device and of the helper's, where it is known."""
+        """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
         if self._helper is None:
             return device.mtu
         far = self._helper.host

@@ -1,4 +1,4 @@
-"""The report as one line with performance data, as the Monitoring Plugins' guidelines ask (Nagios)."""
+"""The report as one line with performance data, for Nagios and other monitoring systems."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,7 +15,7 @@ STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 
 def nagios(diagnosis: Diagnosis) -> str:
-    """The line; its state is `NAGIOS[diagnosis.exit_code]`, which is also the plugin's exit code."""
+    """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
     state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
     words, values = [], []
     for place, one in enumerate(diagnosis.phases):

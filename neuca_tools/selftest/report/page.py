@@ -57,7 +57,8 @@ def _body(
 ) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
     yield f"<p class=quiet>{escape(_about(evidence))}</p>"
-    yield f'<p class="verdict {STATES.get(diagnosis.exit_code, "unknown")}">{escape(verdict(diagnosis))}</p>'
+    state = STATES.get(diagnosis.exit_code, "unknown")
+    yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"

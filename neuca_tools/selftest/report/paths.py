@@ -71,7 +71,7 @@ def _words(value: Value, unit: str) -> str:
 
 
 def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
-    """Everything as JSON, each test's report inside: within a version, keys may be added but not removed."""
+    """Everything as JSON, with the report of each test. Keys may be added within a version."""
     verdicts = [
         {
             "label": one.label,

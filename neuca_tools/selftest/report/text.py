@@ -135,13 +135,15 @@ def _value(value: object) -> str:
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
-    condition = f"{limit.id}, {limit.title}" if limit else ""
+    condition = limit and f"{limit.id}, {limit.title}"
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
     words = WORDS[diagnosis.exit_code]
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
-    return f"{words}: {condition}" if condition else words
+    if condition:
+        words += f": {condition}"
+    return words
 
 
 def _labelled(label: str, words: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The server: `Server` serves tests for a limited time, one after the other, and then listens no longer.
+"""The server: `Server` serves tests, one after the other, for a limited time.
 
 It uses three ports, on the address that the client connected to. P is that of iperf3, during a test
 only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and answers broadcasts

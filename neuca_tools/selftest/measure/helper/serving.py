@@ -1,4 +1,4 @@
-"""One session of the server: it answers the client's requests and samples this end during a test."""
+"""One session of the server, which answers requests and samples this end during a test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -185,9 +185,8 @@ class ServerSession:
         if not 0 < seconds <= LONGEST or self.peer is None:
             return {"error": f"begin: a test takes up to {LONGEST:g} s, and comes after hello"}
         if tcp_info.listening(self._address.version, self._port):
-            return {
-                "error": f"begin: the server is busy: somebody else listens on port {self._port} there"
-            }
+            reason = f"another program listens on port {self._port} there"
+            return {"error": f"begin: the server is busy: {reason}"}
         self._program = Program(
             command.server(self._address, self._port), confined(self._joining(self.peer))
         )

@@ -92,7 +92,7 @@ def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 
 
 def pairs(text: str) -> dict[str, int]:
-    """/proc/net/snmp and netstat: a line of names, then a line of values with the same first word."""
+    """/proc/net/snmp and netstat: a line of names, then one of values with the same first word."""
     found: dict[str, int] = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):

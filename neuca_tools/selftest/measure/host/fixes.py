@@ -1,4 +1,4 @@
-"""`--try-fix`: apply a recommendation at both ends, measure again, and keep it if that is faster."""
+"""`--try-fix`: apply a recommendation at both ends, and keep it if a test is faster with it."""
 
 # SPDX-License-Identifier: MIT
 

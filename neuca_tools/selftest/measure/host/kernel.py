@@ -1,7 +1,7 @@
-"""The devices, counters, addresses, routes and neighbours of this network namespace, from rtnetlink.
+"""The devices, counters, addresses, routes and neighbours of this network namespace.
 
-Unlike /sys, rtnetlink always shows the namespace that the process is in. The numbers are those of
-linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
+They come from rtnetlink, which unlike /sys always shows the namespace that the
+process is in. The numbers are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
 """
 
 # SPDX-License-Identifier: MIT

@@ -22,7 +22,7 @@ class AgentPlan(Protocol):
 
     @property
     def reserved(self) -> Mapping[int, str]:
-        """The role, such as "the management NIC", of each device outside the dataplane, by index."""
+        """The role of each device outside the dataplane by its index: "the management NIC" …"""
 
     @property
     def networks(self) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
@@ -48,7 +48,7 @@ def permit(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or peer.is_multicast or peer.is_unspecified or peer.is_reserved:
+    if not way.unicast or _is_special(peer):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
@@ -57,6 +57,10 @@ def permit(
             hint=f"--interface {device.name} says that this is meant",
         )
     return interface or planned_device(plan, peer) or device.name
+
+
+def _is_special(peer: Address) -> bool:
+    return peer.is_multicast or peer.is_unspecified or peer.is_reserved
 
 
 def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:

@@ -1,4 +1,4 @@
-"""A driver's own counters, as `ethtool -S` shows them, by ioctl: ethtool netlink does not have them."""
+"""A driver's own counters, as `ethtool -S` shows them, by ioctl: ethtool netlink lacks them."""
 
 # SPDX-License-Identifier: MIT
 

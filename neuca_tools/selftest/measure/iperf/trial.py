@@ -1,4 +1,4 @@
-"""Sysctls of a recommendation that are set for a test, and restored unless it is faster with them."""
+"""Sysctls of a recommendation: set for a test, and restored unless it is faster with them."""
 
 # SPDX-License-Identifier: MIT
 

@@ -66,7 +66,7 @@ class LocalAddress(NamedTuple):
 
 
 class _Post(NamedTuple):
-    """A socket of a responder, the endpoint that its datagrams are sent to, and the one that answers."""
+    """A socket of a responder, the endpoint it receives for, and the socket that answers."""
 
     heard: socket.socket
     where: bytes

@@ -55,7 +55,7 @@ ROUND_TRIP = re.compile(rb"= +([\d.]+) usec/iter")
 
 @dataclass(frozen=True)
 class Gid:
-    """An entry of a port's table: its index, address, network device and type, such as "RoCE v2"."""
+    """An entry of a port's table: its index, address, network device and type ("RoCE v2")."""
 
     index: int
     value: IPv6Address

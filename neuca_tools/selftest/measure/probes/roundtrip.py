@@ -134,7 +134,7 @@ def ping_socket(version: int) -> socket.socket:
 
 
 def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
-    """An ICMP echo request of `size` bytes, header included. For IPv6 the kernel adds the checksum."""
+    """An ICMP echo request of `size` bytes with its header. The kernel adds IPv6's checksum."""
     body = bytes(max(0, size - 8))
     header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
     total = checksum(header + body) if version == 4 else 0
