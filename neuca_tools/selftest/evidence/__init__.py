@@ -219,7 +219,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class PathMtu:
-    """The bytes of the largest unfragmented packet that arrived; `told`: ICMP reported the limit."""
+    """Bytes of the largest unfragmented packet that arrived; `told`: ICMP reported the limit."""
 
     forward: Optional[int] = None
     backward: Optional[int] = None
@@ -273,8 +273,8 @@ class Evidence:
     """A whole self-test, or what is known about a foreign iperf run.
 
     `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
-    in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's boot id on the
-    local host, `taken` the time in ISO 8601.
+    in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
+    boot id on the local host, `taken` the time in ISO 8601.
     """
 
     local: Host = Host()

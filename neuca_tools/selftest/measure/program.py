@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
-    """The exit code, negative for a signal, and both outputs. `late`: it was killed at its deadline."""
+    """The exit code, negative for a signal, and both outputs. `late`: it had to be killed."""
 
     code: int
     out: bytes

@@ -247,9 +247,9 @@ class PeerTest:
         """
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
-            pings = roundtrip.Pings(self._address, source)
+            pings = roundtrip.pings(self._address, source)
             return "ping", roundtrip.measure(pings, count, ROUND_TRIPS_WITHIN), Latency()
-        probe = roundtrip.Datagrams(self._address, port + 1, self._helper.token, source)
+        probe = roundtrip.datagrams(self._address, port + 1, self._helper.token, source)
         idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
         over_tcp = Latency()
         with suppress(OSError):

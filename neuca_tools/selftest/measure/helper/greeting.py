@@ -111,7 +111,8 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
     ours, own = _server_nonce(_line(connection, deadline, seconds)), nonce()
-    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), _claim(secret, ours, own))
+    own_proof = proof(secret, CLIENT, ours, own).encode()
+    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), own_proof)
     try:
         connection.send(claim)
     except OSError as error:
@@ -120,7 +121,9 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     welcome = WELCOME.fullmatch(line)
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its answer is not one of neuca-selftest --serve")
-    what = BUSY if welcome and welcome[1] else SERVER
+    what = SERVER
+    if welcome and welcome[1]:
+        what = BUSY
     known = proof(secret, what, ours, own).encode()
     if welcome is None or not hmac.compare_digest(welcome[2], known):
         raise ImpostorError("the host at the peer's address has another secret")
@@ -140,10 +143,6 @@ def _server_nonce(line: bytes) -> str:
             f" protocol {PROTOCOL}: install the same version of neuca-guest-tools on both"
         )
     return hello[2].decode()
-
-
-def _claim(secret: bytes, ours: str, own: str) -> bytes:
-    return proof(secret, CLIENT, ours, own).encode()
 
 
 def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str) -> Channel:

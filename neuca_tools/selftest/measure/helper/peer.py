@@ -32,8 +32,8 @@ from neuca_tools.selftest.measure.iperf.command import Test
 
 # Seconds to wait for an answer, and for a connection.
 PATIENCE, CONNECT = 20.0, 3.0
-# Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough for
-# the sockets of 128 streams and the counters.
+# Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
+# for the sockets of 128 streams and the counters.
 ROOM, ROOM_FOR_A_SAMPLE = 4 * 2**20, 128 * 2**10
 # Seconds for ssh to log in and for Python to start there.
 SSH_PATIENCE = 60.0
@@ -119,7 +119,7 @@ class Helper:
         self._ask({"ask": "keep"}, PATIENCE)
 
     def facts(self) -> Host:
-        """The peer as it is now, or was if it does not respond, with its kernel log of the tests."""
+        """The peer as it is, or last was if it does not respond, with its kernel log."""
         with suppress(ChannelError):
             self.host = heard.host_of(self._ask({"ask": "host"}, PATIENCE), "host")
         return replace(self.host, log=self._log)

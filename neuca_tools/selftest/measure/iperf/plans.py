@@ -90,7 +90,7 @@ class Options:
 
 
 class Rung(NamedTuple):
-    """One step of the ladder: the rates requested and sent, in bit/s, and the share that was lost."""
+    """One step of the ladder: the rates requested and sent in bit/s, and the share lost."""
 
     asked: float
     sent: float

@@ -16,7 +16,7 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.kernel import Way
-from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
+from neuca_tools.selftest.measure.probes.roundtrip import measure, pings
 from neuca_tools.selftest.measure.wait import readable
 
 # Ethertype and operations of RFC 826.
@@ -50,7 +50,7 @@ def reach(peer: Address, way: Way, device: Device) -> Reach:
 
 def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        found = measure(Pings(peer, source, PING_EVERY), PINGS, PINGED)
+        found = measure(pings(peer, source, PING_EVERY), PINGS, PINGED)
     except OSError:
         # Only root may open a raw socket.
         return None

@@ -7,8 +7,9 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from secrets import randbits
 from typing import Optional
 
 from neuca_tools.model import Host as Address
@@ -25,6 +26,8 @@ LATE = 2.0
 FIRST = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
 WARM = 3
+# Bytes of a ping, with its ICMP header.
+PING = 24
 # The most requests of one probe.
 MOST = 100_000
 # ICMP types (RFC 792, RFC 4443).
@@ -35,12 +38,20 @@ ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 class RoundTrips:
     """Requests at a fixed rate, independent of the answers: a `Probe` for `conduct`.
 
-    Subclasses define the packets.
+    `request` makes the packet with a number. `number_of` reads the number from an answer: 0 for
+    anything else. `every` is in seconds.
     """
 
-    def __init__(self, sender: socket.socket, every: float = EVERY) -> None:
+    def __init__(
+        self,
+        sender: socket.socket,
+        request: Callable[[int], bytes],
+        number_of: Callable[[bytes], int],
+        every: float = EVERY,
+    ) -> None:
+        sender.setblocking(False)
         self._socket, self._every = sender, every
-        self._socket.setblocking(False)
+        self._request, self._number_of = request, number_of
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
         self._next, self._number = time.monotonic(), 0
@@ -80,52 +91,37 @@ class RoundTrips:
         lost = sum(number > WARM for number in self._sent)
         return latency(self._times, lost)
 
-    def _request(self, number: int) -> bytes:
-        raise NotImplementedError
 
-    def _number_of(self, datagram: bytes) -> int:
-        """The number of the request that this answers; 0 for anything else."""
-        raise NotImplementedError
+def datagrams(
+    peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
+) -> RoundTrips:
+    """Round trips by UDP, to the echo of a helper. Raises OSError."""
+    sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
+    sender.bind((str(source), 0))
+    sender.connect((str(peer), port))
+
+    def number_of(answer: bytes) -> int:
+        if len(answer) < HEADER.size:
+            return 0
+        return int(HEADER.unpack_from(answer)[1])
+
+    return RoundTrips(
+        sender, lambda number: HEADER.pack(token, number, HEADER.size), number_of, every
+    )
 
 
-class Datagrams(RoundTrips):
-    """By UDP, to the echo of a helper. The constructor raises OSError."""
-
-    def __init__(
-        self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
-    ) -> None:
-        self._token = token
-        sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
+def pings(peer: Address, source: Optional[Address], every: float = EVERY) -> RoundTrips:
+    """Round trips by ICMP, which needs root. Raises OSError."""
+    sender, version, identity = ping_socket(peer.version), peer.version, randbits(16)
+    if source:
         sender.bind((str(source), 0))
-        sender.connect((str(peer), port))
-        super().__init__(sender, every)
-
-    def _request(self, number: int) -> bytes:
-        return HEADER.pack(self._token, number, HEADER.size)
-
-    def _number_of(self, datagram: bytes) -> int:
-        return int(HEADER.unpack_from(datagram)[1]) if len(datagram) >= HEADER.size else 0
-
-
-class Pings(RoundTrips):
-    """By ICMP, which needs root. The constructor raises OSError."""
-
-    def __init__(
-        self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24
-    ) -> None:
-        self._version, self._size = peer.version, size
-        sender = ping_socket(peer.version)
-        if source:
-            sender.bind((str(source), 0))
-        sender.connect((str(peer), 0))
-        self._id = (id(self) >> 4) & 0xFFFF
-        super().__init__(sender, every)
-
-    def _request(self, number: int) -> bytes:
-        return echo_request(self._version, self._id, number, self._size)
-
-    def _number_of(self, datagram: bytes) -> int:
-        return answered(self._version, self._id, datagram)
+    sender.connect((str(peer), 0))
+    return RoundTrips(
+        sender,
+        lambda number: echo_request(version, identity, number, PING),
+        lambda packet: answered(version, identity, packet),
+        every,
+    )
 
 
 def ping_socket(version: int) -> socket.socket:
@@ -137,7 +133,9 @@ def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
     """An ICMP echo request of `size` bytes with its header. The kernel adds IPv6's checksum."""
     body = bytes(max(0, size - 8))
     header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
-    total = checksum(header + body) if version == 4 else 0
+    total = 0
+    if version == 4:
+        total = checksum(header + body)
     return struct.pack("!BBHHH", ECHO[version], 0, total, identity, number & 0xFFFF) + body
 
 
@@ -146,12 +144,14 @@ def answered(version: int, identity: int, packet: bytes) -> int:
 
     An IPv4 raw socket receives the IP header too.
     """
-    if version == 4:
-        packet = packet[(packet[0] & 0xF) * 4 :] if packet else b""
+    if version == 4 and packet:
+        packet = packet[(packet[0] & 0xF) * 4 :]
     if len(packet) < 8:
         return 0
     kind, _, _, whose, number = struct.unpack_from("!BBHHH", packet)
-    return int(number) if kind == ANSWER[version] and whose == identity else 0
+    if kind != ANSWER[version] or whose != identity:
+        return 0
+    return int(number)
 
 
 def checksum(data: bytes) -> int:
@@ -206,7 +206,9 @@ def latency(times: Sequence[float], lost: int) -> Latency:
     """The median, the 99th percentile (nearest rank) and the maximum, in seconds."""
     ordered = sorted(times)
     count = len(ordered) + lost
+    if not count:
+        return Latency()
     if not ordered:
-        return Latency(count or None, lost if count else None)
+        return Latency(count, lost)
     ranks = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in (0.5, 0.99)]
     return Latency(count, lost, ranks[0], ranks[1], ordered[-1])
