@@ -17,6 +17,8 @@ STEPS = tuple(
 )
 # Run only on request.
 OPT_IN = frozenset({"broadcast"})
+# Not in the plan "quick".
+SLOW = frozenset({"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"})
 # As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
 PORT = 45678
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
@@ -35,43 +37,20 @@ OFFERED = 0.95
 STEP_SECONDS = 5.0
 
 
-class Plan(NamedTuple):
-    """One of the three plans.
-
-    `seconds` of each throughput test, the numbers of `parallel` streams to test with, and how many
-    `round_trips` are measured on the idle path.
-    """
-
-    steps: frozenset[str]
-    seconds: float
-    parallel: tuple[int, ...]
-    round_trips: int
-
-
-PLANS = {
-    "quick": Plan(
-        frozenset(STEPS) - OPT_IN - {"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"},
-        4.0,
-        (1, 8),
-        100,
-    ),
-    "standard": Plan(frozenset(STEPS) - OPT_IN, 10.0, (1, 8), 200),
-    "full": Plan(frozenset(STEPS) - OPT_IN, 30.0, (1, 8, 128), 500),
-}
-
-
 @dataclass(frozen=True)
 class Options:
-    """The options of one test.
+    """The options of one test; the default is the plan "standard".
 
-    Rates are in bit/s: `rate` limits every step, `expect` is what the path should reach. `numa` is
-    the number of a node, or "auto" for the NIC's. `broadcast`: how many hosts should answer.
+    `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
+    `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
+    step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
+    NIC's. `broadcast`: how many hosts should answer.
     """
 
-    steps: frozenset[str] = PLANS["standard"].steps
-    seconds: float = PLANS["standard"].seconds
-    parallel: tuple[int, ...] = PLANS["standard"].parallel
-    round_trips: int = PLANS["standard"].round_trips
+    steps: frozenset[str] = frozenset(STEPS) - OPT_IN
+    seconds: float = 10.0
+    parallel: tuple[int, ...] = (1, 8)
+    round_trips: int = 200
     port: int = PORT
     rate: Optional[float] = None
     expect: Optional[float] = None
@@ -87,6 +66,13 @@ class Options:
         """The longest time that a whole test takes, in seconds; a helper has to run for as long."""
         tests = 4 + len(self.parallel) + len(LADDER) + TRIES
         return 60 + tests * (self.seconds + 15)
+
+
+PLANS = {
+    "quick": Options(Options.steps - SLOW, seconds=4.0, round_trips=100),
+    "standard": Options(),
+    "full": Options(seconds=30.0, parallel=(1, 8, 128), round_trips=500),
+}
 
 
 class Rung(NamedTuple):
