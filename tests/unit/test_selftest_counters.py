@@ -41,7 +41,7 @@ def test_damaged_pairs_are_nothing(text):
 
 def test_udp_of_ipv6_counts_with_that_of_ipv4():
     text = "Ip6ReasmFails   3\nUdp6RcvbufErrors\t7\nUdp6NoPorts 1\nIcmp6InMsgs 2\nodd\n"
-    assert counters.six(text) == {
+    assert counters.snmp6(text) == {
         "Ip6.Ip6ReasmFails": 3,
         "Udp.RcvbufErrors": 7,
         "Udp6.Udp6NoPorts": 1,

@@ -297,7 +297,7 @@ class PeerTest:
         )
 
     def _connections(self, source: Address) -> Step:
-        if not self._helper or self._helper.why:
+        if not self._helper or self._helper.failure:
             return Step("connections", "skipped", NO_HELPER)
         found = reach.connections(self._address, self._options.port + 2, source, CONNECTING)
         self._evidence = replace(self._evidence, connections=found)
@@ -322,7 +322,7 @@ class PeerTest:
         reasons = list(filter(None, [rdma.hindrance(self._address)]))
         if self._options.rate:
             reasons.append("RDMA cannot be limited to a rate (--rate)")
-        if helper is None or helper.why:
+        if helper is None or helper.failure:
             return found, [NO_HELPER, *reasons]
         if reasons or not chosen.usable:
             return found, reasons

@@ -124,8 +124,8 @@ def _window(phase: Phase, name: str) -> Points:
     found = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
     if found or name == "in_flight":
         return found
-    told = [(one.end, getattr(one, name)) for one in _intervals(phase)]
-    return [(end, value) for end, value in told if value is not None]
+    reported = [(one.end, getattr(one, name)) for one in _intervals(phase)]
+    return [(end, value) for end, value in reported if value is not None]
 
 
 def _rtt(phase: Phase) -> Points:

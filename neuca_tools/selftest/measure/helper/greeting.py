@@ -67,16 +67,16 @@ class Greeting:
     """The server's side of one handshake. Raises ChannelError, as does `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._nonce, self._came = connection, nonce(), b""
+        self.connection, self._nonce, self._line = connection, nonce(), b""
         connection.setblocking(False)
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
     def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
         """Read what has come: None until the client's line is whole, then the signed channel."""
-        self._came += _read(self.connection, LONGEST_LINE + 1 - len(self._came))
-        if not _complete(self._came):
+        self._line += _read(self.connection, LONGEST_LINE + 1 - len(self._line))
+        if not _complete(self._line):
             return None
-        claim = CLAIM.fullmatch(self._came)
+        claim = CLAIM.fullmatch(self._line)
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
         theirs = claim[1].decode()

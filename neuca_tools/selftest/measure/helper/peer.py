@@ -47,7 +47,7 @@ WORDS = {
 # The exit code of a shell that does not find the program.
 NOT_FOUND = 127
 # Seconds that ssh gets to end.
-LAST_WORDS = 3.0
+TERMINATION = 3.0
 
 
 class AbsentError(ChannelError):
@@ -68,12 +68,12 @@ class _Line(Protocol):
 class Helper:
     """A session with the helper at the peer.
 
-    Once it fails, `why` has the reason, and every request fails with that.
+    Once it fails, `failure` says why, and every request fails with that.
     """
 
     def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
         self._channel, self._line, self._client = channel, line, client
-        self.host, self.token, self.why = Host(), b"", ""
+        self.host, self.token, self.failure = Host(), b"", ""
         self._log: tuple[str, ...] = ()
         # Seconds of the test, with a sample in each.
         self._seconds = 0.0
@@ -126,19 +126,19 @@ class Helper:
 
     def close(self) -> None:
         with suppress(ChannelError):
-            if not self.why:
+            if not self.failure:
                 self._channel.send({"ask": "bye"}, 1.0)
         self._line.close()
 
     def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
-        if self.why:
-            raise ChannelError(self.why)
+        if self.failure:
+            raise ChannelError(self.failure)
         self._channel.longest = room
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)
         except ChannelError as error:
-            self.why = str(error)
+            self.failure = str(error)
             raise
         if "error" in answer:
             text = heard.text_of(answer, "error")
@@ -217,7 +217,7 @@ class _Ssh:
                 with suppress(OSError):
                     stream.close()
         try:
-            self._process.wait(LAST_WORDS)
+            self._process.wait(TERMINATION)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

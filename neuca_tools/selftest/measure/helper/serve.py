@@ -36,7 +36,7 @@ AFTER = 10
 class Server:
     """Serves every client that knows the secret, on these addresses.
 
-    `told` is called with each line for the log. `places` are the addresses and devices on which
+    `log` is called with each line to log. `places` are the addresses and devices on which
     broadcasts are answered. The constructor raises OSError if it cannot listen.
     """
 
@@ -45,12 +45,12 @@ class Server:
         addresses: Sequence[Address],
         port: int,
         secret: bytes,
-        told: Callable[[str], None],
+        log: Callable[[str], None],
         places: Sequence[LocalAddress] = (),
     ) -> None:
-        self._port, self._told = port, told
-        self._lobby = Lobby(secret, told)
-        self._filtered = can_filter(addresses[0], told)
+        self._port, self._log = port, log
+        self._lobby = Lobby(secret, log)
+        self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
@@ -104,7 +104,7 @@ class Server:
         if session is not None and not session.turn(ready):
             session.close()
             self._session = None
-            self._told(f"{session.peer}: {session.why}")
+            self._log(f"{session.peer}: {session.end_reason}")
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -113,7 +113,7 @@ class Server:
 
     def _begin(self, proven: Proven) -> None:
         ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
-        self._told(f"{proven.address}: a test begins")
+        self._log(f"{proven.address}: a test begins")
         self._session = ServerSession(
             proven.channel,
             ours,
@@ -124,7 +124,7 @@ class Server:
         )
 
 
-def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str], None]) -> None:
+def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str], None]) -> None:
     """Serve one session over standard input and output, for a client that came by ssh.
 
     Returns when the client has ended it, or after `seconds`.
@@ -133,7 +133,7 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
     reading, writing = os.dup(0), os.dup(1)
     # Other output must not appear among the messages.
     os.dup2(2, 1)
-    filtered = can_filter(address, told)
+    filtered = can_filter(address, log)
     session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
@@ -143,12 +143,12 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
         session.close()
 
 
-def can_filter(address: Address, told: Callable[[str], None]) -> bool:
+def can_filter(address: Address, log: Callable[[str], None]) -> bool:
     """Whether this kernel can restrict a program to one peer; if not, log that."""
     try:
         PeerFilter(address).close()
     except OSError as error:
-        told(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
+        log(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
         return False
     return True
 

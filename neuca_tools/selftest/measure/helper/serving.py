@@ -40,7 +40,7 @@ CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 READY = 10.0
 LOOK = 0.02
 # Seconds that iperf3 gets to end after SIGTERM.
-LAST_WORDS = 1.0
+TERMINATION = 1.0
 
 
 class ServerSession:
@@ -48,7 +48,7 @@ class ServerSession:
 
     `address` and `port` are those that iperf3 listens on. `filtered`: the kernel can restrict what
     is started to the peer. `peer` is None until the client has named itself, if it came by ssh. The
-    session owns `connection`. After it has ended, `why` has the reason.
+    session owns `connection`. After it has ended, `end_reason` says why.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ServerSession:
         channel.longest = REQUEST
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
-        self.peer, self.why = peer, ""
+        self.peer, self.end_reason = peer, ""
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
@@ -71,7 +71,7 @@ class ServerSession:
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
-        self._tried = Trial()
+        self._trial = Trial()
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -89,10 +89,10 @@ class ServerSession:
     def turn(self, ready: set[int]) -> bool:
         """Handle what has arrived at these descriptors; False once the session is over."""
         try:
-            self.why = self._answer(ready)
+            self.end_reason = self._answer(ready)
         except ChannelError as error:
-            self.why = str(error)
-        if self.why:
+            self.end_reason = str(error)
+        if self.end_reason:
             return False
         if self._program:
             for descriptor in ready.intersection(self._program.waiting):
@@ -102,28 +102,28 @@ class ServerSession:
         if self._series:
             self._series.turn()
         if time.monotonic() >= self._expiry:
-            self.why = "silent for too long"
-        return not self.why
+            self.end_reason = "silent for too long"
+        return not self.end_reason
 
     def _answer(self, ready: set[int]) -> str:
         """Answer the requests that have arrived; "done" after the last. Raises ChannelError."""
         if self._channel.fileno() in ready:
             self._channel.take()
         while (message := self._channel.next()) is not None:
-            if not self._obey(message):
+            if not self._handle(message):
                 return "done"
         return ""
 
     def close(self) -> None:
         self._stop()
-        self._tried.back()
+        self._trial.restore()
         if self._echo:
             self._echo.close()
         if self._connection:
             self._connection.close()
         self._messages.end()
 
-    def _obey(self, message: Message) -> bool:
+    def _handle(self, message: Message) -> bool:
         """Answer one request; False if it ends the session. Raises ChannelError."""
         self._expiry = time.monotonic() + IDLE
         asked = message.get("ask")
@@ -255,11 +255,11 @@ class ServerSession:
         asked = message.get("sysctls")
         if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
             return {"error": "set: the settings are not texts"}
-        self._tried.set(asked)
+        self._trial.set(asked)
         return {"set": True}
 
     def _keep(self, _: Message) -> Message:
-        self._tried.keep()
+        self._trial.keep()
         return {"kept": True}
 
     def _finish(self, _: Message) -> Message:
@@ -274,7 +274,7 @@ class ServerSession:
         if program is not None:
             with suppress(ProcessLookupError):
                 program.signal(signal.SIGTERM)
-            program.finish(LAST_WORDS)
+            program.finish(TERMINATION)
         if self._filter is not None:
             self._filter.close()
             self._filter = None

@@ -60,7 +60,7 @@ class Fix:
 
     def abandon(self) -> None:
         """Restore the values of this end. A helper restores its own when the session ends."""
-        self._here.back()
+        self._here.restore()
 
 
 def fix_for(

@@ -68,14 +68,14 @@ class Trial:
                 self._before.setdefault(name, before)
                 sysctl.write(name.translate(SWAP), value)
         except ApplyError:
-            self.back()
+            self.restore()
             raise
 
     def keep(self) -> None:
         """Do not restore the original values."""
         self._before.clear()
 
-    def back(self) -> None:
+    def restore(self) -> None:
         """Restore the original values, ignoring errors."""
         for name, value in self._before.items():
             with suppress(ApplyError):

@@ -147,7 +147,7 @@ def ask(
             run.take(run.sent[number] + EVERY)
         enough = len(run.sent) * expected if expected else None
         run.take(time.monotonic() + LATE, enough)
-    return judged(run.sent, run.came, expected)
+    return result_of(run.sent, run.answered, expected)
 
 
 class _Run:
@@ -162,7 +162,7 @@ class _Run:
         self._socket, self._secret, self._everybody = asking, secret, everybody
         self._own, self._nonce = endpoint(asking.getsockname()), token_bytes(16)
         self.sent: dict[int, float] = {}
-        self.came: dict[str, dict[int, float]] = {}
+        self.answered: dict[str, dict[int, float]] = {}
 
     def send(self, number: int) -> None:
         kind = answering.REQUEST
@@ -177,7 +177,7 @@ class _Run:
 
     def take(self, until: float, enough: Optional[int] = None) -> None:
         """Collect answers until a monotonic time, or until there are `enough`."""
-        while enough is None or sum(map(len, self.came.values())) < enough:
+        while enough is None or sum(map(len, self.answered.values())) < enough:
             if not readable([self._socket], until):
                 return
             with suppress(OSError):
@@ -189,7 +189,7 @@ class _Run:
     def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
         now, theirs = time.monotonic(), endpoint(sender)
         route = Endpoints(theirs, self._own)
-        known = sender[0] in self.came or len(self.came) < 2 * MOST
+        known = sender[0] in self.answered or len(self.answered) < 2 * MOST
         answer = answering.read(datagram, answering.ANSWER, route, self._secret)
         challenge = answering.read(datagram, answering.CHALLENGE, route, self._secret, self._nonce)
         if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
@@ -203,11 +203,11 @@ class _Run:
                 self._socket.sendto(proof, sender)
         elif answer is not None:
             number = answer[1]
-        self.came.setdefault(sender[0], {}).setdefault(number, now)
+        self.answered.setdefault(sender[0], {}).setdefault(number, now)
 
 
-def judged(
-    sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]
+def result_of(
+    sent: Mapping[int, float], answered: Mapping[str, Mapping[int, float]], expected: Optional[int]
 ) -> Broadcast:
     """The result of a run.
 
@@ -215,10 +215,10 @@ def judged(
     """
     counted = [number for number in sent if number > WARM]
     times: list[float] = []
-    for answers in came.values():
+    for answers in answered.values():
         times += [answers[number] - sent[number] for number in counted if number in answers]
-    lost = max(expected or 0, len(came)) * len(counted) - len(times)
-    return Broadcast(expected, len(came), latency(times, lost))
+    lost = max(expected or 0, len(answered)) * len(counted) - len(times)
+    return Broadcast(expected, len(answered), latency(times, lost))
 
 
 def _datagrams(address: Address) -> socket.socket:

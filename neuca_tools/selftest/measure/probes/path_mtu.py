@@ -42,7 +42,7 @@ LOCAL = 1
 
 
 class Probe:
-    """Packets to the peer that must not be fragmented; `told`: ICMP reported one as too large.
+    """Packets to the peer that must not be fragmented; `reported`: one was too large, by ICMP.
 
     `rtt` is the round trip in seconds. The constructor raises OSError.
     """
@@ -51,7 +51,7 @@ class Probe:
         self, sender: socket.socket, source: Address, peer: Address, port: int, rtt: float
     ) -> None:
         self._socket, self._number = sender, 0
-        self._patience, self.told = PATIENCE + 2 * rtt, False
+        self._patience, self.reported = PATIENCE + 2 * rtt, False
         sender.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
         sender.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
         sender.bind((str(source), 0))
@@ -78,14 +78,14 @@ class Probe:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             if readable([self._socket], deadline):
-                self.told = told(self._socket) or self.told
+                self.reported = is_too_large_reported(self._socket) or self.reported
                 with suppress(OSError):
                     if is_answer(self._number, self._socket.recv(65536)):
                         return True
         return False
 
 
-def told(asked: socket.socket) -> bool:
+def is_too_large_reported(asked: socket.socket) -> bool:
     """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     found = False
     with suppress(OSError):
@@ -141,7 +141,7 @@ def with_helper(
 
         forward = largest(lambda size: echoed(size - headers, HEADER.size), low, high)
         backward = largest(lambda size: echoed(HEADER.size, size - headers), low, high)
-        return PathMtu(forward, backward, probe.told)
+        return PathMtu(forward, backward, probe.reported)
 
 
 def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
@@ -162,4 +162,4 @@ def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
         found = largest(answers, low, max(mtu, low))
         if found is None:
             return PathMtu()
-        return PathMtu(forward=found, told=probe.told)
+        return PathMtu(forward=found, told=probe.reported)
