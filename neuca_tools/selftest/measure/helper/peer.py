@@ -26,7 +26,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Message,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import BusyError, greet
+from neuca_tools.selftest.measure.helper.greeting import greet
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.iperf.command import Test
 
@@ -141,9 +141,7 @@ class Helper:
             self.failure = str(error)
             raise
         if "error" in answer:
-            text = heard.text_of(answer, "error")
-            kind = BusyError if "is busy" in text else ChannelError
-            raise kind(f"the other end: {text}")
+            raise ChannelError(f"the other end: {heard.text_of(answer, 'error')}")
         return answer
 
 

@@ -14,7 +14,7 @@ from secrets import token_bytes
 from typing import Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.confine import confined, entering
@@ -41,6 +41,10 @@ READY = 10.0
 LOOK = 0.02
 # Seconds that iperf3 gets to end after SIGTERM.
 TERMINATION = 1.0
+
+
+class RefusedError(SelftestError):
+    """The request cannot be granted."""
 
 
 class ServerSession:
@@ -84,7 +88,9 @@ class ServerSession:
 
     def due(self) -> float:
         """When the next `turn` is needed in any case, by the monotonic clock in seconds."""
-        return min(self._expiry, self._series.due()) if self._series else self._expiry
+        if self._series is None:
+            return self._expiry
+        return min(self._expiry, self._series.due())
 
     def turn(self, ready: set[int]) -> bool:
         """Handle what has arrived at these descriptors; False once the session is over."""
@@ -138,41 +144,36 @@ class ServerSession:
             "keep": self._keep,
             "rdma": self._rdma,
         }
-        if not isinstance(asked, str) or asked not in answers:
-            self._channel.send(
-                {"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"}
-            )
-            return True
+        answer = answers.get(str(asked))
         try:
-            self._channel.send(answers[asked](message))
+            if answer is None:
+                text = f"this neuca-selftest does not know how to {str(asked)[:40]!r}"
+                self._channel.send({"error": text})
+            else:
+                self._channel.send(answer(message))
         except OSError as error:
             self._channel.send({"error": f"{asked}: {error.strerror or error}"})
-        except ApplyError as error:
+        except (ApplyError, RefusedError) as error:
             self._channel.send({"error": f"{asked}: {error}"})
         return True
 
     def _hello(self, message: Message) -> Message:
         """This host and a token. The echo answers the client from now on."""
-        client = str(message.get("client"))
-        try:
-            peer = self.peer or ip_address(client if CLIENT_ADDRESS.fullmatch(client) else "")
-        except ValueError:
-            return {"error": "hello: the client's address cannot be read"}
-        self.peer = peer
+        if self.peer is None:
+            self.peer = _address(str(message.get("client")))
         token = token_bytes(TOKEN)
         if self._echo:
             self._echo.close()
             self._echo = None
-        self._echo = Echo(self._address, peer, self._port + 1, token)
+        self._echo = Echo(self._address, self.peer, self._port + 1, token)
         return {"token": token.hex(), **self._host(message)}
 
     def _host(self, _: Message) -> Message:
         assert self.peer is not None
         way = kernel.way_to(self.peer)
         devices = kernel.devices()
-        held = self._device()
-        host = facts.host(way, devices[held].name if held in devices else None)
-        return {"host": encode(host)}
+        planned = devices.get(self._device())
+        return {"host": encode(facts.host(way, planned.name if planned else None))}
 
     def _device(self) -> int:
         """The index of the device with this end's address, 0 for none. Raises OSError."""
@@ -183,24 +184,25 @@ class ServerSession:
         self._stop()
         seconds = _number(message.get("seconds"))
         if not 0 < seconds <= LONGEST or self.peer is None:
-            return {"error": f"begin: a test takes up to {LONGEST:g} s, and comes after hello"}
+            raise RefusedError(f"a test takes up to {LONGEST:g} s, and comes after hello")
         if tcp_info.listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
-            return {"error": f"begin: the server is busy: {reason}"}
+            raise RefusedError(f"the server is busy: {reason}")
         self._program = Program(
             command.server(self._address, self._port), confined(self._joining(self.peer))
         )
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
             self._stop()
-            lines = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
-            reason = lines[-1] if lines else "it says nothing"
-            return {"error": f"begin: iperf3 does not listen there: {reason}"}
+            text = (ended.error or ended.out).decode("utf-8", "replace").strip()
+            reason = text.rpartition("\n")[2] or "it printed nothing"
+            raise RefusedError(f"iperf3 does not listen there: {reason}")
         way = kernel.way_to(self.peer)
         devices = [device.name for device in facts.path(kernel.devices(), way.index)]
-        self._series = SampleSeries(
-            self._address.version, 0 if message.get("udp") else self._port, devices=devices
-        )
+        port = self._port
+        if message.get("udp"):
+            port = 0
+        self._series = SampleSeries(self._address.version, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port}
 
@@ -211,7 +213,7 @@ class ServerSession:
         """
         self._stop()
         if self.peer is None:
-            return {"error": "rdma: it comes after hello"}
+            raise RefusedError("it comes after hello")
         devices = [one.name for one in facts.path(kernel.devices(), self._device())]
         chosen = rdma.choose(rdma.ports(), devices or ["nothing"], self._address)
         if isinstance(chosen, str):
@@ -221,13 +223,13 @@ class ServerSession:
             return {"lacking": missing}
         name = message.get("program")
         if name not in rdma.PROGRAMS or not chosen.gid:
-            return {"error": "rdma: no such program, or no GID for this network"}
+            raise RefusedError("no such program, or no GID for this network")
         self._program = Program(
             rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
         )
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
         if not self._listens(self._program):
-            return {"error": f"rdma: {name} does not listen there"}
+            raise RefusedError(f"{name} does not listen there")
         return {"ready": self._port}
 
     def _joining(self, peer: Optional[Address]) -> int:
@@ -254,7 +256,7 @@ class ServerSession:
         """Set sysctls until the end of this session. Raises ApplyError."""
         asked = message.get("sysctls")
         if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
-            return {"error": "set: the settings are not texts"}
+            raise RefusedError("the settings are not texts")
         self._trial.set(asked)
         return {"set": True}
 
@@ -278,6 +280,14 @@ class ServerSession:
         if self._filter is not None:
             self._filter.close()
             self._filter = None
+
+
+def _address(text: str) -> Address:
+    """The client's address, as it wrote it. Raises RefusedError."""
+    with suppress(ValueError):
+        if CLIENT_ADDRESS.fullmatch(text):
+            return ip_address(text)
+    raise RefusedError("the client's address cannot be read")
 
 
 def _number(value: object) -> float:
