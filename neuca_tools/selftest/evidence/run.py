@@ -88,10 +88,10 @@ class Run:
     flows: tuple[Flow, ...] = ()
     connections: tuple[Connection, ...] = ()
     streams: Optional[int] = None
-    duration: Optional[float] = None  # asked for
-    target: Optional[float] = None  # asked for, all streams together; 0 is "as fast as it goes"
+    duration: Optional[float] = None  # as requested
+    target: Optional[float] = None  # as requested, all streams together; 0 is no limit
     datagram: Optional[int] = None  # bytes of one write: of a datagram, with UDP
-    buffer: Optional[float] = None  # asked for with -w
+    buffer: Optional[float] = None  # as requested with -w
     sndbuf: Optional[float] = None
     rcvbuf: Optional[float] = None
     mss: Optional[int] = None
@@ -99,7 +99,7 @@ class Run:
     cpu_local: Optional[float] = None  # per cent of one CPU, of the iperf process alone
     cpu_remote: Optional[float] = None
     error: Optional[str] = None
-    notes: tuple[str, ...] = ()  # what is odd about the document, for people
+    notes: tuple[str, ...] = ()  # oddities of the document, for people
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)

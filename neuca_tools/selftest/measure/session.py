@@ -86,7 +86,7 @@ class PeerTest:
             return self._without_a_route(error)
         device = kernel.devices().get(way.index)
         if device is None or way.source is None:
-            raise SelftestError(f"test {self._address}: its route leads nowhere")
+            raise SelftestError(f"test {self._address}: its route has no device")
         planned = permit(self._address, way, device, self._plan, self._options.interface)
         try:
             self._measure(way, way.source, device, planned)
@@ -133,7 +133,7 @@ class PeerTest:
         self._if("broadcast", lambda: self._broadcast(place))
 
     def _if(self, name: str, step: Callable[[], Step]) -> None:
-        """Run a step if it was asked for, else report it as skipped."""
+        """Run a step if it was requested, else report it as skipped."""
         if name in self._options.steps:
             self._done(step())
         else:

@@ -12,12 +12,11 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",
-    "rate_bits_per_second": "What arrived in all of a test, as iperf3 says.",
-    "expected_bits_per_second": "What the path should carry.",
-    "lost_ratio": "Of TCP the bytes that were sent again, of UDP the datagrams that never came,"
-    " as a share of all.",
-    "retransmits": "Segments that were sent again in the steady part of a test.",
-    "finding_share": "The share of the lost time, or of what was lost, that a condition explains.",
+    "rate_bits_per_second": "The received rate over the whole of a test, as iperf3 reports it.",
+    "expected_bits_per_second": "The rate that the path should carry.",
+    "lost_ratio": "The share of TCP bytes that were retransmitted, or of UDP datagrams lost.",
+    "retransmits": "The segments retransmitted in the steady part of a test.",
+    "finding_share": "The share of the lost time or of the loss that a condition explains.",
 }
 Row = tuple[str, dict[str, str], Optional[float]]
 

@@ -51,7 +51,7 @@ class BusyError(ChannelError):
 
 
 def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
-    """Only a holder of the secret can compute it: 64 hexadecimal digits.
+    """64 hexadecimal digits that only a holder of the secret can compute.
 
     `what` is the role it is for; `ours` is the server's random number, `theirs` the client's.
     """
@@ -72,7 +72,7 @@ class Greeting:
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
     def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
-        """Read what has come: None until the client's line is whole, then the signed channel."""
+        """Read what has arrived: the signed channel, or None while the client's line is incomplete."""
         self._line += _read(self.connection, LONGEST_LINE + 1 - len(self._line))
         if not _complete(self._line):
             return None
@@ -93,20 +93,20 @@ class Greeting:
         return proof(secret, what, self._nonce, theirs).encode()
 
     def _send(self, line: bytes) -> None:
-        """A new connection has room for a line; one that has not is given up."""
+        """Send a line at once, for which a new connection has room."""
         try:
             sent = self.connection.send(line)
         except OSError as error:
             raise ChannelError(f"answer it: {error.strerror}") from error
         if sent < len(line):
-            raise ChannelError("answer it: it takes nothing")
+            raise ChannelError("answer it: it accepts nothing")
 
 
 def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """The client's side, on a connected socket: the signed channel.
 
-    Raises ChannelError; of it ImpostorError where the secrets differ, BusyError where the
-    server serves another client.
+    Raises ChannelError, and of its subclasses ImpostorError if the secrets differ, BusyError if
+    the server is serving another client.
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
@@ -152,20 +152,20 @@ def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, thei
 
 
 def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
-    came = b""
-    while not _complete(came):
+    line = b""
+    while not _complete(line):
         if not readable([connection], deadline):
             raise ChannelError(f"greet the peer: no answer within {seconds:g} s")
         try:
-            came += _read(connection, LONGEST_LINE + 1 - len(came))
+            line += _read(connection, LONGEST_LINE + 1 - len(line))
         except ChannelError as error:
             raise ChannelError(f"greet the peer: {error}") from error
-    return came
+    return line
 
 
-def _complete(came: bytes) -> bool:
+def _complete(line: bytes) -> bool:
     """Whether the line has ended, or is longer than any line of the protocol."""
-    return b"\n" in came or len(came) > LONGEST_LINE
+    return b"\n" in line or len(line) > LONGEST_LINE
 
 
 def _read(connection: socket.socket, room: int) -> bytes:

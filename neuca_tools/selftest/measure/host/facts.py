@@ -162,7 +162,7 @@ def version() -> Optional[str]:
 
 
 def _link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:
-    """A device as evidence, without what its driver and its hardware are asked for."""
+    """A device as evidence, without the settings of its driver and hardware."""
     kind = device.kind
     if not kind:
         kind = "loopback" if device.name == "lo" else "physical"

@@ -85,7 +85,7 @@ def version(text: bytes) -> Optional[str]:
 def outcome(test: Test, ended: Ended) -> Run:
     """The run that the output describes, or a Run with an error.
 
-    What iperf3 did not print is taken from the test that was asked for.
+    What iperf3 did not print is taken from the requested test.
     """
     run = read(ended.out) if ended.out.strip() else Run("iperf3", error=SILENT)
     run = replace(

@@ -105,7 +105,7 @@ class ThroughputSteps:
             text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
             self._done("loaded", "pass", text)
         else:
-            self._done("loaded", "unknown", "nothing came back beside the test")
+            self._done("loaded", "unknown", "no response during the test")
 
     def _test(self, seconds: float, rate: Optional[float]) -> Test:
         """A test with one TCP stream; `rate` in bit/s, None for no limit."""
@@ -136,7 +136,7 @@ class ThroughputSteps:
             self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
         error = next((one.error for one in results if one.error), None)
         if error and not any(one.rate for one in results):
-            self._lost = f"the test before got nothing through: {error}"
+            self._lost = f"the previous test got nothing through: {error}"
 
     def _udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
