@@ -10,7 +10,7 @@ from typing import Optional, Union
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, phase_results
-from neuca_tools.selftest.evidence import Evidence, Phase, Step
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -40,23 +40,23 @@ class Fix:
         if self._ours:
             self._here.set(self._sysctls)
 
-    def end(self, evidence: Evidence, helper: Optional[Helper]) -> Step:
-        """Keep the values at both ends, or restore the original ones."""
+    def end(self, evidence: Evidence, helper: Optional[Helper]) -> tuple[str, str]:
+        """Keep the values at both ends, or restore the original ones: the step's verdict and text."""
         results = phase_results(evidence)
         rate = max((one.steady or 0.0 for one in results if not one.error), default=0.0)
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
         if rate < BETTER * self._before:
             self.abandon()
-            return Step(STEP, "fail", f"{text}: not a tenth better, so restored")
+            return "fail", f"{text}: not a tenth better, so restored"
         try:
             if helper is not None and self._theirs:
                 helper.keep()
         except ChannelError as error:
             self.abandon()
-            return Step(STEP, "fail", f"{text}, but restored: {error}")
+            return "fail", f"{text}, but restored: {error}"
         self._here.keep()
         names = " ".join(f'{name}="{value}"' for name, value in self._sysctls.items())
-        return Step(STEP, "pass", f"{text}: kept until the next boot: {names}")
+        return "pass", f"{text}: kept until the next boot: {names}"
 
     def abandon(self) -> None:
         """Restore the values of this end. A helper restores its own when the session ends."""
