@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Optional, Protocol
+from functools import partial
+from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host, Sample
@@ -58,21 +59,15 @@ class AbsentError(ChannelError):
         self.word = word
 
 
-class _Line(Protocol):
-    """What a channel is carried by: a socket or ssh."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
 class Helper:
     """A session with the helper at the peer.
 
-    Once it fails, `failure` says why, and every request fails with that.
+    `client` is the address of this end, and `end` closes the connection. Once the session fails,
+    `failure` says why, and every request fails with that.
     """
 
-    def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
-        self._channel, self._line, self._client = channel, line, client
+    def __init__(self, channel: Channel, client: Address, end: Callable[[], None]) -> None:
+        self._channel, self._client, self._end = channel, client, end
         self.host, self.token, self.failure = Host(), b"", ""
         self._log: tuple[str, ...] = ()
         # Seconds of the test, with a sample in each.
@@ -128,7 +123,7 @@ class Helper:
         with suppress(ChannelError):
             if not self.failure:
                 self._channel.send({"ask": "bye"}, 1.0)
-        self._line.close()
+        self._end()
 
     def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
         if self.failure:
@@ -156,7 +151,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         connection.settimeout(CONNECT)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet(connection, secret, PATIENCE), connection, source)
+        helper = Helper(greet(connection, secret, PATIENCE), source, connection.close)
         helper.hello()
     except OSError as error:
         connection.close()
@@ -177,24 +172,18 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     """
     remote = f"neuca-selftest --serve --stdio --address {peer} --port {port} --for {seconds:.0f}"
     try:
-        process = subprocess.Popen(
-            [*SSH, "--", name, *remote.split()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd="/",
-        )
+        command, pipe = [*SSH, "--", name, *remote.split()], subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd="/")
     except OSError as error:
         raise ChannelError(f"start ssh: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
-    line = _Ssh(process)
     try:
-        helper = Helper(
-            Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source
-        )
+        channel = Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT)
+        helper = Helper(channel, source, partial(_end, process))
         helper.hello(SSH_PATIENCE)
     except ChannelError as error:
-        line.close()
+        _end(process)
         code = process.returncode
         if not code:
             raise
@@ -205,17 +194,12 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
     return helper
 
 
-class _Ssh:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-        try:
-            self._process.wait(TERMINATION)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for stream in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):
+            stream.close()
+    try:
+        process.wait(TERMINATION)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
