@@ -1,7 +1,4 @@
-"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`.
-
-A `Helper` is a `FarEnd` for `conduct`.
-"""
+"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -79,6 +76,7 @@ class Helper:
         self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
+        """Start a server and sampling for one run. Returns the reason if that failed."""
         self._seconds = test.seconds
         try:
             self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
@@ -94,6 +92,7 @@ class Helper:
         return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
     def finish(self) -> tuple[Sample, ...]:
+        """End the server and return the samples; none if the helper does not respond."""
         try:
             room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
             answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))

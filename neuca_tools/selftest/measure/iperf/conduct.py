@@ -18,14 +18,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Optional, Protocol
+from typing import Optional
 
 from neuca_tools.selftest.evidence import Phase, Sample
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.confine import confined
+from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host import counters
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
+from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.measure.program import Ended, Program
 from neuca_tools.selftest.measure.wait import readable
 
@@ -37,35 +39,12 @@ GRACE = 10.0
 SHORT = 0.3
 
 
-class FarEnd(Protocol):
-    """What a helper at the peer does for a run."""
-
-    def begin(self, test: Test) -> Optional[str]:
-        """Start a server and sampling. Returns the reason if that failed."""
-
-    def finish(self) -> tuple[Sample, ...]:
-        """End the server and return the samples; none if the helper does not respond."""
-
-
-class Probe(Protocol):
-    """Round trips that are measured during a run."""
-
-    def fileno(self) -> int:
-        """The descriptor on which answers arrive."""
-
-    def due(self) -> float:
-        """When the next request has to be sent, by the monotonic clock in seconds."""
-
-    def turn(self) -> None:
-        """Read the answers that have arrived, and send a request if it is due."""
-
-
 def conduct(
     name: str,
     test: Test,
-    far: Optional[FarEnd] = None,
+    far: Optional[Helper] = None,
     devices: Sequence[str] = (),
-    probe: Optional[Probe] = None,
+    probe: Optional[RoundTrips] = None,
     grace: float = GRACE,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
@@ -105,7 +84,7 @@ def watch(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
-    probe: Optional[Probe],
+    probe: Optional[RoundTrips],
     seconds: float,
 ) -> tuple[Ended, tuple[Sample, ...]]:
     """Run a client until it ends, but at most `seconds`, and sample this end every second.

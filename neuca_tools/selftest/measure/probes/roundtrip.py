@@ -36,7 +36,7 @@ ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 
 
 class RoundTrips:
-    """Requests at a fixed rate, independent of the answers: a `Probe` for `conduct`.
+    """Requests at a fixed rate, independent of the answers.
 
     `request` makes the packet with a number. `number_of` reads the number from an answer: 0 for
     anything else. `every` is in seconds.
@@ -57,12 +57,15 @@ class RoundTrips:
         self._next, self._number = time.monotonic(), 0
 
     def fileno(self) -> int:
+        """The descriptor on which answers arrive."""
         return self._socket.fileno()
 
     def due(self) -> float:
+        """When the next request has to be sent, by the monotonic clock in seconds."""
         return self._next
 
     def turn(self) -> None:
+        """Read the answers that have arrived, and send a request if it is due."""
         self._take()
         if time.monotonic() >= self._next and self._number < MOST:
             self._next = max(self._next + self._every, time.monotonic())
