@@ -88,7 +88,9 @@ class PeerTest:
             return self._without_a_route(error)
         device = kernel.devices().get(way.index)
         if device is None or way.source is None:
-            raise SelftestError(f"test {self._address}: its route has no device")
+            raise SelftestError(
+                f"test {self._address}: its route has no device or no source address"
+            )
         planned = permit(self._address, way, device, self._plan, self._options.interface)
         try:
             self._measure(way, way.source, device, planned)
