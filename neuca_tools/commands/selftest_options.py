@@ -19,7 +19,7 @@ from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, listed
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options, Plan
+from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
 from neuca_tools.selftest.measure.probes.broadcast import MOST
 from neuca_tools.selftest.readers.lines import parse_rate
 
@@ -205,13 +205,13 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     )
 
 
-def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Plan:
+def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Options:
     if arguments.at_boot:
         return PLANS["quick"]
     return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
 
 
-def _selected_steps(arguments: argparse.Namespace, plan: Plan) -> frozenset[str]:
+def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:
     """The steps of the plan or of --only, with those that other options imply, less --skip."""
     steps = set(plan.steps)
     if arguments.only is not None:

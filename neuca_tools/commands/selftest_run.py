@@ -21,6 +21,7 @@ from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, port, secret
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
@@ -252,7 +253,7 @@ def _log(text: str) -> None:
     print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
 
 
-def _devices_by_address() -> dict[Address, kernel.NetDevice]:
+def _devices_by_address() -> dict[Address, Device]:
     devices = kernel.devices()
     return {address: devices[index] for index, address in kernel.addresses() if index in devices}
 
@@ -280,7 +281,7 @@ def _addresses_to_serve(
     return found
 
 
-def _may_serve(device: kernel.NetDevice, interface: Optional[str], planned: Outlook) -> bool:
+def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bool:
     """Whether a device is the named interface or, if none is named, may be of the dataplane."""
     if interface is not None:
         return device.name == interface
@@ -288,7 +289,7 @@ def _may_serve(device: kernel.NetDevice, interface: Optional[str], planned: Outl
 
 
 def _is_served_by_default(
-    address: Address, device: kernel.NetDevice, interface: Optional[str], planned: Outlook
+    address: Address, device: Device, interface: Optional[str], planned: Outlook
 ) -> bool:
     """If the agent manages any interface here, only managed ones or the named one are served."""
     if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
@@ -298,7 +299,10 @@ def _is_served_by_default(
 
 
 def _check_servable(
-    address: Address, device: Optional[kernel.NetDevice], interface: Optional[str], planned: Outlook
+    address: Address,
+    device: Optional[Device],
+    interface: Optional[str],
+    planned: Outlook,
 ) -> None:
     """Raise UsageError unless a requested address may be served."""
     if device is None:

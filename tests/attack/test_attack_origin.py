@@ -19,7 +19,8 @@ SAME = """import json
 from ipaddress import ip_address
 from neuca_tools.backends import outlook
 from neuca_tools.backends.netlink import Netlink
-fields = "index name kind mac permanent_mac lower master slave hardware vlan_id up carrier".split()
+fields = "index name kind mac permanent_mac lower master slave hardware vlan_id up carrier"
+fields = (fields + " mtu max_mtu txqueuelen qdisc").split()
 def told(world):
     devices = {i: [getattr(one, name) for name in fields] for i, one in world.devices.items()}
     routes = sorted(map(repr, world.routes))

@@ -193,7 +193,7 @@ def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before,
     ends.serve()
     was = values()
     said = ends.lab.run(sys.executable, "-c", TRY, SECRET.strip(), before, FAR).out
-    assert ("kept until the next boot" in said, "and put back" in said) == (kept, not kept), said
+    assert ("kept until the next boot" in said, "so restored" in said) == (kept, not kept), said
     assert values() == (["7777777"] * 2 if kept else was)
     ends.lab.run("sh", "-c", f"echo 4096 131072 {was[0]} > /proc/sys/net/ipv4/tcp_rmem")
 

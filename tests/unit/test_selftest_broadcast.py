@@ -25,7 +25,7 @@ from neuca_tools.selftest.measure.helper.answering import (
     message,
     read,
 )
-from neuca_tools.selftest.measure.probes.broadcast import WARM, judged
+from neuca_tools.selftest.measure.probes.broadcast import WARM, result_of
 
 SECRET, NONCE = b"a secret that both sides share", bytes(range(16))
 ASKER, EVERYBODY = endpoint(("10.0.0.1", 9)), endpoint(("255.255.255.255", 45680))
@@ -44,7 +44,7 @@ def came(*times: float) -> dict[int, float]:
 
 
 def test_the_times_of_all_answers():
-    found = judged(
+    found = result_of(
         SENT,
         {
             "10.0.0.2": came(0.001, 0.002, 0.003, 0.004),
@@ -59,7 +59,7 @@ def test_the_times_of_all_answers():
 
 @pytest.mark.parametrize(("expected", "lost", "count"), [(None, 1, 4), (1, 1, 4), (3, 9, 12)])
 def test_what_is_lost_is_what_each_of_those_expected_did_not_answer(expected, lost, count):
-    found = judged(SENT, {"10.0.0.2": came(0.001, 0.002, 0.003)}, expected)
+    found = result_of(SENT, {"10.0.0.2": came(0.001, 0.002, 0.003)}, expected)
     assert (found.expected, found.answered, found.times.lost, found.times.count) == (
         expected,
         1,
@@ -69,8 +69,8 @@ def test_what_is_lost_is_what_each_of_those_expected_did_not_answer(expected, lo
 
 
 def test_nobody_answers():
-    assert judged(SENT, {}, 3) == Broadcast(3, 0, Latency(12, 12))
-    assert judged(SENT, {}, None) == Broadcast(None, 0, Latency())
+    assert result_of(SENT, {}, 3) == Broadcast(3, 0, Latency(12, 12))
+    assert result_of(SENT, {}, None) == Broadcast(None, 0, Latency())
 
 
 def query(number=1, nonce=NONCE, route=OUT, secret=SECRET):

@@ -15,11 +15,11 @@ from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import ApplyError, UsageError
-from neuca_tools.model import NetworkState, Owned
+from neuca_tools.model import Device, NetworkState, Owned
 from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
@@ -161,8 +161,8 @@ def test_the_largest_packet_that_is_carried(carried):
 # --- Who may be tested ----------------------------------------------------------------------------------------------------
 
 
-def device(index: int, name: str) -> NetDevice:
-    return NetDevice(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
+def device(index: int, name: str) -> Device:
+    return Device(index, name)
 
 
 OUTLOOK = Outlook(
