@@ -103,7 +103,7 @@ MOUNTED = {"dev1": "ok", "dev2": "ok", "dev3": "refused"}
 
 
 @pytest.mark.long
-def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_what_was_on_them(
+def test_after_a_reboot_disks_of_a_late_target_return_with_their_contents(
     guests,
 ):
     guest = with_disks(guests)
@@ -146,7 +146,7 @@ def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_w
 
 
 @pytest.mark.long
-def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_is_not(guests):
+def test_a_wrong_secret_is_reported_but_not_shown_and_a_disk_in_use_stays(guests):
     guest = with_disks(guests)
     guest.check("systemctl enable --now tgt.service", 120)
     give(guest, document(1, secret=WRONG))

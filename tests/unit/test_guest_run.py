@@ -241,7 +241,7 @@ def kept(directory, *findings, ended=True):
     outcome.save(directory, one.ended() if ended else one)
 
 
-def test_a_host_whose_guest_was_never_asked_for_anything_has_the_status_of_its_network(tmp_path):
+def test_without_any_request_for_the_guest_the_status_is_that_of_the_network(tmp_path):
     assert outcome.with_guest(status(), tmp_path) == Status(
         {"state": "ok", "problems": [], "guest": []}, 0
     )
@@ -330,7 +330,7 @@ def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems
 # --- Without systemd ------------------------------------------------------------------------------------------------
 
 
-def test_the_process_that_stays_runs_when_a_run_is_due_as_configured_then_and_ends_at_a_signal(
+def test_the_staying_process_runs_when_due_with_fresh_configuration_until_a_signal(
     tmp_path,
 ):
     text = (

@@ -73,7 +73,7 @@ def test_the_name_that_is_asked_for_is_given_unless_another_nic_has_it_from_befo
     }
 
 
-def test_who_is_refused_another_nic_s_name_does_not_lose_its_own_to_one_that_asks_for_it():
+def test_a_nic_refused_anothers_name_keeps_its_own_though_it_is_requested():
     asks = f"[interface {mac(2)}]\nname = eth2\n[interface {mac(1)}]\nname = eth1\n"
     seen = world(nic(1, "eth0"), nic(2, "eth1"), nic(3, "eth2"))
     assert boot(seen, remembers(THREE), asks) == THREE
@@ -107,7 +107,7 @@ def test_twins_make_room_for_a_nic_that_has_its_name_from_before():
 @pytest.mark.parametrize(
     ("master", "standby", "primary"), list(permutations(["eth1", "eth2", "eth3"]))
 )
-def test_of_a_failover_trio_the_master_gets_the_name_and_nobody_sits_on_that_of_another_nic(
+def test_the_master_of_a_failover_trio_gets_the_name_and_no_other_name_is_blocked(
     master, standby, primary
 ):
     """virtio's failover: three devices with one permanent MAC, of which the master alone has no master."""
@@ -150,7 +150,7 @@ def test_a_nic_that_is_in_use_keeps_its_name_and_costs_the_others_none():
     assert boot(seen, remembers(THREE), in_use=[1]) == {2: "eth3", 3: "eth2"}
 
 
-def test_a_nic_is_in_use_if_it_is_up_with_an_address_of_somebody_and_the_kernel_cannot_rename_it_so():
+def test_a_nic_that_is_up_with_an_address_is_in_use_if_the_kernel_cannot_rename_it():
     devices = [nic(1, up=True), nic(2, up=True), nic(3), nic(4, up=True)]
     addresses = {1: "192.0.2.10/24 fe80::1/64", 2: "fe80::2/64", 3: "192.0.2.11/24"}
     assert busy(world(*devices, addresses=addresses, rename_while_up=False)) == {1}

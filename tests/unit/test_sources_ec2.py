@@ -268,7 +268,7 @@ def with_id(answer):
     return lambda request: paths.get(request.path, http(404))
 
 
-def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in_a_while(serve):
+def test_the_instance_id_comes_with_the_document_and_is_requested_occasionally(serve):
     server = serve(with_id(http(200, b"i-0abc\n")))
     first = ask(server)
     again = ask(server, Session.from_json(json.loads(json.dumps(first.session.to_json()))))
@@ -283,7 +283,7 @@ def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in
 
 @pytest.mark.parametrize("answer", [http(404), http(500), http(200, b""), http(200, b"<html>\nno"), http(200, b"\xff" * 9),
                                     http(200, b"x" * 200), b"rubbish"])  # fmt: skip
-def test_a_service_without_an_id_says_nothing_of_the_instance_and_is_not_asked_each_time(
+def test_a_service_without_an_instance_id_is_not_asked_for_it_each_time(
     serve, answer
 ):
     server = serve(with_id(answer))
