@@ -1,4 +1,4 @@
-"""Read files, write them atomically (complete or unchanged after a crash), and lock one pass against others."""
+"""Reads and atomically writes files, and locks one pass against others."""
 
 # SPDX-License-Identifier: MIT
 
@@ -30,7 +30,7 @@ FEW = 4
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
-    """The first `most` bytes of a file; None if it does not exist. Raises OSError for any other error."""
+    """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
         with path.open("rb", buffering=0) as stream:
             return stream.read(min(os.fstat(stream.fileno()).st_size, most))
@@ -39,7 +39,7 @@ def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
 
 
 def names_in(directory: Path) -> list[str]:
-    """The sorted names in a directory; empty if it does not exist. Raises ObserveError otherwise."""
+    """The sorted names in a directory; none if it does not exist. Raises ObserveError."""
     try:
         return sorted(path.name for path in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -85,10 +85,7 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
-    """Create a directory and its missing parents with this mode, regardless of the umask.
-
-    Raises OSError.
-    """
+    """Create a directory and its parents with this mode, ignoring the umask. Raises OSError."""
     if path.is_dir():
         return
     make_directory(path.parent, mode)

@@ -48,10 +48,7 @@ LOCAL_BUDGET = 2.0  # seconds for all sources that need no network
 
 
 def pin_names(config: Config) -> bool:
-    """Rename every NIC whose name is wrong. Returns whether every NIC then has its name.
-
-    Raises ObserveError, RecordError.
-    """
+    """Rename NICs; return whether each has its name now. Raises ObserveError, RecordError."""
     requests, record = _known(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
@@ -258,10 +255,7 @@ def _try(
 
 
 def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch) -> None:
-    """Rename a device, after removing the same alternative name from the devices in `ours`.
-
-    Raises ApplyError.
-    """
+    """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
     for left in reversed(range(TRIES)):
         _drop_altname(name, ours, netlink)
         try:
@@ -303,10 +297,7 @@ def _announce(moved: Mapping[int, str]) -> None:
 
 
 def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Log the NICs that cannot be renamed because they are in use.
-
-    Returns whether there is none.
-    """
+    """Log the NICs that are in use and so keep a wrong name; return whether there is none."""
     wrong = [
         (device.name, own[LinkKey(mac)])
         for mac, device in sorted(roles.nics.items())
@@ -314,7 +305,8 @@ def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Rol
     ]
     for name, wish in wrong:
         log.error(
-            'rename "%s" to "%s": it is in use already, and this kernel renames no device that is up',
+            'rename "%s" to "%s": it is in use already, '
+            "and this kernel renames no device that is up",
             name,
             wish,
         )

@@ -171,10 +171,7 @@ class Daemon:
             self._plan_retry(Outcome(failed=1))
 
     def _have_worker(self) -> Worker:
-        """The child that waits for a job, or a new one if it has an old configuration.
-
-        Raises OSError.
-        """
+        """The waiting child, or a new one with the current configuration. Raises OSError."""
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
@@ -245,9 +242,7 @@ class Daemon:
             self._held = outcome.held
 
     def _plan_retry(self, outcome: Outcome) -> None:
-        """Plan another pass after a failure, at growing intervals; any other pass is a
-        retry too.
-        """
+        """Plan another pass after a failure, at growing intervals; any pass is a retry too."""
         if not outcome.ran and outcome.failed == 0:
             return
         self._failures = self._failures + 1 if outcome.failed else 0
@@ -293,10 +288,7 @@ class Daemon:
         self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
-        """Watch udev, which reports when it has named a NIC.
-
-        Without udev, netlink has to suffice.
-        """
+        """Watch udev, which reports when it has named a NIC; without it, netlink suffices."""
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
@@ -344,10 +336,7 @@ class Daemon:
             self._reload()
 
     def _reload(self) -> None:
-        """Load the configuration again and plan a job.
-
-        An unreadable configuration changes nothing.
-        """
+        """Load the configuration and plan a job; an unreadable one changes nothing."""
         try:
             self.config = load(self.path)
         except ConfigError as error:

@@ -62,7 +62,7 @@ class Volume:
 
     @property
     def instance(self) -> str:
-        """The instance id in the document that the source will read; empty if there is none."""
+        """The instance ID in the document that the source will read; empty if there is none."""
         name, part = "meta-data", instance.NOCLOUD
         if self.kind == CONFIG_DRIVE:
             paths = [path for path in self.documents if path.startswith("openstack/")]
@@ -74,10 +74,7 @@ class Volume:
 
 
 def read_volume(place: Path) -> Volume:
-    """Read the volume mounted at `place`.
-
-    Raises SourceError if it has no document or is unreadable.
-    """
+    """Read the volume mounted at `place`. Raises SourceError, also without a document."""
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
     found = dict(_documents(place, patterns))
@@ -126,10 +123,7 @@ def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
 
 
 def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
-    """Do the same for a directory where root has mounted the volume, whose device is not judged.
-
-    Raises as `take` does.
-    """
+    """Copy from a directory where root has mounted the volume. Raises as `take` does."""
     volume = read_volume(place)
     with locked(run_directory / _LOCK, _PATIENCE):
         why = network_refusal(recorded(state, run_directory))
@@ -158,9 +152,7 @@ def recorded(state: Where, run_directory: Path) -> Known:
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:
-    """The digest of the volume that the document of this source was read from; empty if
-    none was.
-    """
+    """The digest of the volume from which this source was read; empty if there was none."""
     copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
     return copy.digest if copy else ""
 

@@ -89,9 +89,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Findings:
-    """The files that a clone must not have; `kept` are SSH host keys that stay since nothing would
-    replace them.
-    """
+    """The files to remove; `kept` are SSH host keys that nothing would replace."""
 
     traces: tuple[Union[Trace, Leaving], ...]
     kept: tuple[Trace, ...] = ()
@@ -174,10 +172,7 @@ def _run_files(config: Config) -> list[Path]:
 
 
 def identity(root: Path) -> list[Trace]:
-    """The files that identify the host, in the file system at `root`, except for SSH host keys.
-
-    Raises ObserveError.
-    """
+    """The files below `root` that identify the host, without SSH keys. Raises ObserveError."""
     paths = [
         path
         for directory, pattern in IDENTITY
@@ -239,10 +234,7 @@ def running_daemon(config: Config) -> int:
 
 
 def _stop(process: int) -> None:
-    """Send SIGTERM and wait.
-
-    The daemon exits with status 0 then, and systemd does not restart it.
-    """
+    """Send SIGTERM and wait; systemd does not restart a daemon that exits with status 0."""
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:

@@ -33,10 +33,7 @@ SILENT = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
-    """A NIC for which a profile wants a larger MTU, with a neighbour to send probes to.
-
-    MTUs in bytes.
-    """
+    """A NIC for which a profile wants a larger MTU (bytes), with a neighbour to send probes to."""
 
     target: Target
     now: int
@@ -79,9 +76,7 @@ def explore(
 
 
 def peers(config: Config) -> tuple[Host, ...]:
-    """The IP addresses in `[selftest] peers` (`ADDRESS` or `NAME@ADDRESS`); none if
-    probes are off.
-    """
+    """The addresses in `[selftest] peers` (`ADDRESS`, `NAME@ADDRESS`); none without probes."""
     if not config.mtu_probe:
         return ()
     found = []

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -29,9 +28,7 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 @dataclass(frozen=True)
 class Tuning:
-    """The purpose of `neuca tune apply`: the settings of a pass; with `link`, only those of that
-    link.
-    """
+    """`neuca tune apply`: the settings of a pass; with `link`, only those of that link."""
 
     link: Optional[LinkKey] = None
 
@@ -44,7 +41,7 @@ class Tuning:
         settings = [one for one in decision.plan() if isinstance(one, KINDS)]
         return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
         record = updates.record_intentions(decision.record, result.done)
         return updates.forget_restored(record, decision.resolution, decision.have, decision.world)

@@ -83,10 +83,7 @@ class Outcome:
 
 
 class Worker:
-    """A child that does jobs, one at a time.
-
-    Its socket is readable when it has sent something or exited.
-    """
+    """A child that does one job at a time; its socket is readable when it has sent or exited."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -141,9 +138,7 @@ class Worker:
         return self.passed and not self._said
 
     def wait(self) -> None:
-        """Wait at most GRACE seconds for a pass to finish, and not at all for a job that only asks
-        sources.
-        """
+        """Wait at most GRACE seconds for a pass to finish, but not for a job that only fetches."""
         deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
         while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
@@ -155,10 +150,7 @@ class Worker:
         return self._said.startswith(IN_PASS)
 
     def outcome(self) -> Optional[Outcome]:
-        """The report of the job that has ended, None if there is none.
-
-        The child waits for a job then.
-        """
+        """The report of the ended job, None if there is none; the child then waits for a job."""
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
         return _outcome(self._said)
@@ -207,10 +199,7 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job in this process. `begin_pass` is called before anything is changed.
-
-    Raises NeucaError.
-    """
+    """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
     _report_volumes(job.config)
     intake = _intake(job)
     has_news = _saves(job.config) or _is_news(job, intake)
@@ -268,12 +257,7 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 
 def _saves(config: Config) -> bool:
-    """Save what could not be saved before.
-
-    Returns whether there was anything, and all of it is saved.
-
-    Raises NeucaError.
-    """
+    """Whether there was something left to save and all of it is saved. Raises NeucaError."""
     if not unsaved(config.state):
         return False
     with locked(config.run_directory / "lock", config.command_timeout):

@@ -13,7 +13,7 @@ from neuca_tools.documents.neuca.link_kinds import WORDS
 
 
 class _Attribute(NamedTuple):
-    """pyroute2's keyword, which is the lower-case name, and the number; 0: no attribute for IPv6."""
+    """The keyword of pyroute2 and the number; `number6`: that for IPv6 if it differs."""
 
     keyword: str
     number: int

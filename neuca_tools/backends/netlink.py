@@ -26,9 +26,8 @@ RTPROT_RA = 9
 IFA_F_NODAD = 0x02
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
-# The errors for a host that cannot be reached: no route or a `throw` route, `unreachable`, `prohibit`
-# and `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), and a
-# kernel without IPv6.
+# Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
+# `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
 NO_ROUTE = (
     errno.ENETUNREACH,
     errno.EHOSTUNREACH,
@@ -124,7 +123,7 @@ class Netlink:
         self._run("link", "set", index=index, state=state)
 
     def rename(self, index: int, name: str) -> None:
-        """Rename a device. Names and alternative names share one space, so its own is dropped first."""
+        """Rename a device, after dropping its own alternative name of that name."""
         # Most devices have no such alternative name.
         with suppress(ApplyError):
             self.drop_altname(index, name)
@@ -145,14 +144,14 @@ class Netlink:
         self._run("link", "add", ifname=name, kind=kind, **kinds.arguments(kind, options), **more)
 
     def set_master(self, index: int, master: int) -> None:
-        """Make it a port of a bridge or a member of a bond; with `master` 0, remove it from either."""
+        """Make it a port of a bridge or a member of a bond; `master` 0 removes it from either."""
         self._run("link", "set", index=index, master=master)
 
     def delete_link(self, index: int) -> None:
         self._run("link", "del", index=index, done=(errno.ENODEV,))
 
     def add_address(self, index: int, address: Address) -> None:
-        """Add an address permanently, without duplicate address detection (RFC 4862), which takes 1 to 2 s.
+        """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).
 
         An address that is already there loses its lifetime.
         """

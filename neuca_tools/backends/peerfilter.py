@@ -2,8 +2,8 @@
 
 iperf3 accepts the first connection and has no filter of its own. A control group with two BPF
 programs (BPF_PROG_TYPE_CGROUP_SKB, linux/bpf.h) covers every socket that a process in it opens,
-from the first packet on. This is the mechanism of IPAddressAllow= in systemd.resource-control(5), without
-systemd. It needs root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
+from the first packet on. IPAddressAllow= in systemd.resource-control(5) uses the same mechanism.
+Requires root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,7 +1,7 @@
 """Reads and sets which CPUs serve the queues and interrupts of a device: RPS, XPS and IRQ affinity.
 
-See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by its
-name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by
+its name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,10 +45,7 @@ class Queues:
         return DeviceSettings(values, most, missing)
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs; interrupts that no longer belong to this device are skipped.
-
-        Raises ApplyError.
-        """
+        """Set the CPUs; interrupts of other devices are skipped. Raises ApplyError."""
         if not self._here:
             raise ApplyError(f'"{self._node}" is another device by now')
         try:
@@ -95,7 +92,7 @@ class Queues:
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
     def _interrupts(self) -> DeviceSettings:
-        """`most`: the CPUs of the NIC's NUMA node for each interrupt, or its current ones if within."""
+        """`most`: the CPUs of each interrupt, or the NUMA node's if any is outside it."""
         near = self._node_cpus()
         if near is None:
             return _no_affinity("the device belongs to no NUMA node")

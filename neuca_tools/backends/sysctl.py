@@ -13,7 +13,7 @@ ROOT = Path("/proc/sys")
 
 
 def read(path: str) -> Optional[str]:
-    """The value, with each run of white space as one space; None if it does not exist or is unreadable."""
+    """The value, with white space collapsed; None if it is absent or unreadable."""
     try:
         return " ".join((ROOT / path).read_text(encoding="utf-8", errors="replace").split())
     except OSError:

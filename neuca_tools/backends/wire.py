@@ -1,4 +1,4 @@
-"""Netlink messages for what pyroute2 0.7.2 to 0.9 do slowly or differently, such as ethtool's rings.
+"""Netlink messages for what pyroute2 0.7.2 to 0.9 do slowly or differently.
 
 The format is that of netlink(7): an attribute is length, type and value, padded to 4 bytes
 (include/uapi/linux/netlink.h). All numbers are in the byte order of the host.

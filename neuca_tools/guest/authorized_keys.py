@@ -61,10 +61,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
 
 def _said(descriptor: int) -> bytes:
-    """The output of the child until its end, or what arrives in time.
-
-    The user may have forged it.
-    """
+    """The output of the child until its end or time-out. The user may have forged it."""
     said, deadline = b"", time.monotonic() + WITHIN
     while len(said) < LONGEST_WORD:
         left = max(0.0, deadline - time.monotonic())
@@ -208,9 +205,7 @@ def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind
 
 
 def _ignored(home: int, directory: int, name: str) -> str:
-    """Why sshd ignores the file (StrictModes in sshd_config(5)): others may write to it; empty if
-    not.
-    """
+    """Why sshd ignores the file: others may write to it (StrictModes); empty if it does not."""
     places = {
         name: os.fstat(home),
         f"{name}/{DIRECTORY}": os.fstat(directory),

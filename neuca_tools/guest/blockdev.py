@@ -51,10 +51,7 @@ class Mount(NamedTuple):
 
 
 def signatures(device: Path) -> dict[str, str]:
-    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing.
-
-    Raises ApplyError.
-    """
+    """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"look what {device} carries"
     _readable(device)
     said = programs.run(
@@ -90,10 +87,7 @@ def partitioned(name: str) -> str:
 
 
 def in_use(name: str) -> str:
-    """What uses the disk with this kernel name, or a part of it, in words; empty if nothing does.
-
-    Raises ApplyError if that cannot be found out.
-    """
+    """What uses the disk or a part of it, in words; empty if nothing. Raises ApplyError."""
     holders = _names(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
@@ -116,10 +110,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def number(name: str) -> str:
-    """The device number (`8:16`) of the disk with this kernel name.
-
-    Raises ApplyError if it is gone.
-    """
+    """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
     try:
         return (SYSFS / name / "dev").read_text().strip()
     except OSError as error:
@@ -127,9 +118,7 @@ def number(name: str) -> str:
 
 
 def mounts() -> list[Mount]:
-    """Every mount of this mount namespace; spaces in a path are written `\\040` there,
-    and so on.
-    """
+    """Every mount of this mount namespace; proc(5) writes a space in a path as `\\040`."""
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")

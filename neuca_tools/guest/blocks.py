@@ -38,9 +38,7 @@ def edited(content: bytes, lines: Sequence[str]) -> bytes:
 
 
 def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """What comes before the marked lines, the marked lines with their marks, and what
-    comes after.
-    """
+    """The content before the marked lines, these with their marks, and the content after."""
     lines = content.splitlines(keepends=True)
     begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
     ends = [number for number, line in enumerate(lines) if line.strip() == END]

@@ -119,7 +119,8 @@ def discover(ip: str, port: int) -> dict[Target, str]:
 def targets(said: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
-    >>> targets("192.0.2.1:3260,1 iqn.2026-11.org.example:a\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
+    >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
+    >>> targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
     found = {}
@@ -177,9 +178,7 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
 
 
 def records(target: Target) -> list[Path]:
-    """The records of a target: `TARGET/IP,PORT,TAG/INTERFACE`, or `TARGET/IP,PORT,TAG` in old
-    versions.
-    """
+    """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
     found: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
@@ -249,10 +248,7 @@ def disks(target: Target) -> dict[int, str]:
 
 
 def wait_for_disk(target: Target, lun: int) -> str:
-    """The kernel name of a disk, once the kernel has found it.
-
-    Raises ApplyError after APPEARS seconds.
-    """
+    """The kernel name of a disk that appears within APPEARS seconds. Raises ApplyError."""
     deadline = time.monotonic() + APPEARS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))

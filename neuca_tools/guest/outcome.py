@@ -108,9 +108,7 @@ def forget(directory: Path, feature: str) -> None:
 
 
 def load(directory: Path, feature: str) -> Optional[Outcome]:
-    """None if the feature has not run since the boot, is switched off, or its file is
-    unreadable.
-    """
+    """The last findings; None if it has not run since the boot, or if they are unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, file_name(feature))
         if data is not None:

@@ -105,10 +105,7 @@ def _wait(seconds: float) -> None:
 
 
 def _feature(name: str, run: Run, guest: Guest) -> bool:
-    """Run one feature.
-
-    Returns whether to try again. Raises ApplyError if its findings cannot be saved.
-    """
+    """Run one feature; returns whether to try again. Raises ApplyError if it cannot be saved."""
     directory = guest.config.run_directory
     if not FEATURES[name].is_on(guest.config):
         outcome.forget(directory, name)

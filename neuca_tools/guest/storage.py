@@ -31,9 +31,7 @@ INITIATOR = "iscsi_initiator_iqn"
 
 @dataclass(frozen=True)
 class Attached:
-    """One disk of the document. `ours`: the agent began the session. `mounted`: its mount point, if
-    any.
-    """
+    """One disk. `ours`: the agent began its session. `mounted`: its mount point, if any."""
 
     target: str
     ip: str
@@ -51,10 +49,7 @@ Known = dict[str, Attached]
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Detach what the document no longer asks for, then attach what it asks for.
-
-    Disks fail separately.
-    """
+    """Detach what is no longer requested, then attach what is. Disks fail separately."""
     record = _Record(guest.config.state_directory / RECORD)
     wanted = {storage.device: storage for storage in guest.document.storage if storage.attach}
     if not wanted and not record.known:
@@ -115,10 +110,7 @@ class _Record:
 
 
 def own_files(config: Config) -> list[Path]:
-    """The records of open-iscsi that hold a secret of the document.
-
-    Raises ApplyError if unknown.
-    """
+    """The records of open-iscsi that hold a secret of the document. Raises ApplyError."""
     known = _Record(config.state_directory / RECORD).known.values()
     return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
 
@@ -165,10 +157,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
 
 
 def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
-    """The target that was attached before, or the only one, and the tag of its portal group.
-
-    Raises ApplyError.
-    """
+    """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
     found = iscsi.discover(str(storage.ip), storage.port)
     if before and before.where in found:
         return before.where, found[before.where]
@@ -234,10 +223,7 @@ def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]
 
 
 def _detach(device: str, record: _Record) -> Iterator[Finding]:
-    """Unmount a disk; log out of its target unless another disk of the document is behind it.
-
-    Raises ApplyError.
-    """
+    """Unmount a disk; log out unless another disk uses the session. Raises ApplyError."""
     attached = record.known[device]
     beside = {
         name: one

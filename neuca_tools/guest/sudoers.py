@@ -25,15 +25,13 @@ def text(login: str) -> str:
 
 
 def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
-    """Write the file after visudo has checked it.
-
-    Returns whether it was changed. Raises ApplyError.
-    """
+    """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
     file, content = path(login, directory), text(login).encode()
     there = _content(file)
     if there and not _is_ours(there):
         raise ApplyError(
-            f'let "{login}" use sudo: "{file}" was not written by neuca-guest-tools, and is left alone'
+            f'let "{login}" use sudo: '
+            f'"{file}" was not written by neuca-guest-tools, and is left alone'
         )
     if there == content and file.stat().st_mode & 0o777 == 0o440:
         return False

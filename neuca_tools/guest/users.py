@@ -133,10 +133,7 @@ def withdraw(login: str) -> None:
 
 
 def recorded(config: Config) -> set[str]:
-    """The users that have keys or a sudo file of the agent's.
-
-    Raises ApplyError if that is unknown.
-    """
+    """The users that have keys or a sudo file of ours. Raises ApplyError if unknown."""
     try:
         data = read(config.state_directory, RECORD)
         return set() if data is None else {_login(one) for one in data["logins"]}
@@ -168,10 +165,7 @@ class Leaving:
 
 
 def leaving(config: Config) -> list[Leaving]:
-    """Every user that has keys or a sudo file of the agent's.
-
-    Raises ApplyError if that is unknown.
-    """
+    """Every user that has keys or a sudo file of ours. Raises ApplyError if unknown."""
     return [Leaving(login) for login in sorted(recorded(config))]
 
 

@@ -142,7 +142,7 @@ def fetch_path(
 
 
 def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
-    """The cloud that `auto` detects: a key of `platforms.KINDS`, or empty if `auto` is not among the sources."""
+    """The cloud that `auto` detects, a key of `platforms.KINDS`; empty without `auto`."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
     return recognized(surroundings.dmi) if surroundings.check_platform else ANY

@@ -1,4 +1,4 @@
-"""Sources in directories: the config drive, the base of NoCloud, and `none` for guests without metadata.
+"""Sources in directories: the config drive, the base of NoCloud; and `none`.
 
 Volumes are mounted by `neuca read-drive`, which copies their documents below the run directory.
 """
@@ -24,10 +24,7 @@ _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class Directory(Source):
-    """A source in the first existing one of several directories.
-
-    If the user named the directory, its absence is an error.
-    """
+    """The first existing one of several directories; the one that the user names must exist."""
 
     kind = ""
 
@@ -38,7 +35,7 @@ class Directory(Source):
         self.expected = bool(argument)
         self.name = f"{self.kind}={argument}" if argument else self.kind
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"a directory has no {path}")
 
     def none(self, session: Session, what: str) -> Answer:
@@ -55,7 +52,7 @@ class ConfigDrive(Directory):
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         super().__init__(argument, (*copied(surroundings, CONFIG_DRIVE), *_DRIVES))
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         for drive in self.places:
             place = _version(drive / "openstack")
             about = None if place is None else read(place / instance.OPENSTACK)
@@ -80,10 +77,10 @@ class Nothing(Source):
             raise UsageError('"none" takes no argument')
         self.name = "none"
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         return Answer(self.name, None, session)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"there is no {path}")
 
 

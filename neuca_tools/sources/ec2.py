@@ -59,7 +59,7 @@ class Ec2(Service):
         return f"{self.place}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The user-data, and NICs and keys if they can be read completely: not every service has them."""
+        """The user-data, with NICs and keys if they can be read completely."""
         return self._instance(self._documents(deadline, session), deadline)
 
     def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
@@ -93,7 +93,7 @@ class Ec2(Service):
         return replace(answer, parts={NAME: json.dumps(tree).encode()})
 
     def _beside(self, deadline: Deadline, session: Session) -> dict[str, object]:
-        """NICs and public keys. They form one part, so that an error never makes one of them look absent."""
+        """NICs and public keys: one part, so that an error never makes one of them look absent."""
         keys = self._public_keys(deadline, session)
         tree = self._network(deadline, session)
         if keys:
@@ -180,7 +180,8 @@ class Ec2(Service):
         response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
             raise SourceError(
-                f"PUT {self.url}{path}: HTTP 403: the metadata service is switched off for this guest"
+                f"PUT {self.url}{path}: HTTP 403: "
+                "the metadata service is switched off for this guest"
             )
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")

@@ -1,4 +1,4 @@
-"""Makes an HTTP request to a literal address: one deadline, no proxy, no redirects, limited sizes."""
+"""Makes HTTP requests to literal addresses: one deadline, no proxy or redirect, limited sizes."""
 
 # SPDX-License-Identifier: MIT
 

@@ -1,8 +1,8 @@
 """NoCloud: a seed in a directory or on a volume, and the place to which it or the boot refers.
 
-Reference: cloud-init's manual, "NoCloud". For each item of meta-data, the boot (SMBIOS or the kernel
-command line) takes precedence over the seed, and the seed over the place to which it refers; for the
-other documents that place takes precedence.
+Reference: cloud-init's manual, "NoCloud". For each item of meta-data, the boot (SMBIOS or the
+kernel command line) takes precedence over the seed, and the seed over the place to which it refers;
+for the other documents that place takes precedence.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,9 +30,15 @@ _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud
 _BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
 # The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
-_DMI = {"system-serial-number": "product_serial", "system-uuid": "product_uuid", "system-product-name": "product_name",
-        "system-manufacturer": "sys_vendor", "chassis-serial-number": "chassis_serial", "chassis-asset-tag": "chassis_asset_tag",
-        "baseboard-serial-number": "board_serial"}  # fmt: skip
+_DMI = {
+    "system-serial-number": "product_serial",
+    "system-uuid": "product_uuid",
+    "system-product-name": "product_name",
+    "system-manufacturer": "sys_vendor",
+    "chassis-serial-number": "chassis_serial",
+    "chassis-asset-tag": "chassis_asset_tag",
+    "baseboard-serial-number": "board_serial",
+}
 
 
 class _Seed(NamedTuple):
@@ -44,7 +50,7 @@ class _Seed(NamedTuple):
 
 
 class NoCloud(Directory):
-    """`nocloud`: the volume `cidata`, a seed directory or what the boot refers to; or `nocloud=PATH`."""
+    """`nocloud`: the volume `cidata`, a seed directory or the boot's seed; or `nocloud=PATH`."""
 
     kind = "nocloud"
     local = False
@@ -144,7 +150,7 @@ def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:
-    """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial number or kernel command line."""
+    """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial or the command line."""
     words = [
         _dmi(surroundings.dmi, "system-serial-number"),
         *_text(surroundings.proc / "cmdline").replace('"', "").split(),
@@ -176,7 +182,7 @@ def _pointer(about: bytes) -> str:
 
 
 def _over(new: _Seed, old: _Seed) -> _Seed:
-    """The seed `new`, with the items of meta-data of `old`, and its network-config as a fallback."""
+    """The seed `new`, with the meta-data of `old`, and its network-config as a fallback."""
     about = {**_mapping(new.about), **_mapping(old.about)}
     network = old.network if new.network is None else new.network
     return _Seed(new.data, json.dumps(about).encode(), network)

@@ -1,6 +1,6 @@
 """OpenStack's metadata service: user-data, meta_data.json and network_data.json.
 
-Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. It has neither tokens nor ETags.
+Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. No tokens, no ETags.
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,7 +45,7 @@ class OpenStack(Service):
             parts[NAME] = network
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"OpenStack has no {path}: ask ec2")
 
     def _get(

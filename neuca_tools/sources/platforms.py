@@ -1,7 +1,7 @@
 """Detects the cloud from the firmware, which decides whether link-local addresses are trusted.
 
-Any host on a guest's network can answer at a link-local address (CVE-2024-6174 in cloud-init), but only
-the hypervisor writes the guest's DMI tables. OpenStack also serves the paths of EC2.
+Any host on a guest's network can answer at a link-local address (CVE-2024-6174 in cloud-init), but
+only the hypervisor writes the guest's DMI tables. OpenStack also serves the paths of EC2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -22,10 +22,10 @@ KINDS: Mapping[str, frozenset[str]] = {
     UNKNOWN: frozenset(),
 }
 """The kinds of sources that may be asked at a link-local address, by cloud."""
-# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); the brands: cloud-init, DataSourceOpenStack.
+# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); brands: cloud-init, DataSourceOpenStack.
 _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
-# AWS, "Detect whether a host is an EC2 instance"; Xen instances have a BIOS version ending in .amazon.
+# AWS, "Detect whether a host is an EC2 instance"; with Xen, the BIOS version ends in .amazon.
 _AMAZON = "Amazon EC2"
 
 
@@ -57,11 +57,12 @@ class Unknown(Source):
 
     name = "auto"
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(
-            "the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "
+            "the firmware (DMI) names neither OpenStack nor EC2, "
+            "so no link-local address is asked; "
             '"platform = any" in [metadata] asks all the same'
         )
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         return self.documents(deadline, session)

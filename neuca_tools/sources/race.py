@@ -1,10 +1,10 @@
 """Asks several sources concurrently; the first in order wins, not the fastest.
 
-As in RFC 8305 (Happy Eyeballs), attempts start one after another with a short delay, or at once if the
-previous attempt failed, so that usually only one source is asked. For a source with several addresses,
-the first answer is used, even if it is that there is no document. The answer of a source is used once
-every source before it has none or has failed at all addresses. A service on another NIC is another
-source: the likelier management NIC wins, however slow it is.
+As in RFC 8305 (Happy Eyeballs), attempts start one after another with a short delay, or at once if
+the previous one failed, so that usually only one source is asked. For a source with several
+addresses, the first answer is used, even if it is that there is no document. The answer of a source
+is used once every source before it has none or has failed at all addresses. A service on another
+NIC is another source: the likelier management NIC wins, however slow it is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -102,7 +102,7 @@ class Race:
         return next((answer for answer in answers if answer and answer.instance), None)
 
     def _counting(self) -> Iterator[_Entry]:
-        """The sources in order, without those on another NIC than a service that knows this instance."""
+        """The sources in order; once a service knows this instance, only those on its NIC."""
         found: Optional[Outlet] = None
         for entry in self._entries:
             if found and entry.outlet not in (None, found):
@@ -150,7 +150,7 @@ class Race:
 def first(
     sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
 ) -> Answer:
-    """The answer of the first source that has a document, within `budget` seconds. Raises SourceError."""
+    """The first document in order, within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
         answer = race.run()

@@ -30,7 +30,7 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """The Host header, without zone: that has no meaning for the server (RFC 6874, section 1)."""
+        """The Host header, without the zone, which means nothing to the server (RFC 6874, 1)."""
         bare = self.address.partition("%")[0]
         host = f"[{bare}]" if ":" in bare else bare
         return host if self.port == 80 else f"{host}:{self.port}"
