@@ -60,14 +60,9 @@ class Plans:
         return {name for name, time in self._planned().items() if now >= time}
 
     def _planned(self) -> dict[str, float]:
-        times = {
-            "poll": self.poll,
-            "events": self.events,
-            "retry": self.retry,
-            "watchdog": self.watchdog,
-            "retire": self.retire,
-        }
-        return {name: time for name, time in times.items() if time is not None}
+        times = {name: time for name, time in vars(self).items() if time is not None}
+        del times["rested"]
+        return times
 
 
 def _ignore(*_: object) -> None:

@@ -30,15 +30,11 @@ SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Purpose):
     """`neuca release`: remove what is ours on these NICs; those `touched` change with them."""
 
     macs: frozenset[str]
     touched: frozenset[str]
-
-    def shape(self, decision: Decision) -> Decision:
-        """The document without the NICs, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -56,12 +52,8 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(Purpose):
     """Write the files that differ, and change nothing else."""
-
-    def shape(self, decision: Decision) -> Decision:
-        """What the document asks for, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
@@ -73,7 +65,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Restore:
+class Restore(Purpose):
     """`neuca tune revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path

@@ -19,6 +19,7 @@ from typing import Any, Optional
 from neuca_tools.backends import kinds, outlook, sysctl
 from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
 
 # linux/rtnetlink.h and linux/if_addr.h
@@ -194,13 +195,12 @@ class Netlink:
         Those mean that there is nothing left to do; verification checks that in any case.
         """
         try:
-            getattr(self._ip, what)(command, **words)
+            with applying():
+                getattr(self._ip, what)(command, **words)
         except self._error as error:
             code, text = _words(error)
             if code not in done:
                 raise ApplyError(text, code) from error
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:

@@ -153,7 +153,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
             leased.add((index, address))
-        if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
+        if _is_autoconf(address, flags):
             autoconf.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network(f"{ip_address(peer)}/{length}", strict=False)))
@@ -163,6 +163,11 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
     }
+
+
+def _is_autoconf(address: Address, flags: int) -> bool:
+    """Whether the kernel made an address from a router advertisement."""
+    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
 
 
 def _routes(message: bytes) -> Iterator[Route]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 from neuca_tools.model.rates import rate_text, rate_value
 
 GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
@@ -57,16 +58,13 @@ def read(indexes: Collection[int]) -> Mapping[int, str]:
 def write(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
-    try:
-        with wire.Socket(socket.NETLINK_ROUTE) as asked:
-            if kind == "default":
-                _delete(asked, index)
-            elif kind != "noqueue" and _has_queues(asked, index):
-                _each_queue(asked, index, kind, options)
-            else:
-                _replace(asked, index, ROOT, kind, options)
-    except OSError as error:
-        raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+    with applying(), wire.Socket(socket.NETLINK_ROUTE) as asked:
+        if kind == "default":
+            _delete(asked, index)
+        elif kind != "noqueue" and _has_queues(asked, index):
+            _each_queue(asked, index, kind, options)
+        else:
+            _replace(asked, index, ROOT, kind, options)
 
 
 def _dump(asked: wire.Socket) -> dict[int, list[_Qdisc]]:

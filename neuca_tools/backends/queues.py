@@ -15,6 +15,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca.device_settings import listed
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings
 
 SYS, IRQ = Path("/sys"), Path("/proc/irq")
@@ -48,13 +49,11 @@ class Queues:
         """Set the CPUs; interrupts of other devices are skipped. Raises ApplyError."""
         if not self._here:
             raise ApplyError(f'"{self._node}" is another device by now')
-        try:
+        with applying():
             if group == "irq-affinity":
                 self._write_interrupts(value)
             else:
                 self._write_masks(group, value)
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
     def _write_interrupts(self, value: str) -> None:
         own = {str(irq) for irq in self._irqs()}

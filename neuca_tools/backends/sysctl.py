@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 
 ROOT = Path("/proc/sys")
 
@@ -25,8 +26,5 @@ def write(path: str, value: str) -> None:
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
-    try:
-        with (ROOT / path).open("w", encoding="utf-8") as stream:
-            stream.write(value)
-    except OSError as error:
-        raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+    with applying(), (ROOT / path).open("w", encoding="utf-8") as stream:
+        stream.write(value)

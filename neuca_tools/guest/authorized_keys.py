@@ -17,11 +17,12 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import NEW
+from neuca_tools.files import applying, replace_file
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
@@ -106,7 +107,7 @@ def edit(home: str, keys: Sequence[str]) -> str:
             return ""
         with (
             _opened(place, lambda: _directory(top, place)) as directory,
-            _naming(f"{place}/{FILE}"),
+            applying(f'"{place}/{FILE}"'),
         ):
             _edit(directory, f"{place}/{FILE}", keys)
             return _ignored(top, directory, home) if keys else ""
@@ -114,20 +115,12 @@ def edit(home: str, keys: Sequence[str]) -> str:
 
 @contextmanager
 def _opened(place: str, opener: Callable[[], int]) -> Iterator[int]:
-    with _naming(place):
+    with applying(f'"{place}"'):
         descriptor = opener()
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _naming(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ApplyError(f'"{place}": {error.strerror}', error.errno or 0) from error
 
 
 def _is_there(name: str, directory: int) -> bool:
@@ -154,7 +147,8 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
     except ApplyError as error:
         raise ApplyError(f'"{place}": {error.text}') from None
     if wanted != (content or b""):
-        _write(directory, wanted, mode)
+        replace_file(FILE, wanted, partial(os.fchmod, mode=mode), directory)
+        os.fsync(directory)
 
 
 def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
@@ -172,26 +166,6 @@ def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
         if len(content) > blocks.LARGEST:
             raise ApplyError(f'"{place}": it is longer than {blocks.LARGEST} bytes')
         return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
-
-
-def _write(directory: int, content: bytes, mode: int) -> None:
-    new = FILE + NEW
-    with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=directory)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(new, flags, 0o600, dir_fd=directory)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, mode)
-            stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
-        os.rename(new, FILE, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(new, dir_fd=directory)
-        raise
-    os.fsync(directory)
 
 
 def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind: str) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import make_directory
+from neuca_tools.files import applying, make_directory
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -70,14 +70,11 @@ def signatures(device: Path) -> dict[str, str]:
 
 def _readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
-    try:
-        with device.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            for place in (0, max(0, size - EDGE)):
-                stream.seek(place)
-                stream.read(EDGE)
-    except OSError as error:
-        raise ApplyError(f"read {device}: {error.strerror}", error.errno or 0) from error
+    with applying(f"read {device}"), device.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        for place in (0, max(0, size - EDGE)):
+            stream.seek(place)
+            stream.read(EDGE)
 
 
 def partitioned(name: str) -> str:
@@ -111,10 +108,8 @@ def _names(directory: Path) -> list[str]:
 
 def number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
-    try:
+    with applying(f"look at {name}"):
         return (SYSFS / name / "dev").read_text().strip()
-    except OSError as error:
-        raise ApplyError(f"look at {name}: {error.strerror}", error.errno or 0) from error
 
 
 def mounts() -> list[Mount]:
@@ -122,10 +117,9 @@ def mounts() -> list[Mount]:
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
-        place = (
-            words[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
-        )
-        found.append(Mount(words[2], place.decode("utf-8", "surrogateescape")))
+        raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
+        found.append(Mount(words[2], place))
     return found
 
 
@@ -152,23 +146,10 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     uuid = found.get("UUID")
     if not uuid:
         raise ApplyError(f"{what}: what it carries has no UUID")
-    try:
+    with applying(what):
         make_directory(Path(place))
-    except OSError as error:
-        raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
-    same = programs.run(
-        what,
-        [
-            "blkid",
-            "--cache-file",
-            "/dev/null",
-            "--output",
-            "device",
-            "--match-token",
-            f"UUID={uuid}",
-        ],
-        LOOK,
-    )
+    find = "blkid --cache-file /dev/null --output device --match-token".split()
+    same = programs.run(what, [*find, f"UUID={uuid}"], LOOK)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
     programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", place], LOOK)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, text_of, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
@@ -89,10 +89,8 @@ def introduce(iqn: str) -> None:
 
 def is_ours(path: Path) -> bool:
     """Whether `introduce` wrote this file with an initiator name. Raises ApplyError."""
-    try:
+    with applying(f'read "{path}"'):
         return (read_bytes(path) or b"").startswith(MARK)
-    except OSError as error:
-        raise ApplyError(f'read "{path}": {error.strerror}', error.errno or 0) from error
 
 
 def discover(ip: str, port: int) -> dict[Target, str]:
@@ -101,18 +99,9 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
     Raises ApplyError, also for a portal that does not respond.
     """
-    words = [
-        "iscsiadm",
-        "--mode",
-        "discovery",
-        "--type",
-        "sendtargets",
-        "--op",
-        "nonpersistent",
-        "--portal",
-        portal(ip, port),
-    ]
-    said = programs.run(f"ask {portal(ip, port)} for its targets", words, ASKING)
+    at = portal(ip, port)
+    words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
+    said = programs.run(f"ask {at} for its targets", [*words, at], ASKING)
     return targets(said, ip, port)
 
 
@@ -134,17 +123,7 @@ def targets(said: str, ip: str, port: int) -> dict[Target, str]:
 def remember(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
-        words = [
-            "iscsiadm",
-            "--mode",
-            "node",
-            "--targetname",
-            target.name,
-            "--portal",
-            f"{target.portal},{tag}",
-            "--op",
-            "new",
-        ]
+        words = [*target.words[:-1], f"{target.portal},{tag}", "--op", "new"]
         programs.run(f"make a record of {target.name}", words, ASKING)
 
 
@@ -195,12 +174,8 @@ def log_in(target: Target) -> None:
     # The service logs out at shutdown, after unmounting. It was not started at boot if there was
     # no record then.
     if BOOTED.is_dir():
-        programs.run(
-            "start open-iscsi",
-            ["systemctl", "start", "--no-block", *SERVICES],
-            ASKING,
-            accepted=range(256),
-        )
+        start = ["systemctl", "start", "--no-block", *SERVICES]
+        programs.run("start open-iscsi", start, ASKING, accepted=range(256))
 
 
 def look_again(target: Target) -> None:
@@ -229,8 +204,8 @@ def session(target: Target) -> Optional[Path]:
     for place in sorted((SYSFS / "iscsi_session").glob("session*")):
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
-        if _text(place / "targetname") == target.name and any(
-            (_text(one / "persistent_address").strip("[]"), _text(one / "persistent_port"))
+        if text_of(place / "targetname") == target.name and any(
+            (text_of(one / "persistent_address").strip("[]"), text_of(one / "persistent_port"))
             == (target.ip, str(target.port))
             for one in connections
         ):
@@ -259,10 +234,3 @@ def wait_for_disk(target: Target, lun: int) -> str:
                 events.recv(65536)
     programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))
     return disks(target)[lun]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

@@ -58,10 +58,15 @@ def run(guest: Guest) -> Iterator[Finding]:
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
     if guest.document.complete:
-        for device in [device for device in record.known if device not in wanted]:
-            yield from _guarded(device, _detach(device, record))
+        yield from _detach_others(wanted, record)
     if wanted:
         yield from _attach_all(guest, wanted, record)
+
+
+def _detach_others(wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
+    for device in tuple(record.known):
+        if device not in wanted:
+            yield from _guarded(device, _detach(device, record))
 
 
 def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:

@@ -97,7 +97,9 @@ class Session:
     def token(self, service: str) -> Optional[Token]:
         """The token of a service; None if there is none or if it has expired."""
         token = self.tokens.get(service)
-        return token if token is not None and token.expires > time.monotonic() else None
+        if token is None or token.expires <= time.monotonic():
+            return None
+        return token
 
     def keep(self, service: str, token: Token) -> Session:
         return Session({**self.tokens, service: token})

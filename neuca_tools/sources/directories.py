@@ -31,9 +31,9 @@ class Directory(Source):
     def __init__(self, argument: str, places: tuple[Path, ...]) -> None:
         if not argument.isprintable():
             raise UsageError(f'a path of printable characters must follow "{self.kind}="')
-        self.places = (Path(argument),) if argument else places
-        self.expected = bool(argument)
-        self.name = f"{self.kind}={argument}" if argument else self.kind
+        self.places, self.name, self.expected = places, self.kind, bool(argument)
+        if argument:
+            self.places, self.name = (Path(argument),), f"{self.kind}={argument}"
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"a directory has no {path}")
@@ -55,8 +55,10 @@ class ConfigDrive(Directory):
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         for drive in self.places:
             place = _version(drive / "openstack")
-            about = None if place is None else read(place / instance.OPENSTACK)
-            if place is None or about is None:
+            if place is None:
+                continue
+            about = read(place / instance.OPENSTACK)
+            if about is None:
                 continue
             parts = {instance.OPENSTACK: about}
             network = read(place / openstack.NAME)

@@ -115,20 +115,16 @@ class Ec2(Service):
 
     def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
         """The tree of the NICs, empty if there is none; only leaves that are listed are read."""
-        macs = [
-            mac
-            for mac in self._lines("network/interfaces/macs/", deadline, session)
-            if _MAC_DIRECTORY.fullmatch(mac)
-        ]
+        listed = self._lines("network/interfaces/macs/", deadline, session)
+        macs = list(filter(_MAC_DIRECTORY.fullmatch, listed))
         if not macs:
             return {}
         tree = {}
         for mac in macs[:_MOST_NICS]:
             path = f"network/interfaces/macs/{mac}"
-            listed = {leaf for leaf in self._lines(path, deadline, session) if leaf in LEAVES}
             tree[mac.rstrip("/")] = {
                 leaf: "\n".join(self._lines(path + leaf, deadline, session))
-                for leaf in sorted(listed)
+                for leaf in sorted(set(LEAVES).intersection(self._lines(path, deadline, session)))
             }
         return {"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}
 
@@ -154,8 +150,7 @@ class Ec2(Service):
             raise SourceError(
                 f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
             )
-        data = response.body if response.status == 200 else None
-        return Answer(self.name, data, session.keep(self.place, token))
+        return Answer(self.name, response.body, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
         headers = {"X-aws-ec2-metadata-token": token.value} if token.value else {}
@@ -186,7 +181,8 @@ class Ec2(Service):
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
         # A service that answers every request with 200 has no tokens either.
-        return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
+        body = response.body or b""
+        return body.decode("ascii") if _TOKEN.fullmatch(body) else ""
 
 
 def _no_entry(response: Response, token: Token) -> str:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
@@ -32,7 +32,7 @@ class Response:
     """The status, and the body if it is 200; the bodies of errors are not read."""
 
     status: int
-    body: bytes = b""
+    body: Optional[bytes] = None
 
 
 class _UnusableError(Exception):

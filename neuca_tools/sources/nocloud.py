@@ -20,6 +20,7 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
+from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
@@ -146,14 +147,14 @@ def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
     response = http.request("GET", url, f"/{name}", {}, deadline)
     if response.status not in (200, 404):
         raise SourceError(f"GET {url}/{name}: HTTP {response.status}")
-    return response.body if response.status == 200 else None
+    return response.body
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:
     """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial or the command line."""
     words = [
         _dmi(surroundings.dmi, "system-serial-number"),
-        *_text(surroundings.proc / "cmdline").replace('"', "").split(),
+        *text_of(surroundings.proc / "cmdline").replace('"', "").split(),
     ]
     word = next(filter(_BOOT.match, words), "")
     pairs = (item.partition("=") for item in word.split(";")[1:])
@@ -162,15 +163,7 @@ def _boot(surroundings: Surroundings) -> dict[str, str]:
 
 
 def _dmi(folder: Path, name: str) -> str:
-    return _text(folder / _DMI[name]) if name in _DMI else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        # A machine without DMI.
-        return ""
+    return text_of(folder / _DMI[name]) if name in _DMI else ""
 
 
 def _pointer(about: bytes) -> str:

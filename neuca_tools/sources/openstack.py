@@ -7,7 +7,7 @@ Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. No tokens,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from neuca_tools.documents.platform.instance import OPENSTACK
@@ -48,11 +48,9 @@ class OpenStack(Service):
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"OpenStack has no {path}: ask ec2")
 
-    def _get(
-        self, name: str, deadline: Deadline, none: tuple[int, ...] = (404,)
-    ) -> Optional[bytes]:
+    def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:
         path = f"/openstack/latest/{name}"
         response = self.request("GET", path, {}, deadline)
         if response.status not in (200, *none):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response.body if response.status == 200 else None
+        return response.body

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from neuca_tools.errors import SourceError
+from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 UNKNOWN, ANY = "unknown", "any"
@@ -31,22 +32,14 @@ _AMAZON = "Amazon EC2"
 
 def recognized(dmi: Path) -> str:
     """`openstack`, `ec2` or `unknown`, from the files in /sys/class/dmi/id."""
-    product, asset = _field(dmi, "product_name"), _field(dmi, "chassis_asset_tag")
+    product, asset = text_of(dmi / "product_name"), text_of(dmi / "chassis_asset_tag")
     if product in _NOVA or asset in (*_NOVA, *_BRANDS):
         return "openstack"
-    if _AMAZON in (_field(dmi, "sys_vendor"), asset):
+    if _AMAZON in (text_of(dmi / "sys_vendor"), asset):
         return "ec2"
-    if _field(dmi, "bios_version").endswith(".amazon"):
+    if text_of(dmi / "bios_version").endswith(".amazon"):
         return "ec2"
     return UNKNOWN
-
-
-def _field(dmi: Path, name: str) -> str:
-    try:
-        return (dmi / name).read_text(errors="replace").strip()
-    except OSError:
-        # A machine without DMI.
-        return ""
 
 
 class Unknown(Source):
