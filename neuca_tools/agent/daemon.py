@@ -155,31 +155,31 @@ class Daemon:
         self._links.stirred = False
         try:
             try:
-                self._have_worker().begin(job)
+                self._idle_worker().begin(job)
             except ConnectionError:
                 # The child has just been killed while it waited; it has read nothing of the job.
                 self._retire()
-                self._have_worker().begin(job)
+                self._idle_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
             self._retire()
             self._plan_retry(Outcome(failed=1))
 
-    def _have_worker(self) -> Worker:
+    def _idle_worker(self) -> Worker:
         """The waiting child, or a new one with the current configuration. Raises OSError."""
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
         if self._worker is None:
             self._worker = Worker(self.config)
-            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
+            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
         return self._worker
 
-    def _worker_spoke(self) -> None:
+    def _read_worker(self) -> None:
         worker, busy = self._worker, self._busy()
         if worker is None or not worker.read():
             return
-        if busy and not worker.unheard:
+        if busy and not worker.is_silent:
             self._end()
             return
         # It was killed while it waited; a job that it was given meanwhile goes to a new child.
@@ -240,14 +240,12 @@ class Daemon:
         """Plan another pass after a failure, at growing intervals; any pass is a retry too."""
         if not outcome.ran and outcome.failed == 0:
             return
-        self._failures = self._failures + 1 if outcome.failed else 0
-        now = time.monotonic()
+        failures, self._failures, self._plans.retry = self._failures, 0, None
         if outcome.failed:
-            self._plans.retry = now + self._backoff(self._failures)
+            self._failures = failures + 1
+            self._plans.retry = time.monotonic() + self._backoff(self._failures)
         elif outcome.held:
-            self._plans.retry = now + self.config.poll_interval
-        else:
-            self._plans.retry = None
+            self._plans.retry = time.monotonic() + self.config.poll_interval
 
     def _plan_poll(self, outcome: Outcome) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
@@ -320,7 +318,7 @@ class Daemon:
 
     def _dirty(self, patience: float) -> None:
         due = max(time.monotonic() + patience, self._plans.rested)
-        self._plans.events = due if self._plans.events is None else min(due, self._plans.events)
+        self._plans.events = min(due, self._plans.events or due)
 
     def _signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))

@@ -93,7 +93,7 @@ def store(volume: Volume, run_directory: Path) -> None:
     write_files({**before, **new}, mode=0o600)
 
 
-def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     """Copy the documents of the volume on a device, unless it must not be used.
 
     Returns the kind of the volume, and why it is not used: empty if it is. To be called in a
@@ -122,8 +122,8 @@ def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     return kind, why
 
 
-def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
-    """Copy from a directory where root has mounted the volume. Raises as `take` does."""
+def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+    """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
     with locked(run_directory / _LOCK, _PATIENCE):
         why = network_refusal(recorded(state, run_directory))
@@ -153,8 +153,11 @@ def recorded(state: Where, run_directory: Path) -> Known:
 
 def digest_in_force(source: str, run_directory: Path) -> str:
     """The digest of the volume from which this source was read; empty if there was none."""
-    copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
-    return copy.digest if copy else ""
+    if source in KINDS:
+        copy = _copy(run_directory, KINDS[source])
+        if copy:
+            return copy.digest
+    return ""
 
 
 def _copy(run_directory: Path, kind: str) -> Optional[Volume]:

@@ -131,10 +131,11 @@ def own_files(config: Config) -> list[Path]:
 def _rules(config: Config) -> list[Path]:
     """The udev rules, and what an interrupted write has left of one."""
     directory, substring = config.udev_directory, config.udev_substring
-    names = {
-        name: name[: -len(NEW)] if name.endswith(NEW) else name for name in names_in(directory)
-    }
-    return [directory / name for name, rule in names.items() if marks.rule_mac(rule, substring)]
+    return [
+        directory / name
+        for name in names_in(directory)
+        if marks.rule_mac(name.removesuffix(NEW), substring)
+    ]
 
 
 def _logs(config: Config) -> list[Path]:

@@ -110,7 +110,9 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
                     f'release "{mac}": it is the management NIC, and nothing of ours is on it'
                 )
             result = _run(without, Release(gone, touched), decision)
-            return result if result.failures else result + _run(handles, Files())
+            if not result.failures:
+                result += _run(handles, Files())
+            return result
 
 
 def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:

@@ -96,9 +96,9 @@ def _notes(
 
 def _reason(intake: Intake) -> list[str]:
     """Why the sources gave no other document; a stale or absent document says so itself."""
-    if intake.stale or intake.none_for_us or not intake.stored:
+    if intake.stale or intake.none_for_us or not intake.stored or not intake.reason:
         return []
-    return [intake.reason] if intake.reason else []
+    return [intake.reason]
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:

@@ -108,17 +108,8 @@ class Worker:
         self._said, self.started, self.job = b"", job.start, job
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        self._socket.sendall(
-            _line(
-                {
-                    "fetch": job.fetch,
-                    "run": job.run,
-                    "start": job.start,
-                    "sha256": job.sha256,
-                    "session": job.session.to_json(),
-                }
-            )
-        )
+        data = {name: value for name, value in vars(job).items() if name != "config"}
+        self._socket.sendall(_line({**data, "session": job.session.to_json()}))
 
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
@@ -130,7 +121,7 @@ class Worker:
         return not part or self._said.endswith(END) or len(self._said) > LARGEST_REPORT
 
     @property
-    def unheard(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether it has done a job before but has sent nothing about this one.
 
         A child that ends like this was killed while it waited, and has not begun the job.
@@ -169,8 +160,9 @@ def _line(data: object) -> bytes:
 
 def _outcome(said: bytes) -> Optional[Outcome]:
     with suppress(ValueError, TypeError):
-        data = json.loads(said[len(IN_PASS) :] if said.startswith(IN_PASS) else said)
-        return Outcome(**{**data, "session": Session.from_json(data["session"])})
+        data = json.loads(said.removeprefix(IN_PASS))
+        data["session"] = Session.from_json(data["session"])
+        return Outcome(**data)
     return None
 
 
@@ -184,10 +176,8 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         for line in jobs.makefile("rb"):
             data = json.loads(line)
-            outcome = work(
-                Job(config, **{**data, "session": Session.from_json(data["session"])}),
-                lambda: jobs.sendall(IN_PASS),
-            )
+            data["session"] = Session.from_json(data["session"])
+            outcome = work(Job(config, **data), lambda: jobs.sendall(IN_PASS))
             jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
@@ -278,10 +268,9 @@ def _intake(job: Job) -> Intake:
     if not job.fetch:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
-    specs = [parse_source(text) for text in job.config.sources]
     config = job.config
-    around = surroundings(config, specs)
-    return fetch(specs, config.timeout, job.session, config.state, around)
+    specs = [parse_source(text) for text in config.sources]
+    return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))
 
 
 def _text(intake: Intake, status: Status) -> str:

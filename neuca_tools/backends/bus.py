@@ -15,6 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Optional, final
 
@@ -46,7 +47,7 @@ class RefusedError(ManagerError):
 
 
 @final
-class Bus:
+class Bus(AbstractContextManager["Bus"]):
     """A connection to the system bus, opened at its first use.
 
     `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
@@ -57,9 +58,6 @@ class Bus:
         self._connection: Any = None
         self._deadline = 0.0
         self._silent: set[str] = set()
-
-    def __enter__(self) -> Bus:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._connection is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ SHORT: Mapping[str, tuple[str, ...]] = {
 MANGLED = "tx-tcp-mangleid-segmentation"
 
 
-class Ethtool:
+class Ethtool(AbstractContextManager["Ethtool"]):
     """A socket of the generic netlink family "ethtool". Raises OSError if the kernel lacks it."""
 
     def __init__(self) -> None:
@@ -91,9 +92,6 @@ class Ethtool:
         payload = _genl(CTRL_GETFAMILY) + wire.text(CTRL_FAMILY_NAME, "ethtool")
         answer = wire.Attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:])
         self._family = answer.number(CTRL_FAMILY_ID)
-
-    def __enter__(self) -> Ethtool:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._wire.__exit__()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import sysctl
-from neuca_tools.files import read_bytes
+from neuca_tools.files import read_bytes, text_of
 from neuca_tools.model import World
 from neuca_tools.tuning import environment, sysctld
 from neuca_tools.tuning.layer import (
@@ -97,8 +97,8 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _signs() -> dict[str, str]:
-    found = {path: _sign(path) for path in environment.SIGNS}
-    return {path: text for path, text in found.items() if text is not None}
+    found = ((path, _sign(path)) for path in environment.SIGNS)
+    return {path: text for path, text in found if text is not None}
 
 
 def _sign(path: str) -> Optional[str]:
@@ -200,17 +200,9 @@ def _listing(directory: str) -> list[str]:
 def _modules() -> Optional[frozenset[str]]:
     """The congestion control algorithms, as modules or built in; None if unknown."""
     place = MODULES / os.uname().release
-    lines = [
-        *_whole(place / "modules.dep").splitlines(),
-        *_whole(place / "modules.builtin").splitlines(),
-    ]
+    files = (place / "modules.dep", place / "modules.builtin")
+    lines = [line for file in files for line in text_of(file).splitlines()]
     if not lines:
         return None
     found = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
     return frozenset(match[1] for match in found if match)
-
-
-def _whole(path: Path) -> str:
-    with suppress(OSError):
-        return (read_bytes(path) or b"").decode("utf-8", "replace")
-    return ""

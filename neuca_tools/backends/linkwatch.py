@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Optional
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
@@ -32,7 +32,7 @@ def interfaces() -> dict[str, int]:
     return {name: index for index, name in socket.if_nameindex()}
 
 
-class Watch:
+class Watch(AbstractContextManager["Watch"]):
     """A socket that becomes readable when some link or address changes."""
 
     def __init__(self) -> None:
@@ -45,9 +45,6 @@ class Watch:
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
         self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
-
-    def __enter__(self) -> Watch:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Optional
@@ -39,7 +39,7 @@ NO_ROUTE = (
 )
 
 
-class Netlink:
+class Netlink(AbstractContextManager["Netlink"]):
     """An rtnetlink socket, used as a context manager for one pass."""
 
     def __init__(self) -> None:
@@ -55,9 +55,6 @@ class Netlink:
             ) from error
         self._error: type[Exception] = NetlinkError
         self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
-
-    def __enter__(self) -> Netlink:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._ip.close()

@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
 REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
@@ -85,7 +85,7 @@ class Attributes(dict[int, bytes]):
         return Attributes(self.get(kind, b""))
 
 
-class Socket:
+class Socket(AbstractContextManager["Socket"]):
     """A netlink socket. Errors are raised as OSError with the message of the kernel, if any.
 
     `strict`: the kernel filters dumps by the attributes of the request (Linux 4.20; earlier ones
@@ -103,9 +103,6 @@ class Socket:
             with suppress(OSError):
                 self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
         self._sequence = 0
-
-    def __enter__(self) -> Socket:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()

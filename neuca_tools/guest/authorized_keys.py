@@ -40,10 +40,10 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     read, write = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        _become(user, keys, write)
+        _run_as_user(user, keys, write)
     os.close(write)
     try:
-        said = _said(read)
+        said = _receive(read)
     finally:
         os.close(read)
         with suppress(ProcessLookupError):
@@ -61,7 +61,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     return ignored
 
 
-def _said(descriptor: int) -> bytes:
+def _receive(descriptor: int) -> bytes:
     """The output of the child until its end or time-out. The user may have forged it."""
     said, deadline = b"", time.monotonic() + WITHIN
     while len(said) < LONGEST_WORD:
@@ -75,7 +75,7 @@ def _said(descriptor: int) -> bytes:
     return said
 
 
-def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
+def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
     """In the child, which never returns from here: become the user and edit the file."""
     try:
         os.chdir("/")
@@ -83,16 +83,16 @@ def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoRetur
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-        _say(write, "", edit(user.pw_dir, keys))
+        _send(write, "", edit(user.pw_dir, keys))
     except ApplyError as error:
-        _say(write, error.text, "")
+        _send(write, error.text, "")
     except OSError as error:
-        _say(write, f"become the user: {error.strerror}", "")
+        _send(write, f"become the user: {error.strerror}", "")
     finally:
         os._exit(0)
 
 
-def _say(descriptor: int, failed: str, ignored: str) -> None:
+def _send(descriptor: int, failed: str, ignored: str) -> None:
     os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
 
 

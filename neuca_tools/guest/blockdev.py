@@ -65,7 +65,9 @@ def signatures(device: Path) -> dict[str, str]:
     wiped = programs.run(
         what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
     ).split()
-    return found if found or not wiped else {"TYPE": wiped[0]}
+    if not found and wiped:
+        return {"TYPE": wiped[0]}
+    return found
 
 
 def _readable(device: Path) -> None:

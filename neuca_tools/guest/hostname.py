@@ -37,7 +37,9 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
         yield Finding("failed", error.text, "name", again=True)
-    lines = hosts_lines(name, str(config.loopback_address)) if config.set_loopback_hostname else []
+    lines = []
+    if config.set_loopback_hostname:
+        lines = hosts_lines(name, str(config.loopback_address))
     blocks.edit(config.hosts_file, lines)
 
 

@@ -27,7 +27,8 @@ IQN = re.compile(
     r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[A-Za-z0-9.:_-]{1,200}"
     r"|eui\.[0-9A-Fa-f]{16}|naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})"
 )
-_TAG = re.compile(r"[0-9]{1,5}")  # of a portal group: 16 bits
+# A portal with the tag of its group, 16 bits, and a target.
+_OFFER = re.compile(rf"\s*(?P<portal>\S+),(?P<tag>[0-9]{{1,5}})\s+(?P<name>{IQN.pattern})\s*")
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
@@ -74,7 +75,7 @@ def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
     return f"[{ip}]:{port}" if ":" in str(ip) else f"{ip}:{port}"
 
 
-def introduce(iqn: str) -> None:
+def set_initiator_name(iqn: str) -> None:
     """Set the initiator name. Sessions that exist keep the old one. Raises ApplyError."""
     content = f"InitiatorName={iqn}\n".encode()
     lines = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines()]
@@ -88,7 +89,7 @@ def introduce(iqn: str) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether `introduce` wrote this file with an initiator name. Raises ApplyError."""
+    """Whether `set_initiator_name` wrote this file with an initiator name. Raises ApplyError."""
     with applying(f'read "{path}"'):
         return (read_bytes(path) or b"").startswith(MARK)
 
@@ -113,21 +114,21 @@ def targets(said: str, ip: str, port: int) -> dict[Target, str]:
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
     found = {}
-    for words in sorted(line.split() for line in said.splitlines()):
-        place, _, tag = words[0].rpartition(",") if len(words) == 2 else ("", "", "")
-        if place == portal(ip, port) and IQN.fullmatch(words[1]) and _TAG.fullmatch(tag):
-            found[Target(words[1], ip, port)] = tag
+    for line in sorted(said.splitlines()):
+        match = _OFFER.fullmatch(line)
+        if match and match["portal"] == portal(ip, port):
+            found[Target(match["name"], ip, port)] = match["tag"]
     return found
 
 
-def remember(target: Target, tag: str) -> None:
+def create_record(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
         words = [*target.words[:-1], f"{target.portal},{tag}", "--op", "new"]
         programs.run(f"make a record of {target.name}", words, ASKING)
 
 
-def trust(target: Target, own: Credentials, its: Credentials) -> None:
+def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
     """Write the credentials to the records of a target. Raises ApplyError.
 
     This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
@@ -178,7 +179,7 @@ def log_in(target: Target) -> None:
         programs.run("start open-iscsi", start, ASKING, accepted=range(256))
 
 
-def look_again(target: Target) -> None:
+def rescan(target: Target) -> None:
     """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
     programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
 
@@ -190,7 +191,7 @@ def log_out(target: Target) -> None:
     )
 
 
-def forget(target: Target) -> None:
+def delete_record(target: Target) -> None:
     """Delete the record of a target, with its secret. Raises ApplyError."""
     if records(target):
         programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)

@@ -116,7 +116,7 @@ def _mark(path: Path) -> dict[str, Any]:
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
     """Run a script to its end. Raises ApplyError if it has not run at all."""
-    body = script.body if script.body.endswith("\n") else f"{script.body}\n"
+    body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
     save(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)

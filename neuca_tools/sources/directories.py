@@ -88,7 +88,9 @@ class Nothing(Source):
 
 def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
     """The directory with the copied documents of a volume of this kind, if volumes may be used."""
-    return (surroundings.run_directory / DRIVES / kind,) if surroundings.volumes else ()
+    if not surroundings.volumes:
+        return ()
+    return (surroundings.run_directory / DRIVES / kind,)
 
 
 def _version(place: Path) -> Optional[Path]:
@@ -98,7 +100,9 @@ def _version(place: Path) -> Optional[Path]:
         return None
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}") from error
-    return place / name if name else None
+    if not name:
+        return None
+    return place / name
 
 
 def newest(names: Iterable[str]) -> str:

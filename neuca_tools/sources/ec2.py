@@ -153,7 +153,9 @@ class Ec2(Service):
         return Answer(self.name, response.body, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
-        headers = {"X-aws-ec2-metadata-token": token.value} if token.value else {}
+        headers = {}
+        if token.value:
+            headers["X-aws-ec2-metadata-token"] = token.value
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:

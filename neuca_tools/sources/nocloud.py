@@ -78,11 +78,7 @@ class NoCloud(Directory):
         return _answer(self.name, seed, session, has_boot_items=bool(boot))
 
     def _first_seed(self) -> Optional[_Seed]:
-        for place in self.places:
-            seed = _read(place)
-            if seed is not None:
-                return seed
-        return None
+        return next((seed for seed in map(_read, self.places) if seed is not None), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
@@ -163,7 +159,9 @@ def _boot(surroundings: Surroundings) -> dict[str, str]:
 
 
 def _dmi(folder: Path, name: str) -> str:
-    return text_of(folder / _DMI[name]) if name in _DMI else ""
+    if name not in _DMI:
+        return ""
+    return text_of(folder / _DMI[name])
 
 
 def _pointer(about: bytes) -> str:

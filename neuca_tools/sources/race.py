@@ -48,7 +48,7 @@ class _Entry:
     def over(self) -> bool:
         return self.answer is not None or len(self.failed) == len(self.ways)
 
-    def said(self) -> list[str]:
+    def results(self) -> list[str]:
         if self.answer:
             return ["there is none"]
         return [self.failed[way] for way in sorted(self.failed)]
@@ -86,9 +86,9 @@ class Race:
         winner = self._winner()
         return winner and replace(winner, session=self.session)
 
-    def said(self) -> list[str]:
+    def results(self) -> list[str]:
         """The result of each source, with the errors of all its addresses."""
-        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.said()]
+        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.results()]
 
     @property
     def failed(self) -> bool:
@@ -160,7 +160,7 @@ def first(
         return answer
     if race.failed or not sources:
         raise SourceError(
-            f"no {what} from any source: {'; '.join(race.said()) or 'there is none to ask'}"
+            f"no {what} from any source: {'; '.join(race.results()) or 'there is none to ask'}"
         )
     if race.none is not None:
         return replace(race.none, session=race.session)

@@ -288,7 +288,7 @@ def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     path.parent.mkdir(parents=True)
     path.write_text(NODE)
     path.chmod(0o644)
-    iscsi.trust(TARGET, ("joe", "hush"), ("", ""))
+    iscsi.write_credentials(TARGET, ("joe", "hush"), ("", ""))
     assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (
         0o600,
         True,

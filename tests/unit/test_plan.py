@@ -244,9 +244,7 @@ def small(text, *devices, live=True):
         (f"[interface {mac(2)}]\nname = data\n", False),
     ],
 )
-def test_a_users_ipv6_address_survives_link_down_and_does_not_become_ours(
-    text, live
-):
+def test_a_users_ipv6_address_survives_link_down_and_does_not_become_ours(text, live):
     agent = small(text, live=live)
     agent.kernel.set_up(2, True)
     agent.kernel.add_address(2, SIX)

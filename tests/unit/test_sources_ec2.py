@@ -283,9 +283,7 @@ def test_the_instance_id_comes_with_the_document_and_is_requested_occasionally(s
 
 @pytest.mark.parametrize("answer", [http(404), http(500), http(200, b""), http(200, b"<html>\nno"), http(200, b"\xff" * 9),
                                     http(200, b"x" * 200), b"rubbish"])  # fmt: skip
-def test_a_service_without_an_instance_id_is_not_asked_for_it_each_time(
-    serve, answer
-):
+def test_a_service_without_an_instance_id_is_not_asked_for_it_each_time(serve, answer):
     server = serve(with_id(answer))
     first = ask(server)
     again = ask(server, first.session)
