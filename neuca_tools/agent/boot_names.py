@@ -297,7 +297,7 @@ def _announce(moved: Mapping[int, str]) -> None:
         log.error("%s", error.text)
         return
     for index in sorted(late):
-        log.error('udev has not taken in "%s" within %g s', moved[index], ANNOUNCE)
+        log.error('udev has not processed "%s" within %g s', moved[index], ANNOUNCE)
 
 
 def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:

@@ -183,7 +183,7 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
-        log.exception("a pass failed on a defect of its own")
+        log.exception("a pass failed because of a bug")
     finally:
         os._exit(status)
 

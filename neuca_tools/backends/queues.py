@@ -48,7 +48,7 @@ class Queues:
     def write(self, group: str, value: str) -> None:
         """Set the CPUs; interrupts of other devices are skipped. Raises ApplyError."""
         if not self._here:
-            raise ApplyError(f'"{self._node}" is another device by now')
+            raise ApplyError(f'"{self._node}" is a different device now')
         with applying():
             if group == "irq-affinity":
                 self._write_interrupts(value)

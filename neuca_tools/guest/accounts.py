@@ -34,5 +34,5 @@ def make(login: str, seconds: float) -> pwd.struct_passwd:
     programs.run(what, command, seconds)
     made = find(login)
     if made is None:
-        raise ApplyError(f"{what}: useradd says that it is done, and there is no such user")
+        raise ApplyError(f"{what}: useradd reported success, but there is no such user")
     return made

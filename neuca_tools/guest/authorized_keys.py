@@ -54,7 +54,7 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
         failed, ignored = str(word["failed"]), str(word["ignored"])
     except (ValueError, TypeError, KeyError):
         raise ApplyError(
-            "the child that edits them has ended without a word, or took too long"
+            "the child that edits them ended without a result, or took too long"
         ) from None
     if failed:
         raise ApplyError(failed)

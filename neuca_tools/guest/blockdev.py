@@ -98,7 +98,7 @@ def in_use(name: str) -> str:
     try:  # O_EXCL is refused for a disk that the kernel itself uses (open(2))
         os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        return f"it cannot be had alone: {error.strerror}"
+        return f"it cannot be opened exclusively: {error.strerror}"
     return ""
 
 

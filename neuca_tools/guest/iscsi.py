@@ -230,7 +230,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
         events.bind((0, 1))
         while lun not in disks(target):
             if not select.select([events], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ApplyError(f"find LUN {lun} of {target.name}: no such disk has come")
+                raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
     programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))

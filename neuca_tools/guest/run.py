@@ -141,5 +141,5 @@ def _guarded(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
     except NeucaError as error:
         yield Finding("failed", error.text, again=True)
     except Exception:  # the outermost loop: one feature failed, the others still run
-        log.exception("%s: failed on a defect of its own", name)
-        yield Finding("failed", "it failed on a defect of its own: see the log")
+        log.exception("%s: failed because of a bug", name)
+        yield Finding("failed", "it failed because of a bug: see the log")

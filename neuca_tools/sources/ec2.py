@@ -192,4 +192,4 @@ def _no_entry(response: Response, token: Token) -> str:
         return ""
     if token.value:
         return " with a new token"
-    return " without a token, and no token was given for the asking"
+    return " without a token, and the service gave none"

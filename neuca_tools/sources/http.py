@@ -106,7 +106,7 @@ def request(
     try:
         with _Connection(_family(url), socket.SOCK_STREAM) as connection:
             connection.start(url, deadline)
-            missing = "no whole answer"
+            missing = "no complete answer"
             connection.sendall(_head(method, url, path, headers))
             return _response(connection, method)
     except socket.timeout:
@@ -117,7 +117,7 @@ def request(
         raise SourceError(f"{what}: {error.strerror or error}") from error
     # http.client raises ValueError for a chunk of negative size.
     except (HTTPException, ValueError) as error:
-        raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
+        raise SourceError(f"{what}: the answer is incomplete or malformed HTTP") from error
     except _UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 

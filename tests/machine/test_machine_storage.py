@@ -172,7 +172,9 @@ def test_a_wrong_secret_is_reported_but_not_shown_and_a_disk_in_use_stays(guests
     guest.check("systemctl stop holder")
     found = until(guest, lambda found: "log out" in found.get("dev1", ("", ""))[1], 120)
     assert found["dev1"][1].startswith(f"dev1: log out of {TARGET}: /dev/sd")
-    assert found["dev1"][1].endswith(" is in use: it cannot be had alone: Device or resource busy")
+    assert found["dev1"][1].endswith(
+        " is in use: it cannot be opened exclusively: Device or resource busy"
+    )
     assert (guest.check(MOUNTS), guest.check("ls /tmp/own").strip()) == ("", "lost+found")
     guest.check("umount /tmp/own")
     guest.eventually(SESSIONS, lambda done: done.output == "", 120)

@@ -96,7 +96,7 @@ def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
 def test_another_device_of_that_name_and_foreign_interrupts_are_not_touched(tree):
     with pytest.raises(ApplyError) as refused:
         queues(tree, 3).write("rps", "0")
-    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is another device by now'
+    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is a different device now'
     (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
     queues(tree).write("irq-affinity", "24=1 25=6")
     assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == [

@@ -113,7 +113,7 @@ def test_a_defect_of_one_feature_costs_the_others_nothing(config, caplog):
     assert run_guest(config, {**every, "hostname": defect})
     assert others == [name for name in RUNS if name != "hostname"]
     assert outcome.load(config.run_directory, "hostname").state == "failed"
-    assert "hostname: failed on a defect of its own" in caplog.text
+    assert "hostname: failed because of a bug" in caplog.text
 
 
 def test_what_was_said_before_is_not_logged_again(config, caplog):

@@ -326,6 +326,6 @@ def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
         "/etc/sudoers.d/neuca-bob",
     ]
     assert [one.text for one in users.leaving(config)] == [
-        'take back the keys of "alice"',
-        'take back the keys of "bob"',
+        'remove the keys of "alice"',
+        'remove the keys of "bob"',
     ]

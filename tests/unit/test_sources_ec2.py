@@ -145,7 +145,7 @@ def test_a_service_that_wants_a_token_and_gives_none_is_an_error(serve):
     server = serve(Imds(http(404), wants="secret"))
     assert (
         reason(server)
-        == "GET /latest/user-data: HTTP 401 without a token, and no token was given for the asking"
+        == "GET /latest/user-data: HTTP 401 without a token, and the service gave none"
     )
 
 
@@ -204,7 +204,7 @@ def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
     assert (
         reason(serve(lambda _: None), budget=2)
-        == "GET /latest/user-data: no whole answer within 2 s"
+        == "GET /latest/user-data: no complete answer within 2 s"
     )
     assert 1.8 <= time.monotonic() - began < LONG
 
