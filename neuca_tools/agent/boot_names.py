@@ -209,8 +209,7 @@ def devices_in_use(world: World) -> frozenset[int]:
 def rename_devices(
     wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch
 ) -> dict[int, str]:
-    """Rename devices to the names in `wanted`, by index; returns those that were renamed, with
-    their new names.
+    """Rename devices to the names in `wanted`; returns the new names of those that were renamed.
 
     If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
     temporary name.
@@ -279,7 +278,7 @@ def _drop_altname(name: str, ours: Collection[int], netlink: Netlink) -> None:
 
 
 def _not_ready(world: World) -> dict[int, str]:
-    """Hardware that udev has not finished with: after a rename of its own failed, it never does."""
+    """Hardware that udev has not finished processing, and never will after a failed rename."""
     return {
         index: device.name
         for index, device in world.devices.items()

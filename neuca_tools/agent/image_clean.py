@@ -96,8 +96,7 @@ class Findings:
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
-    """Find the agent's files, and with `with_identity` those of the host in the file system at
-    `root`.
+    """Find the agent's files, and with `with_identity` also those of the host below `root`.
 
     Raises ApplyError, ObserveError.
     """
@@ -113,8 +112,7 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
 
 
 def own_files(config: Config) -> list[Path]:
-    """Every file that the agent may have written, except its locks, which are empty and may be
-    held.
+    """Every file that the agent may have written, except its locks, which may be held.
 
     Files are recognised by their names and by records, since others may have files in the same
     directories. A record comes after the files that it lists, so that an interrupted removal can

@@ -42,12 +42,7 @@ DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MOST = 1000  # findings that one feature keeps
 # Exit codes by state, the worst first.
-_RANK = {
-    "failed": EXIT_FAILED,
-    "pending": EXIT_PENDING,
-    "degraded": EXIT_DEGRADED,
-    "ok": EXIT_OK,
-}
+_RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
 
 
 @dataclass(frozen=True)

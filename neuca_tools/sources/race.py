@@ -29,12 +29,9 @@ Ask = Callable[[Source, Deadline, Session], Answer]
 
 @dataclass
 class _Entry:
-    """One source.
+    """One source: at each of its addresses (`ways`), how many were asked, and what they said.
 
-    ways: the source at each of its addresses
-    asked: how many of them have been asked
-    failed: the error of those that failed, by index
-    answer: the first answer
+    `failed` has the errors by the index of the way, `answer` is the first answer.
     """
 
     name: str

@@ -11,7 +11,7 @@ import pytest
 from kernel import Kernel
 from worlds import document, mac, nic, world
 
-from neuca_tools.agent.boot_names import busy, give, in_place
+from neuca_tools.agent.boot_names import devices_in_use, in_place, rename_devices
 from neuca_tools.desired.names import boot_names, rename_steps
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Policy, assign
@@ -153,8 +153,8 @@ def test_a_nic_that_is_in_use_keeps_its_name_and_costs_the_others_none():
 def test_a_nic_that_is_up_with_an_address_is_in_use_if_the_kernel_cannot_rename_it():
     devices = [nic(1, up=True), nic(2, up=True), nic(3), nic(4, up=True)]
     addresses = {1: "192.0.2.10/24 fe80::1/64", 2: "fe80::2/64", 3: "192.0.2.11/24"}
-    assert busy(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
-    assert busy(world(*devices, addresses=addresses)) == set()
+    assert devices_in_use(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
+    assert devices_in_use(world(*devices, addresses=addresses)) == set()
 
 
 def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
@@ -207,7 +207,7 @@ class Impatient:
 def test_after_a_rename_that_failed_no_nic_is_left_with_a_temporary_name(stuck):
     kernel = Stubborn(world(nic(1, "eth1"), nic(2, "eth2"), nic(3, "eth0")))
     kernel.stuck = stuck
-    moved = give(THREE, kernel.world(), kernel, Impatient())
+    moved = rename_devices(THREE, kernel.world(), kernel, Impatient())
     names = {index: device.name for index, device in kernel.devices.items()}
     assert names[stuck] == ("eth1", "eth2", "eth0")[stuck - 1]
     assert moved == {
