@@ -150,7 +150,7 @@ class Ec2(Service):
             raise SourceError(
                 f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
             )
-        return Answer(self.name, response.body, session.keep(self.place, token))
+        return Answer(self.name, response.content, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
         headers = {}
@@ -183,8 +183,7 @@ class Ec2(Service):
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
         # A service that answers every request with 200 has no tokens either.
-        body = response.body or b""
-        return body.decode("ascii") if _TOKEN.fullmatch(body) else ""
+        return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
 
 
 def _no_entry(response: Response, token: Token) -> str:

@@ -32,7 +32,12 @@ class Response:
     """The status, and the body if it is 200; the bodies of errors are not read."""
 
     status: int
-    body: Optional[bytes] = None
+    body: bytes = b""
+
+    @property
+    def content(self) -> Optional[bytes]:
+        """The body, None unless the status is 200."""
+        return self.body if self.status == 200 else None
 
 
 class _UnusableError(Exception):

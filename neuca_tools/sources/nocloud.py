@@ -143,7 +143,7 @@ def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
     response = http.request("GET", url, f"/{name}", {}, deadline)
     if response.status not in (200, 404):
         raise SourceError(f"GET {url}/{name}: HTTP {response.status}")
-    return response.body
+    return response.content
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:

@@ -53,4 +53,4 @@ class OpenStack(Service):
         response = self.request("GET", path, {}, deadline)
         if response.status not in (200, *none):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response.body
+        return response.content
