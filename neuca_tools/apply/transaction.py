@@ -24,8 +24,7 @@ from neuca_tools.plan.operations import (
     DeleteAddress,
     DeleteRoute,
     Rename,
-    SetMtu,
-    SetTxQueueLen,
+    SetAttribute,
     Tell,
     Unmanage,
     WriteFile,
@@ -39,7 +38,7 @@ RELEASE_TIME = 0.5
 """Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
-LATE = (WriteSysctl, SetMtu, SetTxQueueLen)
+LATE = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, as udev may have overwritten them."""
 NOT_KEPT = "done, but it is not so: another program or the driver put it back"
 

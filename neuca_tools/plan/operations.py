@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import ClassVar, Optional
 
 from neuca_tools.model import Address, Host, Network
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
 
 
 @dataclass(frozen=True)
-class SetMtu(LinkOperation):
-    kind = "set-mtu"
+class SetAttribute(LinkOperation):
+    """Set an attribute of the link itself; `setting` is its row in the table of link settings."""
+
+    setting: ClassVar[str]
+    title: ClassVar[str]
     before: Optional[int]
     after: int
     phase_of: Phase = Phase.NIC
@@ -25,27 +28,22 @@ class SetMtu(LinkOperation):
     @property
     def text(self) -> str:
         before = f" from {self.before}" if self.before is not None else ""
-        return f"set the MTU of {self.target}{before} to {self.after}"
+        return f"set the {self.title} of {self.target}{before} to {self.after}"
+
+
+class SetMtu(SetAttribute):
+    kind = "set-mtu"
+    setting = "mtu"
+    title = "MTU"
 
     def run(self, writer: Writer) -> None:
         writer.set_mtu(writer.index(self.on), self.after)
 
 
-@dataclass(frozen=True)
-class SetTxQueueLen(LinkOperation):
+class SetTxQueueLen(SetAttribute):
     kind = "set-txqueuelen"
-    before: Optional[int]
-    after: int
-    phase_of: Phase = Phase.NIC
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.before, self.after
-
-    @property
-    def text(self) -> str:
-        before = f" from {self.before}" if self.before is not None else ""
-        return f"set the transmit queue length of {self.target}{before} to {self.after}"
+    setting = "txqueuelen"
+    title = "transmit queue length"
 
     def run(self, writer: Writer) -> None:
         writer.set_txqueuelen(writer.index(self.on), self.after)

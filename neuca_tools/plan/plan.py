@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Optional
 
-from neuca_tools.desired.device_settings import DEFAULT, to_do
+from neuca_tools.desired.device_settings import to_do
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
@@ -214,8 +215,7 @@ def _queue_and_device(
     if wanted.txqueuelen is not None and wanted.txqueuelen != before:
         yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
     for group, old, new in to_do(device, wanted.device):
-        # The default qdisc is net.core.default_qdisc, which has to be set first.
-        late = new.get("qdisc", "").startswith(DEFAULT)
+        late = any(map(SETTINGS[group].late, new.values()))
         yield SetDevice(target, group, old, new, Phase.UP if late else phase)
 
 

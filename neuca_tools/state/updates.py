@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from errno import ENOENT
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import group_of, restorable, same
+from neuca_tools.desired.device_settings import restorable, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of
 from neuca_tools.model import (
     OWN,
     LinkKey,
@@ -29,7 +30,7 @@ from neuca_tools.model.topology import MAC_LENGTH
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
+from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
 from neuca_tools.state.changes import appearances, incarnations, nic_part
 
 
@@ -195,11 +196,9 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
 
 
 def _written(operation: Operation) -> dict[str, str]:
-    """The value that the operation writes, by "LINK mtu", "LINK txqueuelen" or the path of a sysctl of the host."""
-    if isinstance(operation, SetMtu):
-        return {f"{operation.on.key} mtu": str(operation.after)}
-    if isinstance(operation, SetTxQueueLen):
-        return {f"{operation.on.key} txqueuelen": str(operation.after)}
+    """The value that the operation writes, by `LINK SETTING` or the path of a sysctl of the host."""
+    if isinstance(operation, SetAttribute):
+        return {f"{operation.on.key} {operation.setting}": str(operation.after)}
     if isinstance(operation, CreateLink) and operation.mtu:
         return {f"{operation.on.key} mtu": str(operation.mtu)}
     if isinstance(operation, WriteSysctl) and operation.on is None:
@@ -209,10 +208,11 @@ def _written(operation: Operation) -> dict[str, str]:
 
 def _first_change(original: Original, operation: Operation) -> Original:
     """The original values of a link, with the one that this operation is the first to change."""
-    if isinstance(operation, SetMtu) and original.mtu is None:
-        return replace(original, mtu=operation.before)
-    if isinstance(operation, SetTxQueueLen) and original.txqueuelen is None:
-        return replace(original, txqueuelen=operation.before)
+    if isinstance(operation, SetAttribute):
+        if getattr(original, operation.setting) is not None:
+            return original
+        changes: dict[str, Any] = {operation.setting: operation.before}
+        return replace(original, **changes)
     if isinstance(operation, SetDevice):
         return replace(original, device={**restorable(operation.before), **original.device})
     if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
@@ -282,11 +282,12 @@ def _still_changed(
 ) -> Original:
     """The original values that are not in force on the link, or whose setting is asked for."""
     found, request = have.links[key], resolution.requests.get(key, LinkRequest(key))
-    mtu, txqueuelen = original.mtu, original.txqueuelen
-    if mtu == found.mtu and not request.mtu:
-        mtu = None
-    if txqueuelen == found.txqueuelen and not request.txqueuelen:
-        txqueuelen = None
+    attributes: dict[str, Any] = {}
+    for name in ATTRIBUTES:
+        value = getattr(original, name)
+        if value == getattr(found, name) and not getattr(request, name):
+            value = None
+        attributes[name] = value
     templates, groups = dict(request.sysctls), dict(request.device)
     sysctls = {
         template: value
@@ -298,7 +299,7 @@ def _still_changed(
         for name, value in original.device.items()
         if group_of(name) in groups or not same(name, found.device.get(name), value)
     }
-    return Original(mtu, txqueuelen, sysctls, device)
+    return Original(**attributes, sysctls=sysctls, device=device)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca.device_settings import READERS
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.rates import rate_text, rate_value
 
@@ -39,7 +39,7 @@ from neuca_tools.model.rates import rate_text, rate_value
     ],
 )
 def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
-    assert (READERS[key](text), READERS[key](value)) == (value, value)
+    assert (SETTINGS[key].parse(text), SETTINGS[key].parse(value)) == (value, value)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
 )
 def test_what_cannot_be_used_has_its_reason(key, text, reason):
     with pytest.raises(UnusableError) as refused:
-        READERS[key](text)
+        SETTINGS[key].parse(text)
     assert str(refused.value) == reason
 
 
