@@ -1,6 +1,6 @@
-"""Reads and sets which CPUs serve the queues and interrupts of a device: RPS, XPS and IRQ affinity.
+"""Reads and sets which CPUs serve the queues and interrupts of a device, and when it interrupts them.
 
-See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by its
+See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys are found by its
 name, and used only if /sys shows this network namespace.
 """
 
@@ -30,16 +30,25 @@ class Queues:
         self._here = _read(self._node / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
-        """The CPUs of each group, or the reason why a group cannot be set."""
+        """The value of each group, or the reason why a group cannot be set."""
         if not self._here:
             return lacking(groups, "/sys does not show this network namespace")
         return joined(map(self._read, groups))
 
     def _read(self, group: str) -> DeviceSettings:
-        return self._interrupts() if group == "irq-affinity" else self._masks(group)
+        if group == "irq-affinity":
+            return self._interrupts()
+        return self._masks(group) if group in FILES else self._attribute(group)
+
+    def _attribute(self, name: str) -> DeviceSettings:
+        """A number that every device of this kernel has, in a file of its own."""
+        value = _read(self._node / name)
+        if value is None:
+            return lacking([name], f"this kernel has no {name}", by_kernel=True)
+        return DeviceSettings({name: value})
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs; interrupts that no longer belong to this device are skipped.
+        """Set a value; interrupts that no longer belong to this device are skipped.
 
         Raises ApplyError.
         """
@@ -48,8 +57,10 @@ class Queues:
         try:
             if group == "irq-affinity":
                 self._write_interrupts(value)
-            else:
+            elif group in FILES:
                 self._write_masks(group, value)
+            else:
+                (self._node / group).write_text(value, encoding="ascii")
         except OSError as error:
             raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 

@@ -214,6 +214,15 @@ class Setting:
     late: Callable[[str], bool] = _never
 
 
+def _number(key: str, limits: Limits) -> Setting:
+    """A row for one number, which the kernel has in a file of that name in /sys/class/net/NIC."""
+
+    def parse(text: str) -> str:
+        return str(values.integer(text, *limits, f"the {key}"))
+
+    return Setting(key, parse, "files", limits)
+
+
 # In the order in which they are set: those that reset queues come first.
 _TABLE = (
     Setting("mtu", values.mtu, "link", values.MTU_LIMITS),
@@ -241,6 +250,10 @@ _TABLE = (
     Setting("irq-affinity", _irq_affinity, "files"),
     Setting("rps", cpus, "files"),
     Setting("xps", cpus, "files"),
+    # In ns. The kernel accepts any; the bound of one second is ours, against typos.
+    _number("gro_flush_timeout", (0, 1_000_000_000)),
+    # S32_MAX: the kernel returns ERANGE above (net/core/net-sysfs.c, Linux 6.13).
+    _number("napi_defer_hard_irqs", (0, 2_147_483_647)),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
 # The settings with an attribute of their own in the types of links.
