@@ -31,7 +31,7 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
 )
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import updates
+from neuca_tools.state import intentions
 
 log = logging.getLogger("neuca")
 RELEASE_TIME = 0.5
@@ -168,7 +168,7 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
-        self.store.save_record(updates.record_intentions(self.decision.record, operations))
+        self.store.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -246,8 +246,8 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Decide again, with a record of everything that was done."""
-        record = updates.record_intentions(self.decision.record, self.result.done)
-        self.decision = self._decide(updates.record_declined(record, self.result.declined))
+        record = intentions.record_intentions(self.decision.record, self.result.done)
+        self.decision = self._decide(intentions.record_declined(record, self.result.declined))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait until the state can be saved, or were done by `_mark`."""

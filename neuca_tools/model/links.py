@@ -79,6 +79,29 @@ class LinkKey(NamedTuple):
         return f"{self.mac}.{self.vlan_id}"
 
 
+class Incarnation(NamedTuple):
+    """One appearance of a NIC or virtual link; a reboot and every plugging in make a new one.
+
+    `ifindex` is its interface index. `vlans` has the interface index of each VLAN on it that is asked
+    for, by ID.
+    """
+
+    boot_id: str
+    ifindex: int
+    vlans: tuple[tuple[int, int], ...] = ()
+
+    def is_same_link(self, other: Optional[Incarnation]) -> bool:
+        """Whether both are the same appearance of the link itself, whatever VLANs are on it."""
+        return other is not None and self[:2] == other[:2]
+
+
+class Written(NamedTuple):
+    """A setting that the agent has set: `mtu` or `txqueuelen` of a link, or the path of a sysctl of the host."""
+
+    setting: str
+    link: Optional[LinkKey] = None
+
+
 @dataclass(frozen=True)
 class Virtual:
     """The composition of a virtual link, and the options of its kind.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
     Hop,
+    Incarnation,
     Link,
     LinkKey,
     NetworkState,
@@ -26,6 +27,7 @@ from neuca_tools.model import (
     Owned,
     Record,
     Virtual,
+    Written,
 )
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
@@ -196,6 +198,7 @@ def _key(text: str) -> LinkKey:
 def _record(data: Mapping[str, Any]) -> Record:
     """Raises one of STRANGE."""
     owned, settings = data["owned"], data.get("declined", {})
+    written: dict[str, str] = fit(data.get("written", {}), Mapping[str, str], "written")
     return Record(
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
@@ -211,10 +214,44 @@ def _record(data: Mapping[str, Any]) -> Record:
             _key(key): {name: _declined(one) for name, one in found.items()}
             for key, found in settings.items()
         },
-        fit(data.get("written", {}), Mapping[str, str], "written"),
+        {_written(name): value for name, value in written.items()},
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
     )
+
+
+def _written(text: str) -> Written:
+    """The path of a sysctl of the host, or `LINK SETTING`; only a path contains slashes."""
+    if "/" in text:
+        return Written(text)
+    link, _, setting = text.rpartition(" ")
+    return Written(setting, _key(link))
+
+
+def _written_text(written: Written) -> str:
+    if written.link is None:
+        return written.setting
+    return f"{written.link} {written.setting}"
+
+
+def _incarnation(text: str) -> Optional[Incarnation]:
+    """Read `BOOT_ID:INDEX VLAN_ID=INDEX ...`; None if it is empty. Raises ValueError."""
+    if not text:
+        return None
+    link, *vlans = text.split(" ")
+    boot_id, _, index = link.rpartition(":")
+    pairs = [word.partition("=")[::2] for word in vlans]
+    numbers = [index, *(number for pair in pairs for number in pair)]
+    if not boot_id or not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"{text!r} is no incarnation")
+    return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
+
+
+def _incarnation_text(incarnation: Optional[Incarnation]) -> str:
+    if incarnation is None:
+        return ""
+    vlans = [f"{vlan_id}={index}" for vlan_id, index in incarnation.vlans]
+    return " ".join([f"{incarnation.boot_id}:{incarnation.ifindex}", *vlans])
 
 
 def _declined(data: Sequence[object]) -> Declined:
@@ -248,7 +285,8 @@ def _nic(data: Mapping[str, Any]) -> NicRecord:
     if isinstance(doubt, bool):
         # Earlier versions did not record the address families.
         doubt = [4, 6][: 2 * doubt]
-    nic = made(NicRecord, {**data, "doubtful": doubt})
+    incarnation = _incarnation(fit(data.get("incarnation", ""), str, "incarnation"))
+    nic = made(NicRecord, {**data, "doubtful": doubt, "incarnation": incarnation})
     if nic.name and not _NAME.fullmatch(nic.name):
         raise ValueError(f"{nic.name!r} is no name of an interface")
     return nic
@@ -260,10 +298,13 @@ def _record_json(record: Record) -> dict[str, Any]:
         "applied": record.applied,
         "ground": list(record.ground),
         "original_sysctls": dict(record.original_sysctls),
-        "written": dict(record.written),
+        "written": {_written_text(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
-        "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
+        "nics": {
+            mac: {**nic.__dict__, "incarnation": _incarnation_text(nic.incarnation)}
+            for mac, nic in record.nics.items()
+        },
         "owned": {
             "addresses": sorted(
                 [str(key), str(address)] for key, address in record.owned.addresses

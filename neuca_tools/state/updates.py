@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from errno import ENOENT
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import restorable, same
+from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of
 from neuca_tools.model import (
     OWN,
+    Incarnation,
     LinkKey,
     LinkRequest,
     NetworkState,
@@ -25,13 +25,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.device_settings import Declined
-from neuca_tools.model.topology import MAC_LENGTH
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
-from neuca_tools.state.changes import appearances, incarnations, nic_part
+from neuca_tools.state.changes import appearances, incarnations
 
 
 def after_boot(record: Record, boot_id: str) -> Record:
@@ -42,19 +36,25 @@ def after_boot(record: Record, boot_id: str) -> Record:
     """
     if record.boot_id == boot_id:
         return record
-    originals = {
-        key: Original(sysctls=original.sysctls) for key, original in record.originals.items()
-    }
     return replace(
         record,
         boot_id=boot_id,
         owned=Owned(),
-        originals=_changed_only(originals),
+        originals=_sysctls_only(record, {key.mac for key in record.originals}),
         declined={},
         original_sysctls={},
         written={},
         probed={},
     )
+
+
+def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Original]:
+    """The original sysctls of these NICs, without their other original values."""
+    return {
+        key: Original(sysctls=original.sysctls)
+        for key, original in record.originals.items()
+        if key.mac in macs and original.sysctls
+    }
 
 
 def of_this_boot(record: Record, boot_id: str) -> Record:
@@ -71,32 +71,35 @@ def forget_stale(record: Record, world: World) -> Record:
     looks of the same pass keep what is set on it from now on.
     """
     record = after_boot(record, world.boot_id)
-    present = {mac: f"{world.boot_id}:{index}" for mac, index in appearances(world).items()}
-    nics, replugged = dict(record.nics), set()
-    for mac, nic in record.nics.items():
-        if nic.incarnation and present.get(mac, "") not in ("", nic_part(nic.incarnation)):
-            replugged.add(mac)
-            nics[mac] = replace(nic, applied="", incarnation=present[mac])
+    replugged = _replugged(record, world)
     if not replugged:
         return record
-    originals = {
-        key: Original(sysctls=original.sysctls) if key.mac in replugged else original
-        for key, original in record.originals.items()
+    nics = {
+        mac: replace(record.nics[mac], applied="", incarnation=present)
+        for mac, present in replugged.items()
     }
-    written = {
-        name: value for name, value in record.written.items() if name[:MAC_LENGTH] not in replugged
-    }
+    kept = _without_links(record, replugged)
     return replace(
-        _without_links(record, replugged),
-        nics=nics,
-        originals=_changed_only(originals),
-        written=written,
+        kept,
+        nics={**record.nics, **nics},
+        originals={**kept.originals, **_sysctls_only(record, replugged)},
         probed={mac: mtu for mac, mtu in record.probed.items() if mac not in replugged},
     )
 
 
+def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
+    """The NICs and virtual links that are not the ones that were configured, with their present incarnation."""
+    return {
+        mac: present
+        for mac, present in appearances(world).items()
+        if mac in record.nics
+        and record.nics[mac].incarnation is not None
+        and not present.is_same_link(record.nics[mac].incarnation)
+    }
+
+
 def _without_links(record: Record, macs: Collection[str]) -> Record:
-    """Without what is ours on these NICs, their original values, and what their devices declined."""
+    """Without what is ours on these NICs, what was written to them, and what their devices declined."""
     owned = Owned(
         frozenset(pair for pair in record.owned.addresses if pair[0].mac not in macs),
         frozenset(key for key in record.owned.vlans if key.mac not in macs),
@@ -106,6 +109,11 @@ def _without_links(record: Record, macs: Collection[str]) -> Record:
         owned=owned,
         originals={key: one for key, one in record.originals.items() if key.mac not in macs},
         declined={key: one for key, one in record.declined.items() if key.mac not in macs},
+        written={
+            one: value
+            for one, value in record.written.items()
+            if one.link is None or one.link.mac not in macs
+        },
     )
 
 
@@ -160,67 +168,6 @@ def _lasting_role(
     return "dataplane" if mac in dataplane else ""
 
 
-def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
-    """Record what these operations will make ours, and the values that they change for the first time.
-
-    It is saved before they run, so that a crash leaves no change of ours unrecorded.
-    """
-    addresses, links = set(record.owned.addresses), set(record.owned.vlans)
-    originals, sysctls = dict(record.originals), dict(record.original_sysctls)
-    written, nics = dict(record.written), dict(record.nics)
-    for operation in operations:
-        written.update(_written(operation))
-        if isinstance(operation, AddAddress):
-            if operation.ours:
-                addresses.add((operation.on.key, operation.address))
-        elif isinstance(operation, CreateLink):
-            key = operation.on.key
-            links.add(key)
-            if key.vlan_id is None:
-                # The incarnation of a previous virtual link of that name says nothing of this one.
-                nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation="")
-        elif operation.link is None:
-            if isinstance(operation, WriteSysctl) and operation.before is not None:
-                sysctls.setdefault(operation.path, operation.before)
-        elif operation.link.key not in links:
-            key = operation.link.key
-            originals[key] = _first_change(originals.get(key, Original()), operation)
-    return replace(
-        record,
-        owned=Owned(frozenset(addresses), frozenset(links)),
-        originals=_changed_only(originals),
-        original_sysctls=sysctls,
-        written=written,
-        nics=nics,
-    )
-
-
-def _written(operation: Operation) -> dict[str, str]:
-    """The value that the operation writes, by `LINK SETTING` or the path of a sysctl of the host."""
-    if isinstance(operation, SetAttribute):
-        return {f"{operation.on.key} {operation.setting}": str(operation.after)}
-    if isinstance(operation, CreateLink) and operation.mtu:
-        return {f"{operation.on.key} mtu": str(operation.mtu)}
-    if isinstance(operation, WriteSysctl) and operation.on is None:
-        return {operation.path: operation.after}
-    return {}
-
-
-def _first_change(original: Original, operation: Operation) -> Original:
-    """The original values of a link, with the one that this operation is the first to change."""
-    if isinstance(operation, SetAttribute):
-        if getattr(original, operation.setting) is not None:
-            return original
-        changes: dict[str, Any] = {operation.setting: operation.before}
-        return replace(original, **changes)
-    if isinstance(operation, SetDevice):
-        return replace(original, device={**restorable(operation.before), **original.device})
-    if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
-        return original
-    template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
-    return replace(original, sysctls={template: operation.before, **original.sysctls})
-
-
 def forget_restored(
     record: Record, resolution: Resolution, have: NetworkState, world: Optional[World] = None
 ) -> Record:
@@ -235,9 +182,9 @@ def forget_restored(
     sysctls = _host_originals(record, resolution, have)
     tuned = {value.setting for value in resolution.tuning.values}
     written = {
-        name: value
-        for name, value in record.written.items()
-        if name in sysctls or name in tuned or "/" not in name
+        one: value
+        for one, value in record.written.items()
+        if one.link is not None or one.setting in sysctls or one.setting in tuned
     }
     return replace(
         record,
@@ -314,22 +261,6 @@ def _host_originals(record: Record, resolution: Resolution, have: NetworkState) 
     }
 
 
-def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
-    """Record the settings that a device declined, each as operation, reason and errno.
-
-    They are not tried again before the next boot, because an attempt may reset the NIC.
-    """
-    settings = dict(record.declined)
-    for operation, reason, number in declined:
-        if not isinstance(operation, SetDevice):
-            continue
-        effect: Literal["not applicable", "unsupported"]
-        effect = "unsupported" if number == ENOENT else "not applicable"
-        new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
-        settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
-    return replace(record, declined=settings)
-
-
 def record_applied(
     record: Record,
     resolution: Resolution,
@@ -353,9 +284,9 @@ def record_applied(
         elif mac in failed:
             continue
         elif (scope is None or mac in scope) and _is_decided(nic, digest, resolution):
-            nics[mac] = _with_request(nic, digest, present.get(mac, ""))
+            nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
-            nics[mac] = replace(nic, incarnation=present.get(mac) or nic.incarnation)
+            nics[mac] = replace(nic, incarnation=present.get(mac, nic.incarnation))
     return replace(record, nics=nics, applied=resolution.digests.get("", ""), retry=retry)
 
 
@@ -380,10 +311,10 @@ def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
     return not nic.released and bool(digest or resolution.complete)
 
 
-def _with_request(nic: NicRecord, digest: str, present: str) -> NicRecord:
+def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
-        return replace(nic, applied="", incarnation="")
+        return replace(nic, applied="", incarnation=None)
     return replace(nic, applied=digest, incarnation=present or nic.incarnation)
 
 

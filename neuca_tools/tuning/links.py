@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca.links import overlay
-from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record
+from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record, Written
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning.layer import Layer, Value
 
@@ -79,7 +79,7 @@ def _present(
     if key not in devices:
         return _Present(None, original, ours=False)
     found: int = getattr(devices[key], setting)
-    return _Present(found, original, record.written.get(f"{key} {setting}") == str(found))
+    return _Present(found, original, record.written.get(Written(setting, key)) == str(found))
 
 
 def _judge(
