@@ -19,8 +19,8 @@ from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.effects import Effect, Note
 
 USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
-# They have limits of their own, or no queue at all (net/sched: the only readers of tx_queue_len are the fifo kinds and htb).
-WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "noqueue", "cake", "codel", "fq_pie", "sfq")
+# They have limits of their own (net/sched: only the fifo kinds and htb read tx_queue_len).
+WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "cake", "codel", "fq_pie", "sfq")
 
 
 def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -162,15 +162,26 @@ class Wish:
         `txqueuelen` is the length to set, in packets. `asks`: the document asks for it. `kind` is the
         present root qdisc, `packets` the present length, 0 if there is none.
         """
-        found = _plain(self.has.values.get("qdisc", "")) if self.has else ""
+        found = self._present_qdisc()
         if self.wanted.get("qdisc") == "pfifo":
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
         elif asks and "qdisc" not in self.asked and found.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
-        name = (_plain(self.wanted.get("qdisc", "")) or found or kind).partition(" ")[0]
-        if asks and name in WITHOUT_TXQUEUELEN:
-            why = "has no queue" if name == "noqueue" else "has a limit of its own"
-            self.note("txqueuelen", f'the qdisc is "{name}", which {why}')
+        if asks:
+            self._note_unused(_plain(self.wanted.get("qdisc", "")) or found or kind)
+
+    def _present_qdisc(self) -> str:
+        if self.has is None:
+            return ""
+        return _plain(self.has.values.get("qdisc", ""))
+
+    def _note_unused(self, qdisc: str) -> None:
+        """Note that this qdisc makes no use of a txqueuelen, if so."""
+        name = qdisc.partition(" ")[0]
+        if name == "noqueue":
+            self.note("txqueuelen", 'the qdisc is "noqueue", which has no queue')
+        elif name in WITHOUT_TXQUEUELEN:
+            self.note("txqueuelen", f'the qdisc is "{name}", which has a limit of its own')
 
 
 def _plain(qdisc: str) -> str:

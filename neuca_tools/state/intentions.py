@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
 from neuca_tools.desired.device_settings import restorable
-from neuca_tools.model import OWN, NicRecord, Original, Owned, Record, Written
+from neuca_tools.model import OWN, LinkKey, NicRecord, Original, Owned, Record, Written
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
@@ -23,34 +23,46 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
 
     It is saved before they run, so that a crash leaves no change of ours unrecorded.
     """
-    addresses, links = set(record.owned.addresses), set(record.owned.vlans)
+    operations = tuple(operations)
+    owned = _owned_after(record.owned, operations)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
     written, nics = dict(record.written), dict(record.nics)
     for operation in operations:
         written.update(_written(operation))
-        if isinstance(operation, AddAddress):
-            if operation.ours:
-                addresses.add((operation.on.key, operation.address))
-        elif isinstance(operation, CreateLink):
-            key = operation.on.key
-            links.add(key)
-            if key.vlan_id is None:
-                # The incarnation of a previous virtual link of that name says nothing of this one.
-                nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation=None)
-        elif operation.link is None:
+        if operation.link is None:
             if isinstance(operation, WriteSysctl) and operation.before is not None:
                 sysctls.setdefault(operation.path, operation.before)
-        elif operation.link.key not in links:
-            key = operation.link.key
+            continue
+        key = operation.link.key
+        if key not in owned.vlans:
             originals[key] = _first_change(originals.get(key, Original()), operation)
+        if isinstance(operation, CreateLink) and key.vlan_id is None:
+            # The incarnation of a previous virtual link of that name says nothing of this one.
+            nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation=None)
     return replace(
         record,
-        owned=Owned(frozenset(addresses), frozenset(links)),
-        originals={key: one for key, one in originals.items() if one != Original()},
+        owned=owned,
+        originals=changed_only(originals),
         original_sysctls=sysctls,
         written=written,
         nics=nics,
     )
+
+
+def changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
+    """The original values without the links that nothing was changed on."""
+    return {key: original for key, original in originals.items() if original != Original()}
+
+
+def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
+    """What will be ours once the operations are done."""
+    addresses, links = set(owned.addresses), set(owned.vlans)
+    for operation in operations:
+        if isinstance(operation, AddAddress) and operation.ours:
+            addresses.add((operation.on.key, operation.address))
+        elif isinstance(operation, CreateLink):
+            links.add(operation.on.key)
+    return Owned(frozenset(addresses), frozenset(links))
 
 
 def _written(operation: Operation) -> dict[Written, str]:
@@ -88,8 +100,9 @@ def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int
     for operation, reason, number in declined:
         if not isinstance(operation, SetDevice):
             continue
-        effect: Refusal
-        effect = "unsupported" if number == ENOENT else "not applicable"
+        effect: Refusal = "not applicable"
+        if number == ENOENT:
+            effect = "unsupported"
         new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
         settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
     return replace(record, declined=settings)

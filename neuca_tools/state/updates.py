@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal, Optional
 
@@ -26,6 +26,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.state.changes import appearances, incarnations
+from neuca_tools.state.intentions import changed_only
 
 
 def after_boot(record: Record, boot_id: str) -> Record:
@@ -100,26 +101,18 @@ def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
 
 def _without_links(record: Record, macs: Collection[str]) -> Record:
     """Without what is ours on these NICs, what was written to them, and what their devices declined."""
-    owned = Owned(
-        frozenset(pair for pair in record.owned.addresses if pair[0].mac not in macs),
-        frozenset(key for key in record.owned.vlans if key.mac not in macs),
-    )
+
+    def is_kept(key: Optional[LinkKey]) -> bool:
+        return key is None or key.mac not in macs
+
+    addresses = (pair for pair in record.owned.addresses if is_kept(pair[0]))
     return replace(
         record,
-        owned=owned,
-        originals={key: one for key, one in record.originals.items() if key.mac not in macs},
-        declined={key: one for key, one in record.declined.items() if key.mac not in macs},
-        written={
-            one: value
-            for one, value in record.written.items()
-            if one.link is None or one.link.mac not in macs
-        },
+        owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
+        originals={key: one for key, one in record.originals.items() if is_kept(key)},
+        declined={key: one for key, one in record.declined.items() if is_kept(key)},
+        written={one: value for one, value in record.written.items() if is_kept(one.link)},
     )
-
-
-def _changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
-    """Without the links that nothing was changed on."""
-    return {key: original for key, original in originals.items() if original != Original()}
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
@@ -165,7 +158,9 @@ def _lasting_role(
     roles = resolution.roles
     if roles.by_mac[mac] == "management" and mac not in roles.declared:
         return "management"
-    return "dataplane" if mac in dataplane else ""
+    if mac in dataplane:
+        return "dataplane"
+    return ""
 
 
 def forget_restored(
@@ -180,12 +175,7 @@ def forget_restored(
     if world is not None:
         unseen = set(appearances(world)) - {key.mac for key in have.links}
     sysctls = _host_originals(record, resolution, have)
-    tuned = {value.setting for value in resolution.tuning.values}
-    written = {
-        one: value
-        for one, value in record.written.items()
-        if one.link is not None or one.setting in sysctls or one.setting in tuned
-    }
+    settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return replace(
         record,
         owned=_owned_still(record.owned, have, unseen),
@@ -196,7 +186,11 @@ def forget_restored(
             for key, one in record.declined.items()
             if key.mac in unseen or key in have.links
         },
-        written=written,
+        written={
+            one: value
+            for one, value in record.written.items()
+            if one.link is not None or one.setting in settings
+        },
     )
 
 
@@ -221,7 +215,7 @@ def _link_originals(
             originals[key] = _still_changed(original, key, resolution, have)
         elif key.vlan_id is None:
             originals[key] = original
-    return _changed_only(originals)
+    return changed_only(originals)
 
 
 def _still_changed(
