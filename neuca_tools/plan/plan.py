@@ -233,7 +233,10 @@ def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
         below = key.nic
     if key.kind == "bridge":
         mtu = None
-    return CreateLink(sides.target(key), virtual, below and sides.target(below), mtu)
+    parent = None
+    if below is not None:
+        parent = sides.target(below)
+    return CreateLink(sides.target(key), virtual, parent, mtu)
 
 
 def _sysctls(sides: Sides) -> Iterator[Operation]:

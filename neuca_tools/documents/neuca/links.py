@@ -14,7 +14,7 @@ from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
-from neuca_tools.model.links import KINDS, LinkKey, Virtual
+from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"
@@ -49,7 +49,7 @@ def section_key(section: str) -> LinkKey:
     _, _, name = section.partition(" ")
     kind = link_kind(section)
     if kind == "interface":
-        return LinkKey(values.mac(name))
+        return Nic(values.mac(name))
     if kind != "vlan":
         return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
@@ -57,8 +57,8 @@ def section_key(section: str) -> LinkKey:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
-        return LinkKey(link_kinds.link_key(kind_below, name_below).mac, values.vlan_id(vlan))
-    return LinkKey(values.mac(below), values.vlan_id(vlan))
+        return Vlan(link_kinds.link_key(kind_below, name_below), values.vlan_id(vlan))
+    return Vlan(Nic(values.mac(below)), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
