@@ -198,12 +198,23 @@ class Incarnation(NamedTuple):
         """Whether both are the same appearance of the link itself, whatever VLANs are on it."""
         return other is not None and self[:2] == other[:2]
 
+    def __str__(self) -> str:
+        """As in the record: `BOOT_ID:INDEX VLAN_ID=INDEX ...`."""
+        vlans = [f"{vlan_id}={ifindex}" for vlan_id, ifindex in self.vlans]
+        return " ".join([f"{self.boot_id}:{self.ifindex}", *vlans])
+
 
 class Written(NamedTuple):
     """A setting that the agent has set: an attribute of a link, or the path of a sysctl of the host."""
 
     setting: str
     link: Optional[LinkKey] = None
+
+    def __str__(self) -> str:
+        """As in the record: `LINK SETTING`, or the path."""
+        if self.link is None:
+            return self.setting
+        return f"{self.link} {self.setting}"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,9 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     """
     try:
         data = read(where, JOURNAL)
-        return _state(data) if data and data["boot_id"] == boot_id else None
+        if not data or data["boot_id"] != boot_id:
+            return None
+        return _state(data)
     except (RecordError, *STRANGE):
         return None
 
@@ -192,7 +194,15 @@ def _path(where: Where, name: str) -> Path:
 
 def _key(text: str) -> LinkKey:
     mac, dot, vlan_id = text.partition(".")
-    return LinkKey(mac, int(vlan_id) if dot else None)
+    if not dot:
+        return LinkKey(mac)
+    return LinkKey(mac, int(vlan_id))
+
+
+def _optional_key(text: Optional[str]) -> Optional[LinkKey]:
+    if not text:
+        return None
+    return _key(text)
 
 
 def _record(data: Mapping[str, Any]) -> Record:
@@ -228,12 +238,6 @@ def _written(text: str) -> Written:
     return Written(setting, _key(link))
 
 
-def _written_text(written: Written) -> str:
-    if written.link is None:
-        return written.setting
-    return f"{written.link} {written.setting}"
-
-
 def _incarnation(text: str) -> Optional[Incarnation]:
     """Read `BOOT_ID:INDEX VLAN_ID=INDEX ...`; None if it is empty. Raises ValueError."""
     if not text:
@@ -245,13 +249,6 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     if not boot_id or not all(number.isdecimal() for number in numbers):
         raise ValueError(f"{text!r} is no incarnation")
     return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
-
-
-def _incarnation_text(incarnation: Optional[Incarnation]) -> str:
-    if incarnation is None:
-        return ""
-    vlans = [f"{vlan_id}={index}" for vlan_id, index in incarnation.vlans]
-    return " ".join([f"{incarnation.boot_id}:{incarnation.ifindex}", *vlans])
 
 
 def _declined(data: Sequence[object]) -> Declined:
@@ -298,11 +295,11 @@ def _record_json(record: Record) -> dict[str, Any]:
         "applied": record.applied,
         "ground": list(record.ground),
         "original_sysctls": dict(record.original_sysctls),
-        "written": {_written_text(one): value for one, value in record.written.items()},
+        "written": {str(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
         "nics": {
-            mac: {**nic.__dict__, "incarnation": _incarnation_text(nic.incarnation)}
+            mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
         },
         "owned": {
@@ -329,9 +326,8 @@ def _record_json(record: Record) -> dict[str, Any]:
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
-    parent = _key(data["parent"]) if data["parent"] else None
     options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(_key, data["members"])), parent, options)
+    return Virtual(tuple(map(_key, data["members"])), _optional_key(data["parent"]), options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -364,7 +360,7 @@ def _link(data: Mapping[str, Any]) -> Link:
     return Link(
         key=_key(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
-        master=_key(data["master"]) if data.get("master") else None,
+        master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,
     )
