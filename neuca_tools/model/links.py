@@ -8,7 +8,7 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan")
 _RANKS = {"physical": 0, "bond": 1, "vlan": 2, "vxlan": 3, "macvlan": 3, "bridge": 4}
@@ -87,6 +87,9 @@ class LinkKey(tuple[Any, ...]):
     @property
     def _position(self) -> tuple[str, int]:
         return self.mac, self.vlan_id or 0
+
+    def __bool__(self) -> Literal[True]:
+        return True
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self)
