@@ -15,6 +15,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.stacking import lower_of, with_parents
 from neuca_tools.model import (
     Address,
+    Host,
     LinkKey,
     LinkRequest,
     ManagementHint,
@@ -30,6 +31,7 @@ MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
+PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
@@ -55,6 +57,7 @@ class Draft:
     management: str = ""
     virtual: Optional[Virtual] = None
     sysctls: tuple[tuple[str, str], ...] = ()
+    gateways: list[Host] = field(default_factory=list)
 
     def manage(self, reason: str) -> None:
         """Record that the NIC is a management NIC; the first reason is kept."""
@@ -92,6 +95,12 @@ class Draft:
             if key == "to":
                 hop_key = "via"
             self._add_hop(part, hop_key, via, network)
+
+    def add_gateway(self, part: Part, key: str, text: str) -> None:
+        """Add the router of this link's subnet; the first of each family counts."""
+        hop = part.made(key, text, values.next_hop)
+        if hop is not None and all(hop.version != other.version for other in self.gateways):
+            self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
         hop = part.made(key, via, values.next_hop)
