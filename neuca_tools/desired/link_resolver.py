@@ -132,10 +132,17 @@ class LinkResolver:
             return role == "dataplane" and device is not None
         return False
 
+    def _managers(self, key: LinkKey) -> Mapping[str, str]:
+        """What network managers should say of the link; nothing of one that another program does DHCP on."""
+        if key.mac in self.roles.leased:
+            return {}
+        return UNMANAGED
+
     def _nic(self, request: LinkRequest) -> Link:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
-        link = Link(request.key, "physical", "dataplane", name, device.index, managers=UNMANAGED)
+        managers = self._managers(request.key)
+        link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
         if request.state == "user":
             return self._hands_off(request.key, link, device)
         mtu = self.sizes.nic(request.key, request.mtu or self._before(request.key).mtu, device)
@@ -151,7 +158,6 @@ class LinkResolver:
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
             device=before.device,
-            managers=UNMANAGED,
         )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
@@ -184,7 +190,7 @@ class LinkResolver:
             return None
         self.vlan_names[key] = name
         index = found.index if found else 0
-        link = Link(key, "vlan", "dataplane", name, index, managers=UNMANAGED)
+        link = Link(key, "vlan", "dataplane", name, index, managers=self._managers(key))
         if request.state == "user":
             return self._hands_off(key, link, found) if found else None
         most = self.sizes.of(key.nic, links)
@@ -272,7 +278,7 @@ class LinkResolver:
             addresses=tuple(addresses),
             sysctls={
                 **sysctls,
-                **quieted(link, self.world, small),
+                **quieted(request, link, self.world, small),
                 **self._sysctls(request, small),
             },
             device=self._device(request, link.index, queue),

@@ -108,9 +108,10 @@ def _is_news(record: Record, dataplane: frozenset[str]) -> bool:
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     """The MACs of the NICs that network managers must leave alone.
 
-    Dataplane NICs; without a complete document also those that were dataplane NICs before.
+    Dataplane NICs without DHCP; without a complete document also those that were dataplane NICs before.
     """
-    named = {mac for mac, role in resolution.roles.by_mac.items() if role == "dataplane"}
+    roles = resolution.roles
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.leased
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -215,7 +216,8 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
         resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name
         for mac in dataplane
     )
-    made = {name for key, name in resolution.names.items() if key.rank}
+    leased = resolution.roles.leased
+    made = {name for key, name in resolution.names.items() if key.rank and key.mac not in leased}
     bases = {*known, *(key.given_name for key in resolution.names if key.made)}
     return {f"{name}.*" for name in bases if name and name not in others} | (made - others)
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from neuca_tools.desired.roles import Policy, Roles
+from neuca_tools.desired.management import Policy
+from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.topology import below, identity, is_nic

@@ -63,19 +63,29 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
 def quiet(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
+    """The dataplane links, absent ones too, for which no text asks for router advertisements or DHCPv6."""
     return frozenset(
         key
         for key, request in requests.items()
         if roles.role(key.mac) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
+        if not has_dhcp6(request)
     )
 
 
-def quieted(link: Link, world: World, without_ipv6: Optional[str]) -> dict[str, str]:
+def has_dhcp6(request: LinkRequest) -> bool:
+    """Whether the document has DHCPv6 on the link: without advertisements no client starts it (RFC 4861, 4.2)."""
+    return request.automatic is not None and bool(request.automatic.dhcp6)
+
+
+def quieted(
+    request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str]
+) -> dict[str, str]:
     """What keeps advertisements from a link that is there, or that would be made with them on."""
     is_off = link.index == 0 and world.accept_ra == "0"
-    return {} if world.accept_ra is None or without_ipv6 or is_off else {ACCEPT_RA: "0"}
+    if world.accept_ra is None or without_ipv6 or is_off or has_dhcp6(request):
+        return {}
+    return {ACCEPT_RA: "0"}
 
 
 def lasting(link: Link, world: World) -> tuple[Address, ...]:

@@ -253,7 +253,7 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     return [
         Problem("contested", f"{MANAGERS.get(manager, manager)} manages it", key)
         for key, link in have.links.items()
-        if key in resolution.want.links
+        if key in resolution.want.links and resolution.want.links[key].managers
         for manager, state in link.managers.items()
         if state == "managed"
     ]

@@ -55,7 +55,7 @@ def read(root: Part) -> PlatformDocument:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac))
         if mac == primary or (primary is None and _is_first(nic)):
-            draft.manage("it is the primary NIC of the instance")
+            draft.manage("it is the primary NIC of the instance", firm=True)
         else:
             _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
             _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
