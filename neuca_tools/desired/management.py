@@ -190,8 +190,19 @@ class _Chooser:
         return {
             mac
             for mac, nic in self.record.nics.items()
-            if nic.role == "management" and nic.doubtful and not {*nic.doubtful} <= self.anchored
+            if nic.role == "management" and nic.doubtful and not self._has_ended(mac, nic.doubtful)
         }
+
+    def _has_ended(self, mac: str, doubt: Collection[int]) -> bool:
+        """Whether another NIC has a better sign in all of these families.
+
+        Of default routes with one metric the kernel uses any whose gateway it can reach (fib_select_default):
+        the one that leads to the metadata service for the moment is not better than the others.
+        """
+        if not {*doubt} <= self.anchored:
+            return False
+        four = [route for route in self.best if route.to.version == 4]
+        return bool(self.proven) or mac not in self._carriers(four)
 
     def _is_possible(self, nics: Collection[str]) -> bool:
         """Whether an automatic route of these NICs agrees with the document."""
@@ -200,15 +211,17 @@ class _Chooser:
     # --- choices ---
 
     def _by_routes(self) -> set[str]:
-        """The NICs of the strongest sign among routes: any that the administrator set, then IPv4."""
-        manual = [route for route in self.best if not automatic(route)]
+        """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an advertisement."""
+        four = [route for route in self.best if route.to.version == 4]
+        first = self._first(four)
+        if first and first & self._carriers(four, automatic_too=False):
+            return first
         doubtful = {mac for mac in self._in_doubt() & self.present if self._is_possible([mac])}
         return (
-            self._first(route for route in manual if route.to.version == 4)
-            or self._likeliest(doubtful)
-            or set(self.metadata)
+            self._likeliest(doubtful)
+            or {*self.metadata}
             or self._first(route for route in self.relevant if route.to.version == 4)
-            or self._first(manual)
+            or self._first(route for route in self.best if not automatic(route))
         )
 
     def _first(self, routes: Iterable[Route]) -> set[str]:

@@ -132,14 +132,15 @@ def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
-    """Whether the NIC gets a udev rule: hardware, a NIC that is known by name, and the management NIC.
+    """Whether the NIC gets a udev rule: hardware, and a NIC that is recorded or has a role.
 
     The veth of a container gets none.
     """
     if resolution.roles.role(mac) == "ignored":
         return False
     device = resolution.roles.nics.get(mac)
-    known = mac in dataplane or mac in record.nics or resolution.roles.role(mac) == "management"
+    listed = resolution.roles.role(mac) in ("management", "dataplane")
+    known = listed or mac in dataplane or mac in record.nics
     return known or (device is not None and device.kind not in VIRTUAL_NICS)
 
 

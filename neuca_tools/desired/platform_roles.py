@@ -26,12 +26,12 @@ def says(platform: PlatformDocument, configured: Collection[str], world: World) 
     lower = carriers(weak, requests)
     tops = [hint.mac for hint in hints if hint.mac in weak and hint.mac not in lower]
     groups = [{top, *carriers([top], requests)} for top in dict.fromkeys(tops)]
-    own = {one.mac: identity(one) for one in world.devices.values() if is_nic(one)}
-    own.update({mac: mac for mac in own.values()})
+    nics = [device for device in world.devices.values() if is_nic(device)]
+    own = {device.mac: identity(device) for device in nics}
+    own.update((mac, mac) for mac in map(identity, nics))
     named = {hint.mac: hint.reason for hint in reversed(hints) if hint.firm}
-    nics = {mac: own.get(mac, mac) for mac in (request.key.mac for request in platform.links)}
     return Said(
-        frozenset(nics.values()),
+        frozenset(own.get(request.key.mac, request.key.mac) for request in platform.links),
         {own.get(mac, mac): named[mac] for mac in named},
         tuple(
             {own.get(mac, mac): weak[mac] for mac in group if mac in weak and not LinkKey(mac).made}

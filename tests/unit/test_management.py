@@ -192,6 +192,17 @@ def test_a_recorded_management_nic_stays_one_until_the_configuration_says_otherw
     assert (found.roles.role(mac(1)), found.roles.role(mac(3))) == ("management", "dataplane")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_choice_stays_when_the_kernel_uses_another_of_several_equal_default_routes(kind):
+    """It looks at which gateways are reachable (fib_select_default), so the route changes with ARP."""
+    ways = [(number, 0, DHCP) for number in (2, 3, 1)]
+    first = solve(three_networks(kind), slots((1, 2, 3, 4), ways, metadata=2))
+    record = updates.remember_nics(Record(), first)
+    for other in (1, 2, 3):
+        seen = slots((1, 2, 3, 4), ways, metadata=other)
+        assert roles(solve(three_networks(kind), seen, record)) == only(2)
+
+
 def test_what_a_pass_before_any_document_took_for_management_does_not_last():
     """Three leases, each with a default route, come one after the other; then the document does."""
     for order in permutations((1, 2, 3)):
