@@ -91,9 +91,12 @@ class Host:
 
     def writer(self, decision: Decision) -> GuardedWriter:
         """A writer for the unprotected links of this decision, and for no others."""
-        links = {link.index for link in decision.have.links.values()}
-        allowed = links - decision.resolution.roles.protected
-        return GuardedWriter(self._netlink, self._managers(), allowed)
+        links, roles = decision.have.links, decision.resolution.roles
+        allowed = {link.index for link in links.values()} - roles.protected
+        carriers = {
+            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
+        }
+        return GuardedWriter(self._netlink, self._managers(), allowed, carriers)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """A watch for changes of links and addresses."""

@@ -38,10 +38,12 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int) -
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
+    # VLANs are created on a NIC although another VLAN on it is for management; no pass writes to it.
+    carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
     devices = {
         key: device
         for key, device in everything.items()
-        if device.index not in resolution.roles.protected
+        if (device.index not in resolution.roles.protected or key in carriers)
         and (key in relevant or device.master in masters)
     }
     links = {}
@@ -112,7 +114,7 @@ def _link(
     return Link(
         key,
         key.kind,
-        resolution.roles.role(key.mac),
+        resolution.roles.role_of(key),
         device.name,
         device.index,
         state="up" if device.up else "down",

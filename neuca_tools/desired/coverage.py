@@ -80,7 +80,7 @@ def asked(
     connected = {
         address.network
         for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if roles.role_of(key) == "dataplane" and request.state != "user"
         for address in request.addresses
     }
     return frozenset(connected | {route.to for route in routes if route.state == "present"})

@@ -115,7 +115,9 @@ class LinkResolver:
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a dataplane NIC that is present, free and unprotected, or a VLAN on one."""
-        role, device = self.roles.role(key.mac), self.roles.nics.get(key.mac)
+        role, device = self.roles.role_of(key), self.roles.nics.get(key.mac)
+        if key.mac in self.roles.tagged and key.vlan_id is None and not self.requests[key].origins:
+            return False  # only a VLAN on it is asked for
         if role == "management":
             text = f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}"
             # While it is in doubt which NIC is management, the problem is contested: any change of a
@@ -126,6 +128,8 @@ class LinkResolver:
             released = nic is not None and nic.released
             text = "it was released" if released else "it is on the list of NICs to ignore"
             self.problems.append(Problem("ignored", text, key))
+        elif key.mac in self.roles.tagged:
+            return device is not None
         elif role == "dataplane" and device and device.index in self.roles.protected:
             self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
         else:
@@ -180,7 +184,8 @@ class LinkResolver:
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
-        parent, key = links[request.key.nic], request.key
+        key = request.key
+        parent = links.get(key.nic) or self._carrier(key.nic)
         found = self.found_keys.get(key)
         refusal = self._vlan_refusal(request, parent)
         if refusal:
@@ -204,6 +209,11 @@ class LinkResolver:
             self.refuse(key, text)
             link = replace(link, state=None)
         return link
+
+    def _carrier(self, key: LinkKey) -> Link:
+        """A NIC that is not written to, for a VLAN on it."""
+        device = self.roles.nics[key.mac]
+        return Link(key, "physical", "management", device.name, device.index)
 
     def _vlan_refusal(self, request: LinkRequest, parent: Link) -> Optional[str]:
         """Why there can be no such VLAN; empty or None if there can."""
@@ -369,7 +379,7 @@ class LinkResolver:
 
     def _unresolved(self, key: LinkKey) -> Link:
         """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked for."""
-        request, role = self.requests.get(key), self.roles.role(key.mac)
+        request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.given_name if key == key.nic else "") or None
         if request is None:
             return Link(key, key.kind, role, name)

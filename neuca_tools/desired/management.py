@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from neuca_tools.model import Record, Route, World
+from neuca_tools.model import Address, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     automatic,
@@ -90,6 +90,36 @@ def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
     """The MACs of the NICs that are among these devices, or carry them."""
     carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
     return frozenset(identity(device) for device in carriers if is_nic(device))
+
+
+def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
+    """The IDs of the management VLANs on those of these NICs that are for management only because of VLANs.
+
+    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
+    metadata service, goes through a VLAN on it.
+    """
+    used = {route.index for route in world.routes if not _is_link_local(route)}
+    used.add(world.metadata_index)
+    used |= {index for index, found in world.addresses.items() if not all(map(_is_usual, found))}
+    ways = [route.index for route in best_default_routes(world.routes)]
+    lines = below(world, [*ways, world.metadata_index])
+    vlans: dict[str, set[int]] = {}
+    for device in world.devices.values():
+        lower = world.devices.get(device.lower)
+        if device.vlan_id is None or lower is None or device.index not in lines:
+            continue
+        if is_nic(lower) and not lower.master and not lower.slave and lower.index not in used:
+            vlans.setdefault(identity(lower), set()).add(device.vlan_id)
+    return {mac: frozenset(vlans[mac]) for mac in vlans.keys() & {*macs}}
+
+
+def _is_link_local(route: Route) -> bool:
+    """Whether the route is one that the kernel gives every device with IPv6."""
+    return route.to.version == 6 and (route.to.is_link_local or route.to.is_multicast)
+
+
+def _is_usual(address: Address) -> bool:
+    return address.version == 6 and address.is_link_local
 
 
 class _Chooser:

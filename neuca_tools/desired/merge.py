@@ -158,7 +158,7 @@ def _platform_routes(
     for route in platform.routes:
         if route.link is None or route.to in taken:
             continue
-        if roles.role(route.link.mac) == "dataplane":
+        if roles.role_of(route.link) == "dataplane":
             yield route
 
 

@@ -64,7 +64,7 @@ def requests_for(
 ) -> Iterator[LinkRequest]:
     """The requests for dataplane links; DHCP does not count on a NIC that another text names."""
     for request in platform.links:
-        if roles.role(request.key.mac) != "dataplane":
+        if roles.role_of(request.key) != "dataplane":
             continue
         if request.key.mac in named:
             request = replace(request, automatic=None)
@@ -103,7 +103,7 @@ def notes(
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     for request in platform.links:
         key = request.key
-        if roles.role(key.mac) != "dataplane" or key not in requests:
+        if roles.role_of(key) != "dataplane" or key not in requests:
             continue
         if is_leased(requests[key]):
             yield Note("dhcp", "not applicable", LEFT, key)

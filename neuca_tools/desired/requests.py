@@ -54,7 +54,7 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
     """
     asked: dict[Host, list[LinkKey]] = {}
     for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
-        if roles.role(key.mac) == "dataplane" and requests[key].state != "user":
+        if roles.role_of(key) == "dataplane" and requests[key].state != "user":
             for ip in {address.ip for address in requests[key].addresses}:
                 asked.setdefault(ip, []).append(key)
     return {

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
+from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose, tagged
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
 from neuca_tools.model.topology import above, base, identity, is_nic
 
@@ -23,16 +23,17 @@ from neuca_tools.model.topology import above, base, identity, is_nic
 class Roles:
     """The role of every NIC, by MAC.
 
-    `nics` are free and have a MAC of their own; `twins` are the others, which have a master or share a MAC.
-    `protected` and `management` are device indexes, upper and lower devices included.
-    `doubtful` maps NICs that are management only because of automatic default routes to the families
-    of those routes (4, 6). `declared` are management only because a document says so.
-    `undecided` and `rivals`: see `management.Management`. `held` are unlisted for now although a
-    document names them (see `merge`); network managers are also kept off those that are `ahead`.
-    Another program does DHCP on the dataplane NICs that are `leased`, and keeps them.
-    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has
-    the role of each one that is asked for. `ours` are the device indexes of the virtual links that we
-    created, VLANs included. `hands_off` are the MACs to ignore, present or not.
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected` and
+    `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that are
+    management only because of automatic default routes to the families of those routes (4, 6).
+    `declared` are management only because a document says so. `tagged` maps NICs that are management
+    only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be dataplane
+    links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for now although
+    a document names them (see `merge`); network managers are also kept off those that are `ahead`.
+    Another program does DHCP on the dataplane NICs that are `leased`, and keeps them. `stacked` are
+    the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has the role of
+    each one that is asked for. `ours` are the device indexes of the virtual links that we created,
+    VLANs included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Roles:
     declared: frozenset[str] = frozenset()
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
+    tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
     leased: frozenset[str] = frozenset()
@@ -56,6 +58,12 @@ class Roles:
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
+
+    def role_of(self, key: LinkKey) -> Role:
+        """The role of a link: that of its NIC, unless only other VLANs on the NIC are for management."""
+        if key.vlan_id is not None and key.mac in self.tagged:
+            return "management" if key.vlan_id in self.tagged[key.mac] else "dataplane"
+        return self.role(key.mac)
 
     def device(self, mac: str) -> Optional[Device]:
         """The NIC or virtual link of ours that VLANs can be created on."""
@@ -160,23 +168,41 @@ def assign(
     nics, problems = find_nics(world, named - ignored - found.declared, masters)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    management = _indexes(world, managing, ours, vlans=False)
+    vlans = tagged(world, managing)
+    management = _management_devices(world, _indexes(world, managing, ours, vlans=False), vlans)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
         found.reasons,
-        protected=above(world, management | _indexes(world, ignored, ours)),
-        management=above(world, management),
+        protected=management | above(world, _indexes(world, ignored, ours)),
+        management=management,
         problems=tuple(problems),
         doubtful=found.doubtful,
         declared=found.declared | _unproven(found, named),
         undecided=found.undecided,
         rivals=found.rivals,
+        tagged=vlans,
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
     )
+
+
+def _management_devices(
+    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    """These devices and what is stacked on them, without VLANs that are not for management."""
+    carriers = {index for index in devices if identity(world.devices[index]) in vlans}
+    upper = {
+        device.index
+        for device in world.devices.values()
+        if device.lower in carriers
+        and (
+            device.vlan_id is None or device.vlan_id in vlans[identity(world.devices[device.lower])]
+        )
+    }
+    return above(world, {*devices} - carriers | upper) | carriers
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:

@@ -67,7 +67,7 @@ def quiet(
     return frozenset(
         key
         for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if roles.role_of(key) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
         if not has_dhcp6(request)
     )

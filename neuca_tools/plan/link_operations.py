@@ -57,11 +57,12 @@ class CreateLink(LinkOperation):
         return f"create the {TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
 
     def run(self, writer: Writer) -> None:
-        key, parent = self.on.key, writer.index(self.parent) if self.parent else 0
-        number = {"id": str(key.vlan_id)} if key.vlan_id is not None else {}
-        writer.create_link(
-            key.kind, self.on.name, parent, {**dict(self.virtual.options), **number}, self.mtu
-        )
+        key, parent, options = self.on.key, 0, dict(self.virtual.options)
+        if self.parent and key.vlan_id is not None:
+            parent, options["id"] = writer.carrier(self.parent), str(key.vlan_id)
+        elif self.parent:
+            parent = writer.index(self.parent)
+        writer.create_link(key.kind, self.on.name, parent, options, self.mtu)
 
 
 @dataclass(frozen=True)

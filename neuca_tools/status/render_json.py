@@ -213,7 +213,7 @@ def explanation(
     document that asks for it, `overrode` the place that it overrode, and `original` the value
     from before the agent changed it.
     """
-    role = resolution.roles.role(key.mac)
+    role = resolution.roles.role_of(key)
     return {
         "version": 1,
         "link": str(key),

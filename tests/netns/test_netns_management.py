@@ -197,3 +197,35 @@ def test_a_config_drive_without_any_route_makes_the_first_network_the_management
         {"10.2.0.9/24"},
         {"10.3.0.9/24"},
     ]
+
+
+def test_beside_a_management_vlan_another_vlan_of_the_nic_gets_its_address_and_the_nic_no_write(
+    lab,
+):
+    lab.veth("trunk", 1, up=True, foreign=True)
+    words = "link add link trunk name trunk.{0} type vlan id {0}"
+    for number in (10, 20):
+        made = lab.run("ip", *words.format(number).split(), where=lab.outside, check=False)
+        if "Unknown device type" in made.err:
+            pytest.skip("this kernel has no 8021q")
+        lab.run("ip", "link", "set", f"trunk.{number}", "up", where=lab.outside)
+        address = f"10.{number}.0.254/24"
+        lab.run("ip", "address", "add", address, "dev", f"trunk.{number}", where=lab.outside)
+    lab.ip(words.format(10))
+    lab.ip("link set trunk.10 up")
+    lab.ip("address add 10.10.0.9/24 dev trunk.10")
+    lab.ip("route add default via 10.10.0.254 dev trunk.10")
+    lab.foreign.may_make("trunk.20")
+    text = f"[vlan {mac(1)}.20]\naddresses = 10.20.0.9/24\n"
+    with lab.monitored() as monitor:
+        assert lab.once(text).code == 0
+        assert [line for line in monitor.lines() if "trunk.20" not in line] == []
+    assert lab.addresses("trunk.20") == {"10.20.0.9/24"}
+    for number in (10, 20):
+        ends = f"10.{number}.0.254", f"10.{number}.0.9"
+        lab.run("python3", "-c", ANSWERS, *ends, where=lab.outside)
+    asked = f"[vlan {mac(1)}.10]\nmtu = 1400\n[interface {mac(1)}]\nmtu = 1400\n"
+    assert lab.once(text + asked).code == 4
+    assert lab.link("trunk.10")["mtu"] == lab.link("trunk")["mtu"] == 1500
+    assert lab.once("[global]\n").code == 0
+    assert (lab.link("trunk.20"), lab.addresses("trunk.10")) == (None, {"10.10.0.9/24"})

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from ipaddress import ip_address, ip_interface
 from itertools import permutations
 
 import pytest
+from kernel import default_route
 from platforms import made
-from worlds import PLACES, Agent, key, mac, machine, nic, route, world
+from worlds import PLACES, Agent, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.desired import platform_roles
 from neuca_tools.desired.management import ANSWERED, ANSWERS, FIRST, Policy
@@ -18,7 +20,7 @@ from neuca_tools.desired.manager_files import marked, wanted
 from neuca_tools.desired.merge import HELD
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import parse
-from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
+from neuca_tools.model import Device, Document, NetworkState, NicRecord, Problem, Record
 from neuca_tools.model.topology import METADATA_HOSTS
 from neuca_tools.state import updates
 from neuca_tools.status.judge import DocumentStatus, judge
@@ -79,9 +81,13 @@ def only(number):
     return {**dict.fromkeys((1, 2, 3), "dataplane"), number: "management"}
 
 
+def addresses_of(resolution, link):
+    found = resolution.want.links.get(link)
+    return found and [str(address) for address in found.addresses]
+
+
 def addresses(resolution, number):
-    link = resolution.want.links.get(key(number))
-    return link and [str(address) for address in link.addresses]
+    return addresses_of(resolution, key(number))
 
 
 def state(resolution, have=None):
@@ -406,3 +412,97 @@ def test_a_bond_with_dhcp_that_is_not_for_management_is_left_alone_with_its_memb
     assert roles(found) == {1: "management", 2: "unlisted", 3: "unlisted"}
     assert (found.want.links, found.problems) == ({}, ())
     assert found.roles.reasons[mac(2)] == platform_roles.LEFT
+
+
+# --- VLANs ----------------------------------------------------------------------------------------
+
+
+def on_a_vlan(*devices, addresses=None, **more):
+    """NIC 1 carries VLAN 10, which has the address and the default route of this host."""
+    own = [nic(1, up=True), vlan(9, 1, 10, up=True)]
+    found = {9: "192.0.2.10/24", **(addresses or {})}
+    return world(
+        *own, *devices, addresses=found, routes=[route("0.0.0.0/0", 9, "192.0.2.1")], **more
+    )
+
+
+SIBLING = f"[vlan {mac(1)}.20]\naddresses = 172.16.0.1/24\n"
+
+
+def test_beside_a_management_vlan_another_vlan_of_the_nic_is_dataplane():
+    found = solve(parse(SIBLING), on_a_vlan())
+    assert found.problems == ()
+    assert set(found.want.links) == {key(1, 20)}
+    assert found.want.links[key(1, 20)].name == "eth1.20"
+    assert [found.roles.role_of(key(1, number)) for number in (None, 10, 20)] == [
+        "management",
+        "management",
+        "dataplane",
+    ]
+    assert found.roles.protected == found.roles.management == {1, 9}
+
+
+@pytest.mark.parametrize(("text", "link", "what"), [
+    (f"[vlan {mac(1)}.10]\nmtu = 1400\n", key(1, 10), "VLAN 10 is"),
+    (f"[interface {mac(1)}]\nmtu = 1400\n", key(1), "it is"),
+])  # fmt: skip
+def test_neither_the_management_vlan_nor_the_nic_below_it_is_changed(text, link, what):
+    found = solve(parse(text), on_a_vlan())
+    assert found.problems == (
+        Problem("refused", f"{what} on the management NIC: it carries the default route", link),
+    )
+    assert found.want.links == {}
+
+
+@pytest.mark.parametrize("seen", [
+    on_a_vlan(addresses={1: "198.51.100.1/24"}),
+    replace(on_a_vlan(), metadata_index=1),
+    world(nic(1, up=True), vlan(9, 1, 10, up=True), addresses={1: "192.0.2.10/24"},
+          routes=[route("0.0.0.0/0", 1, "192.0.2.1")]),
+    world(nic(1, up=True, master=8), Device(8, "bond0", "bond", mac(1), up=True), vlan(9, 8, 10, mac=mac(1), up=True),
+          addresses={9: "192.0.2.10/24"}, routes=[route("0.0.0.0/0", 9, "192.0.2.1")]),
+])  # fmt: skip
+def test_a_vlan_on_a_nic_that_is_itself_for_management_is_refused(seen):
+    found = solve(parse(SIBLING), seen)
+    assert key(1, 20) not in found.want.links
+    assert [problem.text for problem in found.problems if problem.link == key(1, 20)] == [
+        "VLAN 20 is on the management NIC: it carries the default route"
+    ]
+
+
+def test_a_sibling_of_the_management_vlan_is_made_without_a_write_to_the_nic_and_goes_again():
+    agent = Agent(machine(nic(1), nic(2)), SIBLING)
+    kernel = agent.kernel
+    kernel.set_up(1, True)
+    kernel.create_link("vlan", "eth1.10", 1, {"id": "10"}, None)
+    management = kernel.named("eth1.10").index
+    kernel.set_up(management, True)
+    kernel.add_address(management, ip_interface("192.0.2.10/24"))
+    default_route(kernel, management, ip_address("192.0.2.1"))
+    before = {at: kernel.devices[at] for at in (1, management)}
+    kernel.written.clear()
+    _, result, _ = agent.run()
+    made = kernel.named("eth1.20").index
+    assert (result.failures, agent.plan()) == ((), ())
+    assert ip_interface("172.16.0.1/24") in kernel.world().addresses[made]
+    assert set(kernel.written) == {made}
+    agent.ask("[global]\n")
+    agent.run()
+    assert kernel.named("eth1.20") is None
+    assert set(kernel.written) == {made}
+    assert {at: kernel.devices[at] for at in (1, management)} == before
+
+
+def test_the_platform_s_vlans_on_one_nic_have_roles_of_their_own():
+    """A trunk port of OpenStack: the default route is on VLAN 10, VLAN 20 has a gateway of its own."""
+    way = [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.0.254"}]
+    links = [{"id": "l1", "type": "phy", "ethernet_mac_address": mac(1)}]
+    links += [{"id": f"v{n}", "type": "vlan", "vlan_link": "l1", "vlan_id": n} for n in (10, 20)]
+    networks = [{"id": f"n{n}", "link": f"v{n}", "type": "ipv4", "ip_address": f"10.0.{n}.9", "netmask": "24",
+                 "routes": way} for n in (10, 20)]  # fmt: skip
+    document = Document(
+        platform=made("network_data.json", json.dumps({"links": links, "networks": networks}))
+    )
+    found = solve(document, on_a_vlan())
+    assert (set(found.want.links), found.problems) == ({key(1, 20)}, ())
+    assert addresses_of(found, key(1, 20)) == ["10.0.20.9/24"]
