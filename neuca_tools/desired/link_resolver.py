@@ -8,16 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired.device_settings import Wish, flat
-from neuca_tools.desired.mtu import LEAST_IPV6_MTU, Sizes
+from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
 from neuca_tools.desired.roles import Roles, find_links
-from neuca_tools.desired.router_advertisements import quieted
 from neuca_tools.desired.safety import Fence, mac_reason
 from neuca_tools.desired.virtual_links import deletable, judge
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import (
-    OWN,
     Device,
     Link,
     LinkKey,
@@ -28,15 +26,13 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.effects import Note
-from neuca_tools.tuning import allowed_sysctls as sysctls
+from neuca_tools.tuning import allowed_sysctls
 
-IPV6 = "net/ipv6/"
 UNMANAGED = {"networkmanager": "unmanaged"}  # networkd has no such call, only its files
 
 
 class LinkResolver:
-    """One resolution in progress; problems and notes are collected on the way."""
+    """One resolution in progress; problems are collected on the way."""
 
     def __init__(
         self,
@@ -47,13 +43,12 @@ class LinkResolver:
         limits: Fence,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
-        rules: sysctls.Judge,
+        rules: allowed_sysctls.Judge,
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
-        self.limits, self.names, self.sure, self.rules = limits, names, sure, rules
-        self.problems: list[Problem] = []
-        self.notes: list[Note] = []
-        self.sysctls: dict[str, str] = {}
+        self.names = names
+        self.common = CommonSettings(world, record, limits, sure, rules)
+        self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
         self.found_keys = find_links(world, roles)
@@ -115,26 +110,36 @@ class LinkResolver:
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a dataplane NIC that is present, free and unprotected, or a VLAN on one."""
-        role, device = self.roles.role_of(key), self.roles.nics.get(key.mac)
-        if key.mac in self.roles.tagged and key.vlan_id is None and not self.requests[key].origins:
-            return False  # only a VLAN on it is asked for
-        if role == "management":
-            text = f"{_subject(key)} is on the management NIC: {self.roles.reasons.get(key.mac, 'its MAC says so')}"
+        role = self.roles.role_of(key)
+        if role == "dataplane":
+            return self._is_free(key)
+        if role == "management" and not self._is_only_carrier(key):
+            reason = self.roles.reasons.get(key.mac, "its MAC says so")
             # While it is in doubt which NIC is management, the problem is contested: any change of a
             # link may decide it.
-            self.refuse(key, text, "contested" if key.mac in self.roles.doubtful else "refused")
-        elif role == "ignored" and key.vlan_id is None:
+            code: ProblemCode = "contested" if key.mac in self.roles.doubtful else "refused"
+            self.refuse(key, f"{_subject(key)} is on the management NIC: {reason}", code)
+        if role == "ignored" and key.vlan_id is None:
             nic = self.record.nics.get(key.mac)
             released = nic is not None and nic.released
             text = "it was released" if released else "it is on the list of NICs to ignore"
             self.problems.append(Problem("ignored", text, key))
-        elif key.mac in self.roles.tagged:
-            return device is not None
-        elif role == "dataplane" and device and device.index in self.roles.protected:
-            self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
-        else:
-            return role == "dataplane" and device is not None
         return False
+
+    def _is_free(self, key: LinkKey) -> bool:
+        """Whether this dataplane link can be configured: it is present, and not tied to a protected one."""
+        device = self.roles.nics.get(key.mac)
+        if device is None or key.mac in self.roles.tagged:
+            return device is not None
+        if device.index in self.roles.protected:
+            self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
+            return False
+        return True
+
+    def _is_only_carrier(self, key: LinkKey) -> bool:
+        """Whether nothing is asked of this NIC but to carry a VLAN beside the management VLAN."""
+        carries = key.mac in self.roles.tagged and key.vlan_id is None
+        return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing of one that another program does DHCP on."""
@@ -149,12 +154,14 @@ class LinkResolver:
         link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
         if request.state == "user":
             return self._hands_off(request.key, link, device)
-        mtu = self.sizes.nic(request.key, request.mtu or self._before(request.key).mtu, device)
-        return self._common(request, replace(link, mtu=mtu), mtu or device.mtu)
+        mtu = self.sizes.nic(
+            request.key, request.mtu or self.common.before(request.key).mtu, device
+        )
+        return self.common.add(request, replace(link, mtu=mtu), mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is touched."""
-        before = self._before(key)
+        before = self.common.before(key)
         return replace(
             link,
             state="user",
@@ -178,19 +185,19 @@ class LinkResolver:
             return None
         link = replace(link, virtual=virtual)
         size = self.sizes.made(key, virtual, links)
-        return self._common(
+        return self.common.add(
             request, replace(link, mtu=size), size or self.sizes.of(key, {**links, key: link})
         )
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
-        key = request.key
+        key, found = request.key, self.found_keys.get(request.key)
         parent = links.get(key.nic) or self._carrier(key.nic)
-        found = self.found_keys.get(key)
         refusal = self._vlan_refusal(request, parent)
         if refusal:
             self.refuse(key, refusal)
-        name = None if refusal else self._vlan_name(request, parent.name or "", found)
+            return None
+        name = self._vlan_name(request, parent.name or "", found)
         if name is None:
             return None
         self.vlan_names[key] = name
@@ -198,17 +205,25 @@ class LinkResolver:
         link = Link(key, "vlan", "dataplane", name, index, managers=self._managers(key))
         if request.state == "user":
             return self._hands_off(key, link, found) if found else None
-        most = self.sizes.of(key.nic, links)
-        mtu = self.sizes.vlan(key, request.mtu or self._before(key).mtu, parent, most)
-        room = mtu or min(found.mtu if found else most, most)
-        link = self._common(request, replace(link, mtu=mtu, virtual=request.virtual), room)
+        link = self._configured_vlan(request, link, parent, links)
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
-            lower = key.made or "NIC"
-            text = f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
+            text = f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}"
             self.refuse(key, text)
             link = replace(link, state=None)
         return link
+
+    def _configured_vlan(
+        self, request: LinkRequest, link: Link, parent: Link, links: Mapping[LinkKey, Link]
+    ) -> Link:
+        """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
+        key, found = request.key, self.found_keys.get(request.key)
+        most = self.sizes.of(key.nic, links)
+        mtu = self.sizes.vlan(key, request.mtu or self.common.before(key).mtu, parent, most)
+        room = mtu or most
+        if found and not mtu:
+            room = min(found.mtu, most)
+        return self.common.add(request, replace(link, mtu=mtu, virtual=request.virtual), room)
 
     def _carrier(self, key: LinkKey) -> Link:
         """A NIC that is not written to, for a VLAN on it."""
@@ -260,82 +275,11 @@ class LinkResolver:
         """Whether the name goes to this link; no two links are given the same."""
         return self.given.setdefault(name, key) == key
 
-    def _common(self, request: LinkRequest, link: Link, room: int) -> Link:
-        """The link with the settings that all kinds share; those that are not asked for get their original value.
-
-        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from it
-        (IPV6_MIN_MTU).
-        """
-        small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
-        addresses = []
-        for address in request.addresses:
-            reason = self.limits.address(address) or (small if address.version == 6 else None)
-            if reason is None:
-                addresses.append(address)
-            else:
-                self.refuse(request.key, f"address {address}: {reason}")
-        before = self._before(request.key)
-        queue = before.txqueuelen if request.txqueuelen is None else request.txqueuelen
-        sysctls = {
-            template: value
-            for template, value in before.sysctls.items()
-            if not (small and template.startswith(IPV6))
-        }
-        return replace(
-            link,
-            state=request.state,
-            txqueuelen=queue,
-            addresses=tuple(addresses),
-            sysctls={
-                **sysctls,
-                **quieted(request, link, self.world, small),
-                **self._sysctls(request, small),
-            },
-            device=self._device(request, link.index, queue),
-        )
-
-    def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """The device settings that are asked for and possible, and the original values of all others."""
-        device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
-        asked = flat(request.device)
-        found = self.world.settings.get(index) if device else None
-        wish = Wish(request.key, asked, found, declined)
-        wish.resolve()
-        qdisc, txqueuelen = (device.qdisc, device.txqueuelen) if device else ("noqueue", 0)
-        wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
-        self.notes += wish.notes
-        kept = {
-            name: value
-            for name, value in self._before(request.key).device.items()
-            if name not in asked
-        }
-        return {**kept, **wish.wanted}
-
-    def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
-        """The link's own sysctls; those of the whole host are collected in `self.sysctls`.
-
-        `small` is the reason why the link has no IPv6, if it has none.
-        """
-        own: dict[str, str] = {}
-        for template, value in request.sysctls:
-            reason = self.rules.reason(template, value)
-            if reason is None and OWN in template:
-                reason = small if template.startswith(IPV6) else None
-            elif reason is None and self.sysctls.get(template, value) != value:
-                reason = f'another link asks for "{self.sysctls[template]}"'
-            if reason is not None:
-                self.refuse(request.key, f"sysctl {template}: {reason}")
-            elif OWN in template:
-                own[template] = value
-            else:
-                self.sysctls[template] = value
-        return own
-
     def leftovers(self) -> dict[LinkKey, Link]:
         """Links that are no longer asked for, with the original values to restore."""
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
-            device, original = self.found_keys.get(key), self._before(key)
+            device, original = self.found_keys.get(key), self.common.before(key)
             if device is None or device.index in self.roles.protected:
                 continue
             if key in self.requests or key in self.record.owned.vlans or original == Original():
@@ -360,11 +304,6 @@ class LinkResolver:
         )
         self.problems += problems
         return free
-
-    def _before(self, key: LinkKey) -> Original:
-        """The link's original values; none if the document is too incomplete to restore them."""
-        sure = self.sure is None or key in self.sure
-        return self.record.originals.get(key, Original()) if sure else Original()
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
         """Every NIC, whatever its role, then all other links that are asked for. None: not ours to set."""

@@ -103,7 +103,7 @@ def resolve(
     forwards, refused = forwarding.allowed(router, roles, world)
     hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
     removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
+    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.common.sysctls}
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
@@ -120,7 +120,7 @@ def resolve(
         left_alone=_left_alone(routes),
         loose=hops.loose,
         ground=ground(world, roles),
-        notes=(*layers.notes, *work.notes, *tuned.notes),
+        notes=(*layers.notes, *work.common.notes, *tuned.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
     )
