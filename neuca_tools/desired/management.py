@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from neuca_tools.model import Address, Record, Route, World
+from neuca_tools.model import Device, NicRecord, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     automatic,
@@ -98,28 +98,29 @@ def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
     metadata service, goes through a VLAN on it.
     """
-    used = {route.index for route in world.routes if not _is_link_local(route)}
-    used.add(world.metadata_index)
-    used |= {index for index, found in world.addresses.items() if not all(map(_is_usual, found))}
-    ways = [route.index for route in best_default_routes(world.routes)]
+    ways = (route.index for route in best_default_routes(world.routes))
     lines = below(world, [*ways, world.metadata_index])
-    vlans: dict[str, set[int]] = {}
-    for device in world.devices.values():
-        lower = world.devices.get(device.lower)
-        if device.vlan_id is None or lower is None or device.index not in lines:
-            continue
-        if is_nic(lower) and not lower.master and not lower.slave and lower.index not in used:
-            vlans.setdefault(identity(lower), set()).add(device.vlan_id)
-    return {mac: frozenset(vlans[mac]) for mac in vlans.keys() & {*macs}}
+    plain = {
+        index: identity(device)
+        for index, device in world.devices.items()
+        if is_nic(device) and identity(device) in macs and _is_plain(device, world)
+    }
+    found: dict[str, frozenset[int]] = {}
+    for index in lines & world.devices.keys():
+        device = world.devices[index]
+        if device.vlan_id is not None and device.lower in plain:
+            mac = plain[device.lower]
+            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
+    return found
 
 
-def _is_link_local(route: Route) -> bool:
-    """Whether the route is one that the kernel gives every device with IPv6."""
-    return route.to.version == 6 and (route.to.is_link_local or route.to.is_multicast)
-
-
-def _is_usual(address: Address) -> bool:
-    return address.version == 6 and address.is_link_local
+def _is_plain(nic: Device, world: World) -> bool:
+    """Whether the NIC has no master, and no address or route but those of every device with IPv6."""
+    if nic.master or nic.slave or nic.index == world.metadata_index:
+        return False
+    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
+    prefixes |= {route.to for route in world.routes if route.index == nic.index}
+    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
 
 
 class _Chooser:
@@ -131,23 +132,19 @@ class _Chooser:
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
         self.best = best_default_routes(world.routes)
+        self.manual = [route for route in self.best if not automatic(route)]
+        self.four = [route for route in self.best if route.to.version == 4]
         self.metadata = self._metadata()
         self.proven = self._proven()
         certain = self.metadata | policy.management | self._origin()
         self.anchored = _anchored(world, certain, record, self.dataplane)
-        self.relevant = [
-            route
-            for route in self.best
-            if not automatic(route) or route.to.version not in self.anchored
-        ]
+        self.relevant = [*filter(self._counts, self.best)]
 
     def outcome(self) -> Management:
         """The NICs of one link, and any others that the document does not describe."""
         firm = {**self._beyond_doubt(), **self.proven}
-        chosen = self.present & {*firm, *self.said.named}
+        chosen = self.present & {*firm, *self.said.named} or self._by_routes()
         declared, undecided = dict(self.said.named), frozenset[str]()
-        if not chosen:
-            chosen = self._by_routes()
         if not chosen:
             declared, undecided = self._by_word()
             chosen = {*declared}
@@ -157,16 +154,21 @@ class _Chooser:
             declared = self._first_described()
             chosen = {*declared}
         seen = self._reasons(chosen)
-        doubtful = seen.keys() - firm.keys() - self._carriers(self.best, automatic_too=False)
-        explicit = self.present & {*self.proven, *self.said.named}
+        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual)
         return Management(
             {**declared, **seen},
             {mac: self._families(mac, chosen) for mac in doubtful},
             frozenset(declared.keys() - seen.keys()),
             undecided,
-            frozenset() if explicit or undecided else frozenset(self.hinted - {*seen, *declared}),
+            self._rivals({*seen, *declared}) - undecided,
             frozenset(seen.keys() - chosen - firm.keys()),
         )
+
+    def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
+        """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
+        if self.present & {*self.proven, *self.said.named}:
+            return frozenset()
+        return frozenset(self.hinted - {*chosen})
 
     # --- signs ---
 
@@ -231,8 +233,7 @@ class _Chooser:
         """
         if not {*doubt} <= self.anchored:
             return False
-        four = [route for route in self.best if route.to.version == 4]
-        return bool(self.proven) or mac not in self._carriers(four)
+        return bool(self.proven) or mac not in self._carriers(self.four)
 
     def _is_possible(self, nics: Collection[str]) -> bool:
         """Whether an automatic route of these NICs agrees with the document."""
@@ -242,17 +243,19 @@ class _Chooser:
 
     def _by_routes(self) -> set[str]:
         """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an advertisement."""
-        four = [route for route in self.best if route.to.version == 4]
-        first = self._first(four)
-        if first and first & self._carriers(four, automatic_too=False):
+        first = self._first(self.four)
+        if first & self._carriers(route for route in self.four if not automatic(route)):
             return first
-        doubtful = {mac for mac in self._in_doubt() & self.present if self._is_possible([mac])}
         return (
-            self._likeliest(doubtful)
+            self._in_doubt_here()
             or {*self.metadata}
-            or self._first(route for route in self.relevant if route.to.version == 4)
-            or self._first(route for route in self.best if not automatic(route))
+            or self._first(filter(self._counts, self.four))
+            or self._first(self.manual)
         )
+
+    def _counts(self, route: Route) -> bool:
+        """Whether the route shows a management NIC; another NIC may have a stronger sign in its family."""
+        return not automatic(route) or route.to.version not in self.anchored
 
     def _first(self, routes: Iterable[Route]) -> set[str]:
         """The NICs of the first of these routes, which is the one that the kernel uses.
@@ -266,11 +269,12 @@ class _Chooser:
                 return {*nics}
         return set()
 
-    def _likeliest(self, nics: Collection[str]) -> set[str]:
-        """One of these NICs."""
+    def _in_doubt_here(self) -> set[str]:
+        """One of the present NICs that are recorded with a doubt: the likeliest."""
+        nics = [mac for mac in self._in_doubt() & self.present if self._is_possible([mac])]
         carriers = self._carriers(self.best)
-        order = sorted(nics, key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
-        return {*order[:1]}
+        nics.sort(key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
+        return {*nics[:1]}
 
     def _by_word(self) -> tuple[dict[str, str], frozenset[str]]:
         """The NICs of the only link that may be for management by the document; with several, those to wait for."""
@@ -295,17 +299,16 @@ class _Chooser:
         """What the host and the configuration show. Of the NICs described, only the chosen ones count."""
         barred = self.said.described - {*chosen}
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
-        carriers = self._carriers(self.relevant) | (self._carriers(self.best) & {*chosen})
+        carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
         reasons = recorded | dict.fromkeys(self.metadata - barred, METADATA)
         reasons.update(dict.fromkeys(carriers - self.dataplane - barred, DEFAULT))
         for mac in self.proven:
             reasons.setdefault(mac, self.proven[mac])
         return {**reasons, **dict.fromkeys(self.policy.management, CONFIGURED)}
 
-    def _carriers(self, routes: Iterable[Route], automatic_too: bool = True) -> frozenset[str]:
+    def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
         """The MACs of the NICs that these routes go through."""
-        counted = (route for route in routes if automatic_too or not automatic(route))
-        return nics_of(self.world, (route.index for route in counted))
+        return nics_of(self.world, (route.index for route in routes))
 
     def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
         """The families in which an automatic default route makes the NIC management, now or when it was recorded."""
@@ -344,14 +347,10 @@ def _anchored(
 
 def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
     """Whether anything but a router advertisement shows that a management NIC is present."""
-    present = {identity(device) for device in world.devices.values() if is_nic(device)}
-    firm = {
-        mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
-    }
-    routes = (
-        route
-        for route in world.routes
-        if route.to.prefixlen == 0 and (route.to.version == 4 or not automatic(route))
-    )
-    shown = nics_of(world, (route.index for route in routes)) - {*dataplane}
-    return bool(firm & present or shown)
+    for device in filter(is_nic, world.devices.values()):
+        nic = record.nics.get(identity(device), NicRecord())
+        if nic.role == "management" and not nic.doubtful:
+            return True
+    defaults = [route for route in world.routes if route.to.prefixlen == 0]
+    counted = (route for route in defaults if route.to.version == 4 or not automatic(route))
+    return bool(nics_of(world, (route.index for route in counted)) - {*dataplane})

@@ -20,24 +20,27 @@ STAYS = "the default route of this host stays with the management NIC"
 
 def says(platform: PlatformDocument, configured: Collection[str], world: World) -> Said:
     """What the document says of management, without the NICs that the configuration names."""
-    requests = {request.key: request for request in platform.links}
-    hints = [hint for hint in platform.management if hint.mac not in configured]
-    weak = {hint.mac: hint.reason for hint in reversed(hints) if not hint.firm}
-    lower = carriers(weak, requests)
-    tops = [hint.mac for hint in hints if hint.mac in weak and hint.mac not in lower]
-    groups = [{top, *carriers([top], requests)} for top in dict.fromkeys(tops)]
     nics = [device for device in world.devices.values() if is_nic(device)]
+    # A document may name a NIC by its current MAC.
     own = {device.mac: identity(device) for device in nics}
     own.update((mac, mac) for mac in map(identity, nics))
-    named = {hint.mac: hint.reason for hint in reversed(hints) if hint.firm}
+    hints = [hint for hint in platform.management if hint.mac not in configured]
+    groups = _groups(platform, {hint.mac: hint.reason for hint in hints if not hint.firm})
     return Said(
         frozenset(own.get(request.key.mac, request.key.mac) for request in platform.links),
-        {own.get(mac, mac): named[mac] for mac in named},
-        tuple(
-            {own.get(mac, mac): weak[mac] for mac in group if mac in weak and not LinkKey(mac).made}
-            for group in groups
-        ),
+        {own.get(hint.mac, hint.mac): hint.reason for hint in hints if hint.firm},
+        tuple({own.get(mac, mac): reason for mac, reason in group.items()} for group in groups),
     )
+
+
+def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The NICs of each link that may be for management, with the reasons: those below a virtual link together."""
+    requests = {request.key: request for request in platform.links}
+    lower = carriers(weak, requests)
+    for top in weak:
+        if top not in lower:
+            group = {top, *carriers([top], requests)}
+            yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).made}
 
 
 def is_leased(request: LinkRequest) -> bool:
