@@ -147,7 +147,7 @@ class LinkResolver:
             return {}
         return UNMANAGED
 
-    def _nic(self, request: LinkRequest) -> Link:
+    def _nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
         name = self.names[request.key]
         managers = self._managers(request.key)
@@ -159,8 +159,10 @@ class LinkResolver:
         )
         return self.common.add(request, replace(link, mtu=mtu), mtu or device.mtu)
 
-    def _hands_off(self, key: LinkKey, link: Link, device: Device) -> Link:
+    def _hands_off(self, key: LinkKey, link: Link, device: Optional[Device]) -> Optional[Link]:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is touched."""
+        if device is None:
+            return None
         before = self.common.before(key)
         return replace(
             link,
@@ -179,7 +181,7 @@ class LinkResolver:
         index = found.index if found else 0
         link = Link(key, key.kind, "dataplane", key.given_name, index, managers=UNMANAGED)
         if virtual is None:
-            return self._hands_off(key, link, found) if found else None
+            return self._hands_off(key, link, found)
         if virtual.parent and virtual.parent not in links:
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
@@ -197,20 +199,22 @@ class LinkResolver:
         if refusal:
             self.refuse(key, refusal)
             return None
-        name = self._vlan_name(request, parent.name or "", found)
+        name = self._vlan_name(request, str(parent.name), found)
         if name is None:
             return None
         self.vlan_names[key] = name
-        index = found.index if found else 0
-        link = Link(key, "vlan", "dataplane", name, index, managers=self._managers(key))
+        link = Link(key, "vlan", "dataplane", name, managers=self._managers(key))
+        if found is not None:
+            link = replace(link, index=found.index)
         if request.state == "user":
-            return self._hands_off(key, link, found) if found else None
+            return self._hands_off(key, link, found)
         link = self._configured_vlan(request, link, parent, links)
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
-            text = f"{_subject(key)} cannot be up: its {key.made or 'NIC'} is asked to be {parent.state}"
+            lower = key.made or "NIC"
+            text = f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
             self.refuse(key, text)
-            link = replace(link, state=None)
+            return replace(link, state=None)
         return link
 
     def _configured_vlan(

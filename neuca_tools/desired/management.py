@@ -128,7 +128,7 @@ class _Chooser:
 
     def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
         self.world, self.policy, self.record, self.said = world, policy, record, said
-        self.present = {identity(one) for one in world.devices.values() if is_nic(one)}
+        self.present = {*map(identity, filter(is_nic, world.devices.values()))}
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
         self.best = best_default_routes(world.routes)

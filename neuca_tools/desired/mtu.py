@@ -52,11 +52,11 @@ class Sizes:
         link, found = links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
-        if link and link.virtual and key.kind == "bridge":
-            ports = [port for port in link.virtual.members if port in links]
-            if ports:
-                return min(self.of(port, links) for port in ports)
-        return found.mtu if found else USUAL_MTU
+        default = found.mtu if found else USUAL_MTU
+        if link is None or link.virtual is None or key.kind != "bridge":
+            return default
+        ports = (port for port in link.virtual.members if port in links)
+        return min((self.of(port, links) for port in ports), default=default)
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU to set, None if it is refused: outside the device's limits, or too low for an upper device that is not ours."""
@@ -123,20 +123,18 @@ class Sizes:
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
     ) -> Optional[int]:
         """The MTU of a bond: the one asked for, or else the lowest that is asked for a member."""
-        present = [member for member in virtual.members if member in links]
-        asked = {member: self.requests[member].mtu for member in present}
+        asked = {member: self.requests[member].mtu for member in virtual.members if member in links}
         mtu = mtu or min(filter(None, asked.values()), default=None)
-        for member in present:
+        for member in asked:
             most = self.found[member].max_mtu
             if mtu and 0 < most < mtu:
                 name = links[member].name
                 text = f'MTU {mtu} asked, but its member "{name}" takes at most {most}'
                 self.refuse(key, text, "mtu")
                 return None
-        for member in present:
-            if asked[member] != mtu and self._names_mtu(member):
-                bond = key.given_name
-                text = f'MTU {asked[member]} asked, but it is in "{bond}", which has {mtu}'
+        for member, theirs in asked.items():
+            if theirs != mtu and self._names_mtu(member):
+                text = f'MTU {theirs} asked, but it is in "{key.given_name}", which has {mtu}'
                 self.refuse(member, text, "mtu")
         return mtu
 

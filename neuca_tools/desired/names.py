@@ -154,11 +154,13 @@ def boot_names(
     others = (device for device in world.devices.values() if device.index not in free)
     fixed = set(_names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
-    owner = {device.index: LinkKey(mac) for mac, device in roles.nics.items()}
-    names = {index: granted[owner[index]] for index in free if owner.get(index) in granted}
+    names = {}
+    for mac, device in roles.nics.items():
+        if device.index in free and LinkKey(mac) in granted:
+            names[device.index] = granted[LinkKey(mac)]
     taken = {*fixed, *granted.values()}
+    unnamed = (device for index, device in free.items() if index not in names)
     in_force = set(_names_in_use(world.devices.values()))
-    unnamed = [device for index, device in free.items() if index not in names]
     for device in sorted(unnamed, key=lambda device: (identity(device), device.index)):
         name = device.name
         if name in taken and not _is_twins_own(device, granted, roles):

@@ -51,14 +51,14 @@ def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool
 
 def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
-    usable = (_nics(world, device) for device in world.devices.values())
-    found = zip(world.devices.values(), usable)
-    return tuple(
-        Outlet(device.name, origin.mac, EVERYWHERE)
-        for device, nics in found
-        if nics and device.up and not device.master and name_of(world, device) == origin.mac
-        if not any(record.nics.get(mac, NicRecord()).released for mac in nics)
-    )
+    found = []
+    for device in world.devices.values():
+        nics = _nics(world, device)
+        released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
+        usable = nics and device.up and not device.master and not released
+        if usable and name_of(world, device) == origin.mac:
+            found.append(Outlet(device.name, origin.mac, EVERYWHERE))
+    return tuple(found)
 
 
 def strangers(origin: Origin, world: World) -> bool:
@@ -71,18 +71,20 @@ def outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC of `without`."""
-    nics = {device.index: _usable(world, roles, device) for device in world.devices.values()}
-    usable = {index: macs for index, macs in nics.items() if macs and not macs & set(without)}
-    free = {mac for macs in usable.values() for mac in macs}
-    found = [
+    usable = {}
+    for index, device in world.devices.items():
+        macs = _usable(world, roles, device)
+        if macs and not macs & {*without}:
+            usable[index] = macs
+    found = (
         _candidate(world.devices[index], macs, world, policy, record)
         for index, macs in usable.items()
-    ]
+    )
     chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
     if policy.management:
         chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
-    elif all(candidate.rank >= ALONE for candidate in chosen):
-        chosen = list(_alone(chosen, free, roles))
+    elif not chosen or chosen[0].rank >= ALONE:
+        chosen = [*_alone(chosen, frozenset().union(*usable.values()), roles)]
     return tuple(_outlet(candidate, world) for candidate in chosen)
 
 
@@ -156,12 +158,9 @@ def _alone(
     """The candidates; the only NIC that can be for management counts even if all its routes are advertised."""
     others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
     for candidate in chosen:
-        single = candidate.nics >= others | set(free)
-        yield (
-            _Candidate(candidate.device, candidate.nics, ALONE)
-            if single and not roles.held
-            else candidate
-        )
+        if candidate.nics >= others | {*free} and not roles.held:
+            candidate = _Candidate(candidate.device, candidate.nics, ALONE)
+        yield candidate
 
 
 def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:

@@ -20,17 +20,22 @@ STAYS = "the default route of this host stays with the management NIC"
 
 def says(platform: PlatformDocument, configured: Collection[str], world: World) -> Said:
     """What the document says of management, without the NICs that the configuration names."""
+    own = _own_macs(world)
+    firm: dict[str, str] = {}
+    weak: dict[str, str] = {}
+    for hint in platform.management:
+        if hint.mac not in configured:
+            reasons = firm if hint.firm else weak
+            reasons[own.get(hint.mac, hint.mac)] = hint.reason
+    described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
+    return Said(frozenset(described), firm, tuple(_groups(platform, weak)))
+
+
+def _own_macs(world: World) -> dict[str, str]:
+    """The MAC that identifies each NIC, by its present one: a document may name a NIC by that."""
     nics = [device for device in world.devices.values() if is_nic(device)]
-    # A document may name a NIC by its current MAC.
     own = {device.mac: identity(device) for device in nics}
-    own.update((mac, mac) for mac in map(identity, nics))
-    hints = [hint for hint in platform.management if hint.mac not in configured]
-    groups = _groups(platform, {hint.mac: hint.reason for hint in hints if not hint.firm})
-    return Said(
-        frozenset(own.get(request.key.mac, request.key.mac) for request in platform.links),
-        {own.get(hint.mac, hint.mac): hint.reason for hint in hints if hint.firm},
-        tuple({own.get(mac, mac): reason for mac, reason in group.items()} for group in groups),
-    )
+    return {**own, **{mac: mac for mac in map(identity, nics)}}
 
 
 def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dict[str, str]]:

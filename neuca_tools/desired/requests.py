@@ -54,9 +54,10 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
     """
     asked: dict[Host, list[LinkKey]] = {}
     for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
-        if roles.role_of(key) == "dataplane" and requests[key].state != "user":
-            for ip in {address.ip for address in requests[key].addresses}:
-                asked.setdefault(ip, []).append(key)
+        if roles.role_of(key) != "dataplane" or requests[key].state == "user":
+            continue
+        for ip in {address.ip for address in requests[key].addresses}:
+            asked.setdefault(ip, []).append(key)
     return {
         ip: " and ".join(map(str, keys))
         for ip, keys in asked.items()

@@ -105,16 +105,16 @@ def find_nics(
     """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
-    for device in world.devices.values():
-        if is_nic(device) and (device.master or device.slave) and device.master not in ours:
+    for device in filter(is_nic, world.devices.values()):
+        if (device.master or device.slave) and device.master not in ours:
             held[identity(device)] = device
-        elif is_nic(device):
+        else:
             candidates[identity(device)].append(device)
-    problems = [
+    problems = (
         _unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)
-    ]
+    )
     unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
-    return unique, [problem for problem in problems if problem]
+    return unique, [*filter(None, problems)]
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
@@ -219,20 +219,21 @@ def _by_mac(
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
     known = {identity(device): device for device in world.devices.values() if is_nic(device)}
+    present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
-        both = {mac, _own_mac(known[mac], ours) if mac in known else mac}
+        both = {mac, present.get(mac, mac)}
         if both & {*ignored}:
             roles[mac] = "ignored"
         elif both & {*reasons}:
             roles[mac] = "management"
         else:
             roles[mac] = "dataplane" if mac in named else "unlisted"
-    for mac, device in known.items():
-        # A document may name a NIC by its current MAC.
-        if _own_mac(device, ours) in named and roles[mac] in ("ignored", "management"):
-            roles[_own_mac(device, ours)] = roles[mac]
-    return roles
+    # A document may name a NIC by its current MAC.
+    spared = {
+        own: roles[mac] for mac, own in present.items() if roles[mac] in ("ignored", "management")
+    }
+    return {**roles, **{own: role for own, role in spared.items() if own in named}}
 
 
 def _own_mac(device: Device, ours: Collection[int]) -> str:

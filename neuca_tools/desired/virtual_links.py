@@ -54,17 +54,13 @@ class _Judge:
         self.requests, self.world, self.roles, self.taken = requests, world, roles, taken
         self.found = find_links(world, roles)
         ours = {device.index for device in roles.stacked.values()}
-        self.macvlans = {
-            device.lower: f'"{device.name}"'
-            for device in world.devices.values()
-            if device.kind == "macvlan" and device.index not in ours
-        }
+        self.macvlans: dict[int, str] = {}
+        self.holders: dict[str, Device] = {}
+        for device in world.devices.values():
+            if device.kind == "macvlan" and device.index not in ours:
+                self.macvlans[device.lower] = f'"{device.name}"'
+            self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
-        self.holders = {
-            name: device
-            for device in world.devices.values()
-            for name in (device.name, *device.altnames)
-        }
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.links: dict[LinkKey, Virtual] = {}
@@ -201,24 +197,22 @@ def deletable(
     deleted.
     """
     found, owned = find_links(world, roles), record.owned.vlans
-    ours = {
-        device.index for key, device in found.items() if key in owned or _is_nic_of(key, record)
-    }
+    known = owned | {LinkKey(mac) for mac in record.nics if not LinkKey(mac).rank}
+    ours = {found[key].index for key in known & found.keys()}
     copies = _copies(requests, world, roles, record)
-    free, problems = set(), []
-    for key in sorted(owned | copies):
-        holder = foreign_on(found[key], world, ours) if key in found else None
+    free = set(copies)
+    if stacks:
+        free |= {key for key in owned if not _is_refused(key, requests, stacks)}
+    problems = []
+    for key in sorted((owned | copies) & found.keys()):
+        holder = foreign_on(found[key], world, ours)
         if holder is None:
-            if key in copies or (stacks and not _is_refused(key, requests, stacks)):
-                free.add(key)
-        elif stacks and key not in requests:
+            continue
+        free.discard(key)
+        if stacks and key not in requests:
             text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
             problems.append(Problem("refused", text, key))
     return frozenset(free), problems
-
-
-def _is_nic_of(key: LinkKey, record: Record) -> bool:
-    return not key.rank and key.mac in record.nics
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
