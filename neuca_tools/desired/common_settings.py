@@ -133,7 +133,9 @@ class CommonSettings:
         reason = self.rules.reason(template, value)
         if reason is not None:
             return reason
-        if OWN in template:
-            return small if template.startswith(IPV6) else None
+        if template.startswith(IPV6) and OWN in template:
+            return small
         other = self.sysctls.get(template, value)
-        return None if other == value else f'another link asks for "{other}"'
+        if OWN in template or other == value:
+            return None
+        return f'another link asks for "{other}"'

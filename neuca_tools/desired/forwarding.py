@@ -19,7 +19,9 @@ VALUES = {"true": "1", "false": "0"}
 
 def asked(router: Router) -> dict[str, str]:
     """The sysctls that the word stands for; `user` leaves them alone, or as they were before it was another word."""
-    return dict.fromkeys((IPV4, IPV6), VALUES[router]) if router in VALUES else {}
+    if router not in VALUES:
+        return {}
+    return dict.fromkeys((IPV4, IPV6), VALUES[router])
 
 
 def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:

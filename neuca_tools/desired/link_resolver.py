@@ -20,6 +20,7 @@ from neuca_tools.model import (
     Link,
     LinkKey,
     LinkRequest,
+    NicRecord,
     Original,
     Problem,
     ProblemCode,
@@ -72,14 +73,16 @@ class LinkResolver:
             link = self._link(key, links)
             if link is None:
                 continue
-            master = self.stacks.masters.get(key)
-            links[key] = self._put_into(master, link) if master else link
+            links[key] = link
+            if key in self.stacks.masters:
+                links[key] = self._put_into(self.stacks.masters[key], link)
         return links
 
     def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """One wanted link, or None; `links` are those below it."""
-        allowed = self._may_make(key, links) if key.made else self._may_write(key)
-        if not allowed:
+        if key.made and not self._may_make(key, links):
+            return None
+        if not key.made and not self._may_write(key):
             return None
         if key.vlan_id is not None:
             return self._vlan(self.requests[key], links)
@@ -104,9 +107,9 @@ class LinkResolver:
             self.refuse(
                 link.key, f'address {address}: it is in "{master.given_name}", which can have it'
             )
-        return replace(
-            link, master=master, addresses=(), mtu=None if master.kind == "bond" else link.mtu
-        )
+        if master.kind == "bond":
+            link = replace(link, mtu=None)
+        return replace(link, master=master, addresses=())
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a dataplane NIC that is present, free and unprotected, or a VLAN on one."""
@@ -117,12 +120,14 @@ class LinkResolver:
             reason = self.roles.reasons.get(key.mac, "its MAC says so")
             # While it is in doubt which NIC is management, the problem is contested: any change of a
             # link may decide it.
-            code: ProblemCode = "contested" if key.mac in self.roles.doubtful else "refused"
+            code: ProblemCode = "refused"
+            if key.mac in self.roles.doubtful:
+                code = "contested"
             self.refuse(key, f"{_subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
-            nic = self.record.nics.get(key.mac)
-            released = nic is not None and nic.released
-            text = "it was released" if released else "it is on the list of NICs to ignore"
+            text = "it is on the list of NICs to ignore"
+            if self.record.nics.get(key.mac, NicRecord()).released:
+                text = "it was released"
             self.problems.append(Problem("ignored", text, key))
         return False
 
@@ -261,8 +266,9 @@ class LinkResolver:
         self, request: LinkRequest, parent: str, found: Optional[Device]
     ) -> Optional[str]:
         """The name asked for, the present name of a VLAN that is not ours, or the default; None if it is taken."""
-        ours = request.key in self.record.owned.vlans
-        default = found.name if found and not ours else vlan_name(parent, request.key)
+        default = vlan_name(parent, request.key)
+        if found and request.key not in self.record.owned.vlans:
+            default = found.name
         name = request.name or default
         holder = self.by_name.get(name)
         free = holder is None or (found is not None and holder.index == found.index)
@@ -273,7 +279,9 @@ class LinkResolver:
             f'{_subject(request.key)} should be "{name}", but another interface has that name',
             "name",
         )
-        return found.name if found and self._give(found.name, request.key) else None
+        if found and self._give(found.name, request.key):
+            return found.name
+        return None
 
     def _give(self, name: str, key: LinkKey) -> bool:
         """Whether the name goes to this link; no two links are given the same."""
@@ -303,9 +311,8 @@ class LinkResolver:
 
     def deletable(self, complete: bool) -> frozenset[LinkKey]:
         """The links that we created and may delete; see `virtual_links.deletable`."""
-        free, problems = deletable(
-            self.requests, self.world, self.roles, self.record, self.stacks if complete else None
-        )
+        stacks = self.stacks if complete else None
+        free, problems = deletable(self.requests, self.world, self.roles, self.record, stacks)
         self.problems += problems
         return free
 
@@ -341,8 +348,12 @@ class LinkResolver:
 
 def _own_mac(request: LinkRequest) -> str:
     """The MAC that is asked for, empty if none is."""
-    return request.virtual.option("mac") if request.virtual else ""
+    if request.virtual is None:
+        return ""
+    return request.virtual.option("mac")
 
 
 def _subject(key: LinkKey) -> str:
-    return "it" if key.vlan_id is None else f"VLAN {key.vlan_id}"
+    if key.vlan_id is None:
+        return "it"
+    return f"VLAN {key.vlan_id}"

@@ -160,8 +160,9 @@ def _rules(
     used: set[str] = set()
     nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}
     for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
-        pinned = pinned_name(mac, resolution, record)
-        name = "" if pinned in used else pinned
+        name = pinned_name(mac, resolution, record)
+        if name in used:
+            name = ""
         if mac in spared or not has_rule(mac, resolution, record, dataplane):
             continue
         if not name and mac not in dataplane:
@@ -225,7 +226,7 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
             bases.add(key.given_name)
         if key.rank and key.mac not in roles.leased:
             made.add(name)
-    return {f"{name}.*" for name in bases - others if name} | (made - others)
+    return {f"{name}.*" for name in bases - others - {""}} | (made - others)
 
 
 def _recorded_name(mac: str, record: Record) -> str:

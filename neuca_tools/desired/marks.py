@@ -28,6 +28,7 @@ _LONGEST_CONFIG = (
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
 def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
@@ -67,7 +68,8 @@ def udev_rule_name(
     >>> udev_rule_name("fe:16:3e:00:6d:af", True, "neuca-persistent", 10, 15)
     '10-neuca-persistent-fe163e006daf.rules'
     """
-    return f"{data_priority if dataplane else mgmt_priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
+    priority = data_priority if dataplane else mgmt_priority
+    return f"{priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
 
 
 def rule_mac(filename: str, substring: str) -> Optional[str]:
@@ -125,9 +127,12 @@ def networkd_files(
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
     known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    types = [f"Type={' '.join('ether' if kind == 'macvlan' else kind for kind in known)}"]
-    types += [f"Kind={' '.join(known)}"] if "macvlan" in known else []
-    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [*types, *vlans] if vlans else []}
+    types = [f"Type={' '.join(known).replace('macvlan', 'ether')}"]
+    if "macvlan" in known:
+        types.append(f"Kind={' '.join(known)}")
+    files = {NETWORKD_NICS_FILE: nics}
+    if vlans:
+        files[NETWORKD_VLANS_FILE] = [*types, *vlans]
     head, tail = (
         [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
         ["", "[Link]", "Unmanaged=yes"],
@@ -147,7 +152,9 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
         for key in sorted(keys)
         if all(_PLAIN.fullmatch(part) for part in key.split("/"))
     ]
-    return _text([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
+    if not lines:
+        return b""
+    return _text([f"{_HEADER}See sysctl.d(5).", *lines])
 
 
 def sysctls_of(text: bytes) -> dict[str, str]:
@@ -166,9 +173,7 @@ def sysctls_of(text: bytes) -> dict[str, str]:
 
 def _plain(patterns: Iterable[str]) -> list[str]:
     """Those patterns that mean the same to every reader: plain characters, and `*` at the end."""
-    return sorted(
-        {one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)}
-    )
+    return sorted({one for one in patterns if _PATTERN.fullmatch(one)})
 
 
 def _checked(mac: str) -> str:

@@ -90,7 +90,9 @@ class Sizes:
                 "mtu",
             )
             return None
-        return self.with_ipv6(key, mtu, found) if mtu and found else mtu
+        if mtu and found:
+            return self.with_ipv6(key, mtu, found)
+        return mtu
 
     def made(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
@@ -106,13 +108,15 @@ class Sizes:
         elif virtual.parent:
             parent, size = links[virtual.parent], self.of(virtual.parent, links)
             mtu = self._over(key, virtual, parent, size, mtu)
-        return self.with_ipv6(key, mtu, found) if mtu and found else mtu
+        if mtu and found:
+            return self.with_ipv6(key, mtu, found)
+        return mtu
 
     def _bridge(
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: int
     ) -> Optional[int]:
-        for port in virtual.members:
-            size = self.of(port, links) if port in links else mtu
+        for port in filter(links.__contains__, virtual.members):
+            size = self.of(port, links)
             if size < mtu:
                 name = links[port].name
                 self.refuse(key, f'MTU {mtu} asked, but its port "{name}" has {size}', "mtu")
@@ -150,7 +154,9 @@ class Sizes:
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most
-        why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}" if taken else ""
+        why = ""
+        if taken:
+            why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}"
         self.refuse(key, f'MTU {mtu} asked, but "{parent.name}" below it has {size}{why}', "mtu")
         return most
 

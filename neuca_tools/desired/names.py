@@ -40,7 +40,9 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     """
     name = f"{parent}.{key.vlan_id}"
     stem = key.given_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
-    return name if len(name) <= LONGEST_NAME else f"{stem}.{key.vlan_id}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{stem}.{key.vlan_id}"
 
 
 def nic_names(
@@ -159,9 +161,10 @@ def boot_names(
         if device.index in free and LinkKey(mac) in granted:
             names[device.index] = granted[LinkKey(mac)]
     taken = {*fixed, *granted.values()}
-    unnamed = (device for index, device in free.items() if index not in names)
     in_force = set(_names_in_use(world.devices.values()))
-    for device in sorted(unnamed, key=lambda device: (identity(device), device.index)):
+    for device in sorted(free.values(), key=lambda device: (identity(device), device.index)):
+        if device.index in names:
+            continue
         name = device.name
         if name in taken and not _is_twins_own(device, granted, roles):
             name = free_name(name, taken | in_force)

@@ -71,20 +71,18 @@ def outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC of `without`."""
-    usable = {}
-    for index, device in world.devices.items():
+    free: set[str] = set()
+    found = []
+    for device in world.devices.values():
         macs = _usable(world, roles, device)
         if macs and not macs & {*without}:
-            usable[index] = macs
-    found = (
-        _candidate(world.devices[index], macs, world, policy, record)
-        for index, macs in usable.items()
-    )
+            free |= macs
+            found.append(_candidate(device, macs, world, policy, record))
     chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
     if policy.management:
         chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
     elif not chosen or chosen[0].rank >= ALONE:
-        chosen = [*_alone(chosen, frozenset().union(*usable.values()), roles)]
+        chosen = [*_alone(chosen, free, roles)]
     return tuple(_outlet(candidate, world) for candidate in chosen)
 
 
@@ -97,8 +95,11 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
 def name_of(world: World, device: Device) -> str:
     """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
     nics = _nics(world, device)
-    vlan = f".{device.vlan_id}" if device.kind == "vlan" else ""
-    return f"{min(nics)}{vlan}" if nics else ""
+    if not nics:
+        return ""
+    if device.kind == "vlan":
+        return f"{min(nics)}.{device.vlan_id}"
+    return min(nics)
 
 
 def _nics(world: World, device: Device) -> frozenset[str]:

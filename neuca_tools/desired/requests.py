@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
@@ -54,10 +55,9 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
     """
     asked: dict[Host, list[LinkKey]] = {}
     for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
-        if roles.role_of(key) != "dataplane" or requests[key].state == "user":
-            continue
-        for ip in {address.ip for address in requests[key].addresses}:
-            asked.setdefault(ip, []).append(key)
+        if roles.role_of(key) == "dataplane" and requests[key].state != "user":
+            for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
+                asked.setdefault(ip, []).append(key)
     return {
         ip: " and ".join(map(str, keys))
         for ip, keys in asked.items()

@@ -71,8 +71,9 @@ class Roles:
 
     def name(self, mac: str) -> str:
         """The name of the NIC with this MAC, the first in order if there are several; empty if there is none."""
-        devices = (self.nics[mac],) if mac in self.nics else self.twins.get(mac, ())
-        return min((device.name for device in devices), default="")
+        if mac in self.nics:
+            return self.nics[mac].name
+        return min((device.name for device in self.twins.get(mac, ())), default="")
 
 
 def made(world: World, record: Record) -> dict[str, Device]:
@@ -85,15 +86,18 @@ def made(world: World, record: Record) -> dict[str, Device]:
 
 def made_indexes(world: World, record: Record) -> frozenset[int]:
     """The indexes of virtual links that we created in this boot, VLANs included: by the record, not by MAC."""
-    owned = record.owned.vlans if record.boot_id == world.boot_id else ()
+    if record.boot_id != world.boot_id:
+        return frozenset()
+    owned = record.owned.vlans
     return frozenset(
         device.index for device in world.devices.values() if _made_key(device, world) in owned
     )
 
 
 def _made_key(device: Device, world: World) -> LinkKey:
-    lower = device if device.vlan_id is None else world.devices.get(device.lower, device)
-    return LinkKey(base(lower), device.vlan_id)
+    if device.vlan_id is None:
+        return LinkKey(base(device))
+    return LinkKey(base(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def find_nics(
@@ -207,7 +211,9 @@ def _management_devices(
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:
     """What is not to be recorded: before any document is known, every default route but one is in question."""
-    return frozenset() if named else found.beside - found.doubtful.keys()
+    if named:
+        return frozenset()
+    return found.beside - found.doubtful.keys()
 
 
 def _by_mac(
@@ -218,27 +224,28 @@ def _by_mac(
     ours: Collection[int],
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
-    known = {identity(device): device for device in world.devices.values() if is_nic(device)}
+    known = {identity(device): device for device in filter(is_nic, world.devices.values())}
     present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
         both = {mac, present.get(mac, mac)}
+        roles[mac] = "dataplane" if mac in named else "unlisted"
         if both & {*ignored}:
             roles[mac] = "ignored"
         elif both & {*reasons}:
             roles[mac] = "management"
-        else:
-            roles[mac] = "dataplane" if mac in named else "unlisted"
     # A document may name a NIC by its current MAC.
-    spared = {
-        own: roles[mac] for mac, own in present.items() if roles[mac] in ("ignored", "management")
-    }
-    return {**roles, **{own: role for own, role in spared.items() if own in named}}
+    for mac, own in present.items():
+        if own in named and roles[mac] in ("ignored", "management"):
+            roles[own] = roles[mac]
+    return roles
 
 
 def _own_mac(device: Device, ours: Collection[int]) -> str:
     """The NIC's own MAC: the current MAC of a member of our bonds is that of the bond."""
-    return identity(device) if device.master in ours else device.mac
+    if device.master in ours:
+        return identity(device)
+    return device.mac
 
 
 def _without_false_management(record: Record, world: World, ours: Collection[int]) -> Record:
@@ -252,7 +259,9 @@ def _without_false_management(record: Record, world: World, ours: Collection[int
     } & record.nics.keys()
     false = {mac for mac in members if record.nics[mac].role == "management"}
     nics = {mac: replace(record.nics[mac], role="dataplane", doubtful=()) for mac in false}
-    return replace(record, nics={**record.nics, **nics}) if false else record
+    if not false:
+        return record
+    return replace(record, nics={**record.nics, **nics})
 
 
 def _indexes(

@@ -101,7 +101,9 @@ class _Judge:
         below = self.links.get(first.nic)
         if below is not None:
             mac = below.option("mac")
-        return {"mac": mac} if mac else {}
+        if not mac:
+            return {}
+        return {"mac": mac}
 
     def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be made: refused, or absent if no link that it is made of is present."""
@@ -152,7 +154,9 @@ class _Judge:
         if lower not in request_members(self.requests[key]):
             return None
         macvlan = self._macvlan_on(lower)
-        return f"{lower} has {macvlan} on it: it can be in no bond or bridge" if macvlan else None
+        if not macvlan:
+            return None
+        return f"{lower} has {macvlan} on it: it can be in no bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
         """Why nothing may be made of a link with this role."""
@@ -181,7 +185,9 @@ class _Judge:
 
 
 def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
-    return request.virtual.members if request.virtual else ()
+    if request.virtual is None:
+        return ()
+    return request.virtual.members
 
 
 def deletable(
@@ -197,22 +203,22 @@ def deletable(
     deleted.
     """
     found, owned = find_links(world, roles), record.owned.vlans
-    known = owned | {LinkKey(mac) for mac in record.nics if not LinkKey(mac).rank}
-    ours = {found[key].index for key in known & found.keys()}
+    nics = {key for key in map(LinkKey, record.nics) if not key.rank}
+    ours = {found[key].index for key in (owned | nics) & found.keys()}
     copies = _copies(requests, world, roles, record)
-    free = set(copies)
-    if stacks:
-        free |= {key for key in owned if not _is_refused(key, requests, stacks)}
-    problems = []
-    for key in sorted((owned | copies) & found.keys()):
-        holder = foreign_on(found[key], world, ours)
-        if holder is None:
-            continue
-        free.discard(key)
-        if stacks and key not in requests:
-            text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
-            problems.append(Problem("refused", text, key))
-    return frozenset(free), problems
+    present = sorted((owned | copies) & found.keys())
+    holders = {key: foreign_on(found[key], world, ours) for key in present}
+    held = {key: holder.name for key, holder in holders.items() if holder}
+    if stacks is None:
+        return copies - held.keys(), []
+    text = 'it is no longer asked for, but "{}" is stacked on it'
+    problems = [
+        Problem("refused", text.format(name), key)
+        for key, name in held.items()
+        if key not in requests
+    ]
+    free = {key for key in owned if not _is_refused(key, requests, stacks)}
+    return (copies | free) - held.keys(), problems
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
