@@ -1,7 +1,7 @@
 """Reads and sets which CPUs serve the queues and interrupts of a device: RPS, XPS and IRQ affinity.
 
-See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by its
-name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by
+its name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,6 +15,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca.device_settings import listed
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings
 
 SYS, IRQ = Path("/sys"), Path("/proc/irq")
@@ -45,19 +46,14 @@ class Queues:
         return DeviceSettings(values, most, missing)
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs; interrupts that no longer belong to this device are skipped.
-
-        Raises ApplyError.
-        """
+        """Set the CPUs; interrupts of other devices are skipped. Raises ApplyError."""
         if not self._here:
-            raise ApplyError(f'"{self._node}" is another device by now')
-        try:
+            raise ApplyError(f'"{self._node}" is a different device now')
+        with applying():
             if group == "irq-affinity":
                 self._write_interrupts(value)
             else:
                 self._write_masks(group, value)
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
     def _write_interrupts(self, value: str) -> None:
         own = {str(irq) for irq in self._irqs()}
@@ -95,7 +91,7 @@ class Queues:
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
     def _interrupts(self) -> DeviceSettings:
-        """`most`: the CPUs of the NIC's NUMA node for each interrupt, or its current ones if within."""
+        """`most`: the CPUs of each interrupt, or the NUMA node's if any is outside it."""
         near = self._node_cpus()
         if near is None:
             return _no_affinity("the device belongs to no NUMA node")

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
+from neuca_tools.sources.clouds import Azure, Gce, Hetzner, Oracle
 from neuca_tools.sources.directories import ConfigDrive, Nothing
-from neuca_tools.sources.ec2 import Ec2
+from neuca_tools.sources.ec2 import Alibaba, Ec2
 from neuca_tools.sources.file import File
+from neuca_tools.sources.hypervisors import Lxd, VMware
 from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
@@ -37,6 +40,7 @@ __all__ = [
     "offers",
     "parse_source",
     "platform",
+    "service_hosts",
     "uses_network",
     "without_network",
 ]
@@ -56,10 +60,18 @@ _KINDS: Mapping[str, _Kind] = {
     "nocloud": _Kind("nocloud[=PATH]", "=", NoCloud),
     "openstack": _Kind("openstack[=URL]", "=", OpenStack),
     "ec2": _Kind("ec2[=URL]", "=", Ec2),
+    "azure": _Kind("azure[=URL]", "=", Azure),
+    "oracle": _Kind("oracle[=URL]", "=", Oracle),
+    "gce": _Kind("gce[=URL]", "=", Gce),
+    "hetzner": _Kind("hetzner[=URL]", "=", Hetzner),
+    "alibaba": _Kind("alibaba[=URL]", "=", Alibaba),
+    "vmware": _Kind("vmware", "=", VMware),
+    "lxd": _Kind("lxd[=SOCKET]", "=", Lxd),
     "none": _Kind("none", "=", Nothing),
 }
-_AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # local ones first
-_LOCAL = frozenset({"file", "configdrive", "nocloud"})
+_SERVICES = ("openstack", "ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
+_AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first
+_LOCAL = frozenset({"file", "configdrive", "nocloud", "lxd"})
 
 
 @dataclass(frozen=True)
@@ -135,14 +147,16 @@ def fetch_path(
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )
+    if answer.data is None:
+        return None
     try:
-        return None if answer.data is None else answer.data.decode("utf-8").strip()
+        return answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
 
 
 def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
-    """The cloud that `auto` detects: a key of `platforms.KINDS`, or empty if `auto` is not among the sources."""
+    """The cloud that `auto` detects, a key of `platforms.KINDS`; empty without `auto`."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
     return recognized(surroundings.dmi) if surroundings.check_platform else ANY
@@ -151,28 +165,38 @@ def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
 def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
     cloud = platform(specs, surroundings)
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
-    unknown = cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs)
-    return by_outlet([*made, Unknown()] if unknown else made)
+    if cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
+        made.append(Unknown())
+    return by_outlet(made)
 
 
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    found: list[SourceSpec] = []
+    found: dict[SourceSpec, None] = {}
     for spec in specs:
-        found += auto if spec.kind == "auto" else [spec]
-    return list(dict.fromkeys(found))
+        found.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
+    return list(found)
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
     """Whether one of these sources may use the network."""
-    return any(spec.kind in ("auto", "nocloud", "openstack", "ec2") for spec in specs)
+    return any(spec.kind in ("auto", "nocloud", *_SERVICES) for spec in specs)
 
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
     """Whether one of these sources is a service at this URL, given without an interface."""
     made = (_KINDS[spec.kind].make(spec.argument, Surroundings()) for spec in _each(specs))
     return any(isinstance(source, Service) and url in source.known_at() for source in made)
+
+
+def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
+    """The addresses of the services among these sources, which no document may take over."""
+    made = (
+        _KINDS[spec.kind].make(spec.argument, Surroundings())
+        for spec in _each(specs, platform(specs, surroundings))
+    )
+    return [host for source in made if isinstance(source, Service) for host in source.hosts()]
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

@@ -1,4 +1,4 @@
-"""Makes an HTTP request to a literal address: one deadline, no proxy, no redirects, limited sizes."""
+"""Makes HTTP requests to literal addresses: one deadline, no proxy or redirect, limited sizes."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,9 +10,9 @@ import select
 import socket
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
@@ -29,10 +29,19 @@ _WIRE_LIMIT = 2 * BODY_LIMIT
 
 @dataclass(frozen=True)
 class Response:
-    """The status, and the body if it is 200; the bodies of errors are not read."""
+    """The status, and the body if it is 200; the bodies of errors are not read.
+
+    The names of the headers are in lower case.
+    """
 
     status: int
     body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def content(self) -> Optional[bytes]:
+        """The body, None unless the status is 200."""
+        return self.body if self.status == 200 else None
 
 
 class _UnusableError(Exception):
@@ -106,7 +115,7 @@ def request(
     try:
         with _Connection(_family(url), socket.SOCK_STREAM) as connection:
             connection.start(url, deadline)
-            missing = "no whole answer"
+            missing = "no complete answer"
             connection.sendall(_head(method, url, path, headers))
             return _response(connection, method)
     except socket.timeout:
@@ -117,7 +126,7 @@ def request(
         raise SourceError(f"{what}: {error.strerror or error}") from error
     # http.client raises ValueError for a chunk of negative size.
     except (HTTPException, ValueError) as error:
-        raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
+        raise SourceError(f"{what}: the answer is incomplete or malformed HTTP") from error
     except _UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 
@@ -159,7 +168,8 @@ def _response(connection: _Connection, method: str) -> Response:
         if response.status != 200:
             return Response(response.status)
         encoding = response.getheader("Content-Encoding", "identity")
-        return Response(200, _decoded(_body(response), encoding))
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Response(200, _decoded(_body(response), encoding), headers)
 
 
 def _body(response: HTTPResponse) -> bytes:

@@ -67,7 +67,7 @@ def test_a_nic_that_an_incomplete_document_does_not_have_keeps_all(pair):
     assert (pair.folder / "udev" / "10-neuca-persistent-020000000102.rules").exists()
 
 
-def test_a_nic_that_a_complete_document_does_not_have_loses_our_addresses_and_stays_up(pair):
+def test_a_nic_missing_from_a_complete_document_loses_our_addresses_and_stays_up(pair):
     pair.once(GOOD)
     pair.ip("address add 172.16.9.1/24 dev dp2")
     assert pair.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n").code == 0
@@ -186,7 +186,7 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     ] == ["172.16.1.1/24"]
     assert served.neuca("show", "observed", prefix=nobody).code == 0
     assert served.neuca("plan", "--source", "ec2", prefix=nobody).err == (
-        'neuca: read the document from "ec2": only root asks the network\n'
+        'neuca: read the document from "ec2": only root may query the network\n'
     )
     assert served.neuca("apply", prefix=nobody).err == "neuca: neuca apply: only root may do this\n"
     assert served.metadata.seen() == asked

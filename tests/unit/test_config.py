@@ -17,7 +17,10 @@ from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
 
-KNOWN = "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], none"
+KNOWN = (
+    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+)
 
 MAC = "fe:16:3e:00:6d:af"
 
@@ -169,7 +172,7 @@ def test_an_empty_value_is_the_default(config, option):
             "linux",
             "udev-substring",
             "../x",
-            'it is not a part of a file name: letters, digits, "_", "." and "-" only',
+            'it is not part of a file name: letters, digits, "_", "." and "-" only',
         ),
         ("linux", "data-udev-priority", "100", '"100" is not a number from 0 to 99'),
         ("linux", "mgmt-udev-priority", "x", '"x" is not a number from 0 to 99'),

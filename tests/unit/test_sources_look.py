@@ -20,7 +20,10 @@ from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources import Session, SourceSpec, Token, fetch_path, look, parse_source
 
 LONG = 300
-KNOWN = "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], none"
+KNOWN = (
+    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+)
 
 
 def ask(*texts, budget=LONG, session=None):
@@ -250,7 +253,7 @@ def test_silent_sources_share_one_budget():
     began = time.monotonic()
     with Server(lambda _: None) as one, Server(lambda _: None) as two:
         assert reason(f"ec2={one.url}", f"ec2={two.url}", budget=4) == "; ".join(
-            f"ec2={url}: GET {url}/latest/user-data: no whole answer within 4 s"
+            f"ec2={url}: GET {url}/latest/user-data: no complete answer within 4 s"
             for url in (one.url, two.url)
         )
     assert 3.6 <= time.monotonic() - began < LONG

@@ -16,7 +16,7 @@ from neuca_tools.tuning.profile import parse
 
 PROFILES = Path(__file__).parents[2] / "neuca_tools" / "profiles"
 SOCKET = "less than 64 KiB stalls every socket of the host"
-NEIGHBOURS = "less than the kernel's own default leaves neighbours unreachable (arp(7))"
+NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(7))"
 
 
 @pytest.mark.parametrize(("path", "value", "reason"), [
@@ -97,7 +97,7 @@ def wanted(line, **more):
 TTL = "net/ipv4/ip_default_ttl"
 
 
-def test_a_key_that_is_not_in_the_list_is_refused_and_the_administrator_can_permit_it():
+def test_an_unlisted_key_is_refused_unless_the_administrator_permits_it():
     assert wanted("net.ipv4.ip_default_ttl = 1") == ({}, [f"sysctl {TTL}: {HOST_WIDE}"])
     permitted = frozenset({TTL})
     assert wanted("net.ipv4.ip_default_ttl = 1", allow_sysctls=permitted) == ({TTL: "1"}, [])

@@ -16,6 +16,7 @@ from neuca_tools.documents.stacking import lower_of, with_parents
 from neuca_tools.model import (
     Address,
     Automatic,
+    Host,
     LinkKey,
     LinkRequest,
     ManagementHint,
@@ -31,6 +32,7 @@ MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
+PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
@@ -59,6 +61,7 @@ class Draft:
     virtual: Optional[Virtual] = None
     sysctls: tuple[tuple[str, str], ...] = ()
     automatic: Automatic = field(default_factory=Automatic)
+    gateways: list[Host] = field(default_factory=list)
 
     def manage(self, reason: str, firm: bool = False) -> None:
         """Record that the NIC may be the management NIC, or with `firm` is; the first reason is kept."""
@@ -105,6 +108,12 @@ class Draft:
             if key == "to":
                 hop_key = "via"
             self._add_hop(part, hop_key, via, network)
+
+    def add_gateway(self, part: Part, key: str, text: str) -> None:
+        """Add the router of this link's subnet; the first of each family counts."""
+        hop = part.made(key, text, values.next_hop)
+        if hop is not None and all(hop.version != other.version for other in self.gateways):
+            self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
         hop = part.made(key, via, values.next_hop)
