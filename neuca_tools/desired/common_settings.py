@@ -1,4 +1,6 @@
-"""The settings that every kind of link can have: addresses, queue length, sysctls and device settings."""
+"""The settings that every kind of link can have: addresses, queue length, sysctls and device
+settings.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -87,7 +89,9 @@ class CommonSettings:
         self.problems.append(Problem("refused", text, key))
 
     def _addresses(self, request: LinkRequest, small: Optional[str]) -> list[Address]:
-        """The addresses that are not refused; `small` is the reason why the link has no IPv6, if any."""
+        """The addresses that are not refused; `small` is the reason why the link has no IPv6, if
+        any.
+        """
         granted = []
         for address in request.addresses:
             reason = self.limits.address(address)
@@ -100,7 +104,9 @@ class CommonSettings:
         return granted
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """The device settings that are asked for and possible, and the original values of all others."""
+        """The device settings that are asked for and possible, and the original values of all
+        others.
+        """
         device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
         found, qdisc, txqueuelen = None, "noqueue", 0
         if device:

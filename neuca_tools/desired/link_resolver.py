@@ -91,7 +91,9 @@ class LinkResolver:
         return self._nic(self.requests[key])
 
     def _may_make(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> bool:
-        """Whether this is a virtual link that can be created, or a VLAN on one; `stacks` has reported why not."""
+        """Whether this is a virtual link that can be created, or a VLAN on one; `stacks` has
+        reported why not.
+        """
         if key.vlan_id is not None:
             if key.nic not in links:
                 self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")
@@ -132,7 +134,9 @@ class LinkResolver:
         return False
 
     def _is_free(self, key: LinkKey) -> bool:
-        """Whether this dataplane link can be configured: it is present, and not tied to a protected one."""
+        """Whether this dataplane link can be configured: it is present, and not tied to a protected
+        one.
+        """
         device = self.roles.nics.get(key.mac)
         if device is None or key.mac in self.roles.tagged:
             return device is not None
@@ -147,7 +151,9 @@ class LinkResolver:
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
-        """What network managers should say of the link; nothing of one that another program does DHCP on."""
+        """What network managers should say of the link; nothing of one that another program does
+        DHCP on.
+        """
         if key.mac in self.roles.leased:
             return {}
         return UNMANAGED
@@ -165,7 +171,9 @@ class LinkResolver:
         return self.common.add(request, replace(link, mtu=mtu), mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Optional[Device]) -> Optional[Link]:
-        """A link with `state = user`: our own earlier changes are reverted, nothing else is touched."""
+        """A link with `state = user`: our own earlier changes are reverted, nothing else is
+        touched.
+        """
         if device is None:
             return None
         before = self.common.before(key)
@@ -265,7 +273,9 @@ class LinkResolver:
     def _vlan_name(
         self, request: LinkRequest, parent: str, found: Optional[Device]
     ) -> Optional[str]:
-        """The name asked for, the present name of a VLAN that is not ours, or the default; None if it is taken."""
+        """The name asked for, the present name of a VLAN that is not ours, or the default; None if
+        it is taken.
+        """
         default = vlan_name(parent, request.key)
         if found and request.key not in self.record.owned.vlans:
             default = found.name
@@ -317,7 +327,10 @@ class LinkResolver:
         return free
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are asked for. None: not ours to set."""
+        """Every NIC, whatever its role, then all other links that are asked for.
+
+        None: not ours to set.
+        """
         for mac in sorted(self.roles.by_mac):
             key = LinkKey(mac)
             request = self.requests.get(key)
@@ -328,7 +341,9 @@ class LinkResolver:
             yield links.get(key) or self._unresolved(key)
 
     def _unresolved(self, key: LinkKey) -> Link:
-        """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked for."""
+        """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked
+        for.
+        """
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.given_name if key == key.nic else "") or None
         if request is None:

@@ -242,7 +242,9 @@ class _Chooser:
     # --- choices ---
 
     def _by_routes(self) -> set[str]:
-        """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an advertisement."""
+        """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an
+        advertisement.
+        """
         first = self._first(self.four)
         if first & self._carriers(route for route in self.four if not automatic(route)):
             return first
@@ -254,7 +256,9 @@ class _Chooser:
         )
 
     def _counts(self, route: Route) -> bool:
-        """Whether the route shows a management NIC; another NIC may have a stronger sign in its family."""
+        """Whether the route shows a management NIC; another NIC may have a stronger sign in its
+        family.
+        """
         return not automatic(route) or route.to.version not in self.anchored
 
     def _first(self, routes: Iterable[Route]) -> set[str]:
@@ -277,7 +281,9 @@ class _Chooser:
         return {*nics[:1]}
 
     def _by_word(self) -> tuple[dict[str, str], frozenset[str]]:
-        """The NICs of the only link that may be for management by the document; with several, those to wait for."""
+        """The NICs of the only link that may be for management by the document; with several, those
+        to wait for.
+        """
         groups = self._candidates()
         if len(groups) == 1:
             return dict(groups[0]), frozenset()
@@ -296,7 +302,10 @@ class _Chooser:
     # --- results ---
 
     def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
-        """What the host and the configuration show. Of the NICs described, only the chosen ones count."""
+        """What the host and the configuration show.
+
+        Of the NICs described, only the chosen ones count.
+        """
         barred = self.said.described - {*chosen}
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
         carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
@@ -311,7 +320,9 @@ class _Chooser:
         return nics_of(self.world, (route.index for route in routes))
 
     def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
-        """The families in which an automatic default route makes the NIC management, now or when it was recorded."""
+        """The families in which an automatic default route makes the NIC management, now or when it
+        was recorded.
+        """
         routes = self.relevant
         if mac in chosen:
             routes = [route for route in self.best if automatic(route)]

@@ -155,7 +155,10 @@ def _rules(
     dataplane: frozenset[str],
     spared: Collection[str],
 ) -> dict[str, Optional[bytes]]:
-    """A rule for each NIC. A name goes into one rule only, that of a NIC that is present if there is one."""
+    """A rule for each NIC.
+
+    A name goes into one rule only, that of a NIC that is present if there is one.
+    """
     rules: dict[str, Optional[bytes]] = {}
     used: set[str] = set()
     nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}

@@ -1,4 +1,6 @@
-"""The MTU that each link may have, in bytes: within the limits of its device and of lower and upper devices."""
+"""The MTU that each link may have, in bytes: within the limits of its device and of lower and upper
+devices.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -48,7 +50,10 @@ class Sizes:
             self.children[device.lower].append(device)
 
     def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
-        """The MTU that a link will have. The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust)."""
+        """The MTU that a link will have.
+
+        The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust).
+        """
         link, found = links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
@@ -59,7 +64,9 @@ class Sizes:
         return min((self.of(port, links) for port in ports), default=default)
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
-        """The MTU to set, None if it is refused: outside the device's limits, or too low for an upper device that is not ours."""
+        """The MTU to set, None if it is refused: outside the device's limits, or too low for an
+        upper device that is not ours.
+        """
         if mtu is None:
             return None
         if device.max_mtu and mtu > device.max_mtu:
@@ -81,7 +88,9 @@ class Sizes:
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is refused."""
+        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
+        refused.
+        """
         found = self.found.get(key)
         if mtu is not None and mtu > most:
             self.refuse(
@@ -143,7 +152,9 @@ class Sizes:
         return mtu
 
     def _names_mtu(self, key: LinkKey) -> bool:
-        """Whether a document or the configuration gives the link an MTU; a profile's does not count."""
+        """Whether a document or the configuration gives the link an MTU; a profile's does not
+        count.
+        """
         origins = [one for one in self.requests[key].origins if one.setting == "mtu"]
         return not all(one.where.startswith(PROFILE) for one in origins)
 
@@ -180,7 +191,9 @@ class Sizes:
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
-        """An upper device that the kernel would clamp, and that we did not create and are not asked to set."""
+        """An upper device that the kernel would clamp, and that we did not create and are not asked
+        to set.
+        """
         for child in self.children[device.index]:
             if child.mtu > mtu and not self._is_set_by_us(child):
                 return child

@@ -51,7 +51,10 @@ def nic_names(
     roles: Roles,
     record: Record,
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """The name that each present NIC should have. Only dataplane NICs are renamed; the others keep their names."""
+    """The name that each present NIC should have.
+
+    Only dataplane NICs are renamed; the others keep their names.
+    """
     movable = {
         mac
         for mac, device in roles.nics.items()
@@ -214,7 +217,9 @@ def _first_come(
 
 
 def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Whether the name belongs to this MAC, which several devices have, so that none of them is the NIC."""
+    """Whether the name belongs to this MAC, which several devices have, so that none of them is the
+    NIC.
+    """
     mac = identity(device)
     return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
 

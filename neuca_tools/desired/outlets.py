@@ -1,8 +1,8 @@
 """Which interfaces metadata may be requested through, and in which order.
 
-Whoever is on a dataplane network can answer at the addresses of a metadata service. So it is
-requested through interfaces alone that are, or may still become, management ones; and a router
-advertisement, which anybody on the link can send, is no sign that one of them is.
+Any host on a dataplane network can answer at the addresses of a metadata service. Therefore it is
+requested only through interfaces that are, or may still become, management ones. A router
+advertisement, which any host on the link can send, is no sign that one is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -70,7 +70,9 @@ def strangers(origin: Origin, world: World) -> bool:
 def outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
-    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC of `without`."""
+    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
+    of `without`.
+    """
     free: set[str] = set()
     found = []
     for device in world.devices.values():
@@ -109,7 +111,9 @@ def _nics(world: World, device: Device) -> frozenset[str]:
 
 
 def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
-    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is ours."""
+    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
+    ours.
+    """
     nics = _nics(world, device)
     lowers = below(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
@@ -156,7 +160,9 @@ def _leads_to_service(route: Route) -> bool:
 def _alone(
     chosen: Iterable[_Candidate], free: Collection[str], roles: Roles
 ) -> Iterator[_Candidate]:
-    """The candidates; the only NIC that can be for management counts even if all its routes are advertised."""
+    """The candidates; the only NIC that can be for management counts even if all its routes are
+    advertised.
+    """
     others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
     for candidate in chosen:
         if candidate.nics >= others | {*free} and not roles.held:
@@ -165,7 +171,10 @@ def _alone(
 
 
 def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
-    """The networks behind the interface. If only its routes make it a candidate, advertised ones do not count."""
+    """The networks behind the interface.
+
+    If only its routes make it a candidate, advertised ones do not count.
+    """
     if candidate.rank < ROUTED:
         yield LINK_LOCAL
     for route in world.routes:

@@ -39,7 +39,9 @@ def _own_macs(world: World) -> dict[str, str]:
 
 
 def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The NICs of each link that may be for management, with the reasons: those below a virtual link together."""
+    """The NICs of each link that may be for management, with the reasons: those below a virtual
+    link together.
+    """
     requests = {request.key: request for request in platform.links}
     lower = carriers(weak, requests)
     for top in weak:
@@ -61,7 +63,9 @@ def leased(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[s
 
 
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
-    """The virtual links with DHCP, and what they are made of: other programs make and configure them."""
+    """The virtual links with DHCP, and what they are made of: other programs make and configure
+    them.
+    """
     requests = {request.key: request for request in platform.links}
     made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
     return frozenset(made | carriers(made, requests))

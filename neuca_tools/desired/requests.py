@@ -66,7 +66,9 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document without faulty lines: what they no longer ask for may be removed."""
+    """The links of an incomplete document without faulty lines: what they no longer ask for may be
+    removed.
+    """
     doubtful: set[str] = set()
     for fault in document.faults:
         if fault.severity == "error":
@@ -77,14 +79,19 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
 
 
 def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """What may be removed: all that is ours if the document is complete, or else the addresses of `sure` links."""
+    """What may be removed: all that is ours if the document is complete, or else the addresses of
+    `sure` links.
+    """
     if complete:
         return replace(owned, routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
-    """Every MAC or "KIND NAME" that a faulty line may be about. `[vlan MAC.ID]` has the MAC before its last dot."""
+    """Every MAC or "KIND NAME" that a faulty line may be about.
+
+    `[vlan MAC.ID]` has the MAC before its last dot.
+    """
     words = fault.section.split()
     yield from (
         f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS

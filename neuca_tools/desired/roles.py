@@ -60,17 +60,27 @@ class Roles:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
 
     def role_of(self, key: LinkKey) -> Role:
-        """The role of a link: that of its NIC, unless only other VLANs on the NIC are for management."""
+        """The role of a link: that of its NIC, unless only other VLANs on the NIC are for
+        management.
+        """
         if key.vlan_id is not None and key.mac in self.tagged:
             return "management" if key.vlan_id in self.tagged[key.mac] else "dataplane"
         return self.role(key.mac)
+
+    def reason_of(self, key: LinkKey) -> str:
+        """Why the link has its role; empty if nothing particular gives it."""
+        if self.role_of(key) != self.role(key.mac):
+            return "only another VLAN of its NIC is for management"
+        return self.reasons.get(key.mac, "")
 
     def device(self, mac: str) -> Optional[Device]:
         """The NIC or virtual link of ours that VLANs can be created on."""
         return self.nics.get(mac) or self.stacked.get(mac)
 
     def name(self, mac: str) -> str:
-        """The name of the NIC with this MAC, the first in order if there are several; empty if there is none."""
+        """The name of the NIC with this MAC, the first in order if there are several; empty if
+        there is none.
+        """
         if mac in self.nics:
             return self.nics[mac].name
         return min((device.name for device in self.twins.get(mac, ())), default="")
@@ -85,7 +95,9 @@ def made(world: World, record: Record) -> dict[str, Device]:
 
 
 def made_indexes(world: World, record: Record) -> frozenset[int]:
-    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not by MAC."""
+    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not
+    by MAC.
+    """
     if record.boot_id != world.boot_id:
         return frozenset()
     owned = record.owned.vlans
@@ -210,7 +222,9 @@ def _management_devices(
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:
-    """What is not to be recorded: before any document is known, every default route but one is in question."""
+    """What is not to be recorded: before any document is known, every default route but one is in
+    question.
+    """
     if named:
         return frozenset()
     return found.beside - found.doubtful.keys()

@@ -63,7 +63,9 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
 def quiet(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements or DHCPv6."""
+    """The dataplane links, absent ones too, for which no text asks for router advertisements or
+    DHCPv6.
+    """
     return frozenset(
         key
         for key, request in requests.items()
@@ -74,7 +76,9 @@ def quiet(
 
 
 def has_dhcp6(request: LinkRequest) -> bool:
-    """Whether the document has DHCPv6 on the link: without advertisements no client starts it (RFC 4861, 4.2)."""
+    """Whether the document has DHCPv6 on the link: without advertisements no client starts it (RFC
+    4861, 4.2).
+    """
     return request.automatic is not None and bool(request.automatic.dhcp6)
 
 

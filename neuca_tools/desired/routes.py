@@ -127,7 +127,9 @@ def _link_local(route: RouteRequest) -> bool:
 
 
 def _said(route: RouteRequest, links: Container[LinkKey]) -> Optional[LinkKey]:
-    """The link that the document gives for a link-local next hop, which is in the network of every link."""
+    """The link that the document gives for a link-local next hop, which is in the network of every
+    link.
+    """
     if route.link in links and _link_local(route):
         return route.link
     return None
@@ -193,7 +195,9 @@ def _down_reason(
 
 
 def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
-    """Why the kernel would replace another program's route: routes are the same by prefix and metric alone."""
+    """Why the kernel would replace another program's route: routes are the same by prefix and
+    metric alone.
+    """
     if (route.to, ROUTE_METRIC) in taken:
         return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
     return None

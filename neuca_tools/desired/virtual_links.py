@@ -23,7 +23,9 @@ from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Vir
 
 @dataclass(frozen=True)
 class Stacks:
-    """The virtual links that can be created, with their lower devices; and the master of each member or port."""
+    """The virtual links that can be created, with their lower devices; and the master of each
+    member or port.
+    """
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
     masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
@@ -80,7 +82,9 @@ class _Judge:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options, and a VXLAN with the link that its addresses are reached through."""
+        """The virtual link with default options, and a VXLAN with the link that its addresses are
+        reached through.
+        """
         options = {**link_kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
@@ -173,7 +177,10 @@ class _Judge:
         return None
 
     def _macvlan_on(self, lower: LinkKey) -> str:
-        """A macvlan on this link, present or asked for; empty if there is none. The kernel refuses such a member."""
+        """A macvlan on this link, present or asked for; empty if there is none.
+
+        The kernel refuses such a member.
+        """
         present = self.macvlans.get(self.found[lower].index) if lower in self.found else None
         if present:
             return present

@@ -440,6 +440,8 @@ def test_beside_a_management_vlan_another_vlan_of_the_nic_is_dataplane():
         "dataplane",
     ]
     assert found.roles.protected == found.roles.management == {1, 9}
+    assert found.roles.reason_of(key(1, 10)) == "it carries the default route"
+    assert found.roles.reason_of(key(1, 20)) == "only another VLAN of its NIC is for management"
 
 
 @pytest.mark.parametrize(("text", "link", "what"), [
