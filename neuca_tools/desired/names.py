@@ -53,12 +53,14 @@ def nic_names(
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
     """The name that each present NIC should have.
 
-    Only dataplane NICs are renamed; the others keep their names.
+    Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
     movable = {
         mac
         for mac, device in roles.nics.items()
-        if roles.role(mac) == "dataplane" and device.index not in roles.protected
+        if roles.role(mac) == "dataplane"
+        and device.index not in roles.protected
+        and mac not in roles.leased
     }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     wishes = _wishes(map(LinkKey, movable), requests, record, roles)

@@ -71,15 +71,18 @@ def quiet(
         for key, request in requests.items()
         if roles.role_of(key) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
-        if not has_dhcp6(request)
+        if not is_left_on(request)
     )
 
 
-def has_dhcp6(request: LinkRequest) -> bool:
-    """Whether the document has DHCPv6 on the link: without advertisements no client starts it (RFC
-    4861, 4.2).
+def is_left_on(request: LinkRequest) -> bool:
+    """Whether another program needs advertisements on the link.
+
+    The document has DHCPv6, which a client starts for an advertisement only (RFC 4861, 4.2), or SLAAC
+    beside DHCP.
     """
-    return request.automatic is not None and bool(request.automatic.dhcp6)
+    found = request.automatic
+    return found is not None and bool(found.dhcp6 or (found.dhcp4 and found.accept_ra))
 
 
 def quieted(
@@ -87,7 +90,7 @@ def quieted(
 ) -> dict[str, str]:
     """What keeps advertisements from a link that is there, or that would be made with them on."""
     is_off = link.index == 0 and world.accept_ra == "0"
-    if world.accept_ra is None or without_ipv6 or is_off or has_dhcp6(request):
+    if world.accept_ra is None or without_ipv6 or is_off or is_left_on(request):
         return {}
     return {ACCEPT_RA: "0"}
 

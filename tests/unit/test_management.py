@@ -375,14 +375,25 @@ def test_advertisements_stay_on_where_the_document_has_dhcpv6_and_are_off_elsewh
     ways = [(1, 0, 4)]
     seen = replace(slots((1, 2, 3, 4), ways), accept_ra="1")
     data = {
-        "links": [{"id": f"l{n}", "type": "phy", "ethernet_mac_address": mac(n)} for n in (1, 2, 3)],
+        "links": [{"id": f"l{n}", "type": "phy", "ethernet_mac_address": mac(n)} for n in (1, 2, 3, 4)],
         "networks": [{"id": "n2", "link": "l2", "type": "ipv6_dhcpv6-stateful"},
-                     {"id": "n3", "link": "l3", "type": "ipv4_dhcp"}],
+                     {"id": "n3", "link": "l3", "type": "ipv4_dhcp"},
+                     {"id": "n4", "link": "l4", "type": "ipv4_dhcp"}, {"id": "n5", "link": "l4", "type": "ipv6_slaac"}],
     }  # fmt: skip
     found = solve(Document(platform=made("network_data.json", json.dumps(data))), seen)
-    assert key(2) not in found.quiet
-    assert key(3) in found.quiet
+    assert {number for number in (2, 3, 4) if key(number) in found.quiet} == {3}
     assert "net/ipv6/conf/{interface}/accept_ra" not in found.want.links[key(2)].sysctls
+
+
+def test_a_nic_that_another_program_does_dhcp_on_is_not_renamed_while_it_is_used():
+    ethernets = {
+        f"n{n}": {"match": {"macaddress": mac(n)}, "set-name": f"data{n}", "dhcp4": n == 2}
+        for n in (2, 3)
+    }
+    data = {"network": {"version": 2, "ethernets": ethernets}}
+    document = Document(platform=made("network-config", json.dumps(data)))
+    found = solve(document, slots((1, 2, 3, 4), [(1, 0, 4)], metadata=1))
+    assert (found.names[key(2)], found.names[key(3)]) == ("eth12", "data3")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -76,6 +76,10 @@ class Draft:
         else:
             self.automatic = replace(self.automatic, dhcp6=True)
 
+    def listen(self) -> None:
+        """Record that the link gets addresses or settings from router advertisements."""
+        self.automatic = replace(self.automatic, accept_ra=True)
+
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask.
 

@@ -32,7 +32,7 @@ _DHCP = {
     "ipv6_dhcpv6-stateful": 6,
     "dhcp6": 6,
 }
-_INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
+_ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
 KEYS = (
@@ -135,7 +135,9 @@ def _network(network: Part, drafts: dict[str, Draft], ids: set[str]) -> None:
         draft.lease(_DHCP[kind])
     elif kind in _STATIC:
         _static(network, draft)
-    elif kind not in _INFORMATION:
+    elif kind in _ADVERTISED:
+        draft.listen()
+    elif kind != "manual":
         network.warn("type", "an unknown kind of network, ignoring it")
 
 
