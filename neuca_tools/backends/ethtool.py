@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
@@ -98,22 +98,16 @@ class Ethtool(AbstractContextManager["Ethtool"]):
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
         """The settings of these groups, or why the device lacks a group. Raises OSError."""
-        values: dict[str, str] = {}
-        most: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        for group in groups:
-            try:
-                found = self._features(index) if group == "offloads" else self._group(index, group)
-            except OSError as error:
-                # EINVAL: the command is newer than this kernel.
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                    raise
-                missing[group] = f"the driver has no {group}"
-                continue
-            values.update(found.values)
-            most.update(found.most)
-            missing.update(found.missing)
-        return DeviceSettings(values, most, missing)
+        return joined(self._read(index, group) for group in groups)
+
+    def _read(self, index: int, group: str) -> DeviceSettings:
+        try:
+            return self._features(index) if group == "offloads" else self._group(index, group)
+        except OSError as error:
+            # EINVAL: the command is newer than this kernel.
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            return lacking([group], f"the driver has no {group}")
 
     def _set(self, command: int, index: int, values: bytes = b"") -> list[bytes]:
         payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + values
