@@ -1,6 +1,4 @@
-"""The settings that every kind of link can have: addresses, queue length, sysctls and device
-settings.
-"""
+"""The settings of every kind of link: addresses, queue length, sysctls and device settings."""
 
 # SPDX-License-Identifier: MIT
 

@@ -137,20 +137,33 @@ def _stacked(
     if document.platform is None:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
+    roles = _roles(platform, own, local, policy, world, record)
+    requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
+    roles = replace(roles, leased=platform_roles.leased(requests, roles))
+    more = _platform_routes(platform, roles, {route.to for route in routes})
+    notes = tuple(platform_roles.notes(platform, roles, requests))
+    return Layers(requests, roles, (*routes, *more), tuple(problems), notes)
+
+
+def _roles(
+    platform: PlatformDocument,
+    own: Mapping[LinkKey, LinkRequest],
+    local: Sequence[LinkRequest],
+    policy: Policy,
+    world: World,
+    record: Record,
+) -> Roles:
+    """The roles with what the platform's document says of NICs that neither of `own` and `local` names."""
+    named = {key.mac for key in own}
     configured = {request.key.mac for request in local}
     said = platform_roles.says(platform, configured, world)
     left = platform_roles.left_alone(platform) - named
     roles = assign(world, named | (said.described - left), policy, record, said)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, left)
-    reasons = {**platform_roles.reasons(platform, roles, named), **roles.reasons}
-    roles = replace(roles, reasons=reasons)
-    lowest = platform_roles.requests_for(platform, roles, named)
-    requests = merge(combine(lowest, links), local)
-    roles = replace(roles, leased=platform_roles.leased(requests, roles))
-    more = _platform_routes(platform, roles, {route.to for route in routes})
-    notes = tuple(platform_roles.notes(platform, roles, requests))
-    return Layers(requests, roles, (*routes, *more), tuple(problems), notes)
+    return replace(
+        roles, reasons={**platform_roles.reasons(platform, roles, named), **roles.reasons}
+    )
 
 
 def _platform_routes(
@@ -173,11 +186,11 @@ def stacked(
     """
     lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
     found: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
+    found.update(dict.fromkeys(found.keys() & left, "unlisted"))
     stricter: tuple[Role, ...] = ("ignored", "management")
     for role in stricter:
         on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
         found.update(dict.fromkeys(found.keys() & on_such, role))
-    found.update((mac, "unlisted") for mac in left if found.get(mac) == "dataplane")
     return replace(roles, stacked_roles=found)
 
 

@@ -1,6 +1,4 @@
-"""The MTU that each link may have, in bytes: within the limits of its device and of lower and upper
-devices.
-"""
+"""The MTU that each link may have, in bytes: within the limits of its own, lower and upper devices."""
 
 # SPDX-License-Identifier: MIT
 

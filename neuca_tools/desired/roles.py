@@ -171,8 +171,7 @@ def assign(
 ) -> Roles:
     """Give every NIC its role, with what the platform's document says of them.
 
-    Recorded roles are kept, also when a default route through a dataplane NIC is added; but with
-    `[network] management-macs`, recorded management NICs do not count.
+    Recorded roles stay, whatever routes are added, unless `[network] management-macs` is set.
     """
     ours = made_indexes(world, record)
     record = _without_false_management(record, world, ours)

@@ -209,23 +209,27 @@ def deletable(
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may be
     deleted.
     """
-    found, owned = find_links(world, roles), record.owned.vlans
-    nics = {key for key in map(LinkKey, record.nics) if not key.rank}
-    ours = {found[key].index for key in (owned | nics) & found.keys()}
-    copies = _copies(requests, world, roles, record)
-    present = sorted((owned | copies) & found.keys())
-    holders = {key: foreign_on(found[key], world, ours) for key in present}
-    held = {key: holder.name for key, holder in holders.items() if holder}
+    owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
+    held = _held(owned | copies, world, roles, record)
     if stacks is None:
         return copies - held.keys(), []
     text = 'it is no longer asked for, but "{}" is stacked on it'
     problems = [
-        Problem("refused", text.format(name), key)
-        for key, name in held.items()
-        if key not in requests
+        Problem("refused", text.format(held[key]), key) for key in held if key not in requests
     ]
     free = {key for key in owned if not _is_refused(key, requests, stacks)}
     return (copies | free) - held.keys(), problems
+
+
+def _held(
+    keys: Collection[LinkKey], world: World, roles: Roles, record: Record
+) -> dict[LinkKey, str]:
+    """Those of our links that have a foreign link on them, with its name."""
+    found = find_links(world, roles)
+    nics = {key for key in map(LinkKey, record.nics) if not key.rank}
+    ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
+    holders = {key: foreign_on(found[key], world, ours) for key in sorted({*keys} & found.keys())}
+    return {key: holder.name for key, holder in holders.items() if holder}
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

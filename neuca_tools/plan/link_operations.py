@@ -56,11 +56,11 @@ class CreateLink(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         key, options = self.on.key, dict(self.virtual.options)
-        parent = 0
         if key.vlan_id is None:
             parent = _index(writer, self.parent)
-        elif self.parent:
-            parent, options["id"] = writer.carrier(self.parent), str(key.vlan_id)
+        else:
+            options["id"] = str(key.vlan_id)
+            parent = writer.carrier(self.parent) if self.parent else 0
         writer.create_link(key.kind, self.on.name, parent, options, self.mtu)
 
 
