@@ -23,6 +23,7 @@ from ipaddress import (
 from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.rows import Item, Script, Storage, User
@@ -115,6 +116,7 @@ class LinkRequest:
     origins: tuple[Origin, ...] = ()
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
+    automatic: Optional[Automatic] = None
 
 
 @dataclass(frozen=True)

@@ -255,6 +255,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
+        automatic=own.automatic or below.automatic,
         origins=_overlay_origins(below.origins, own.origins),
     )
 

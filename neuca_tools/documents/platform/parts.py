@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
 
@@ -22,7 +22,7 @@ class Part:
     """One object of a document.
 
     `path` leads to it (`links[0].subnets[1]`), `mac` is the NIC that it describes, empty if unknown.
-    `faults` is one list, shared by all parts of a document.
+    All parts of a document share `faults` and `used`, the paths of the keys that were read.
     """
 
     tree: Mapping[str, Tree]
@@ -30,6 +30,7 @@ class Part:
     path: str = ""
     mac: str = ""
     faults: list[Fault] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
 
     @property
     def where(self) -> str:
@@ -43,7 +44,10 @@ class Part:
     def fault(
         self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
     ) -> None:
-        """Record that the value of a key is unusable; at most MAX_FAULTS are kept."""
+        """Record that the value of a key is unusable; at most MAX_FAULTS are kept.
+
+        The key, and everything below it, is not named again as unused.
+        """
         shown = ""
         if isinstance(value, str):
             shown = clip(value)
@@ -55,6 +59,7 @@ class Part:
             reason=reason,
             severity=severity,
         )
+        self.close(key)
         if len(self.faults) < MAX_FAULTS and found not in self.faults:
             self.faults.append(found)
 
@@ -65,9 +70,27 @@ class Part:
     def _path(self, key: str) -> str:
         return ".".join(filter(None, (self.path, key)))
 
+    def value(self, key: str) -> Tree:
+        """The value of a key, which counts as used; None if it is absent."""
+        self.use(key)
+        return self.tree.get(key)
+
+    def use(self, *keys: str) -> None:
+        """Count these keys as used, without those of an object in one of them."""
+        self.used.update(map(self._path, keys))
+
+    def close(self, key: str = "") -> None:
+        """Count a key, and everything below it, as used; without a key, this whole part."""
+        self.used.update((self._path(key), self._path(f"{key}.*".lstrip("."))))
+
+    def unused(self) -> Iterator[str]:
+        """The keys that were not used, relative to this part."""
+        for path in _unused(dict(self.tree), self.path, self.used):
+            yield path[len(self.path) :].lstrip(".")
+
     def text(self, key: str) -> Optional[str]:
         """A scalar as text; None if it is absent, null or empty."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, (list, dict)):
             self.fault(key, None, "it is not a single value")
             return None
@@ -90,12 +113,15 @@ class Part:
 
     def true(self, key: str) -> bool:
         """Whether a value is true, or a word that means it."""
-        value = self.tree.get(key)
-        return value is True or (isinstance(value, str) and value.lower() in _TRUE)
+        return _is_true(self.value(key))
+
+    def use_defaults(self, *keys: str) -> None:
+        """Count those of these switches as used that are off, as they are by default."""
+        self.use(*(key for key in keys if not _is_true(self.tree.get(key))))
 
     def texts(self, key: str) -> list[str]:
         """The texts of the scalars in a list; a single scalar counts as a list of one."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if value is None:
             return []
         items = value
@@ -107,7 +133,7 @@ class Part:
 
     def child(self, key: str) -> Part:
         """The object of a key; an empty one if there is none."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, dict):
             return replace(self, tree=value, path=self._path(key))
         if value is not None:
@@ -116,7 +142,7 @@ class Part:
 
     def items(self, key: str) -> list[Tree]:
         """The list of a key; an empty one if there is none."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, list):
             return value
         if value is not None:
@@ -136,6 +162,26 @@ class Part:
         holder = self.child(key)
         for name in holder.tree:
             yield name, holder.child(name)
+
+
+def _is_true(value: Tree) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() in _TRUE)
+
+
+def _unused(tree: Tree, path: str, used: Collection[str]) -> Iterator[str]:
+    """The paths of unused keys in a tree. `tree` limits the depth, and so the recursion."""
+    if f"{path}.*" in used:
+        return
+    if isinstance(tree, list):
+        for number, item in enumerate(tree):
+            yield from _unused(item, f"{path}[{number}]", used)
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            below = f"{path}.{key}".lstrip(".")
+            if below in used:
+                yield from _unused(value, below, used)
+            else:
+                yield below
 
 
 def _text(value: Tree) -> Optional[str]:

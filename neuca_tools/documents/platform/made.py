@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Optional
+from types import MappingProxyType
+from typing import Callable, Optional
 
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Virtual
 
+# The options of a bond that are time spans, in milliseconds.
+MILLISECONDS = ("miimon", "updelay", "downdelay")
 MAC = {
     "mac_address": "mac",
     "macaddress": "mac",
@@ -45,13 +48,26 @@ def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
         vlan.virtual = None
 
 
-def options(found: Draft, part: Part, names: Mapping[str, str]) -> None:
-    """Set the options that `part` has; `names` maps the document's names to ours."""
+def options(
+    found: Draft,
+    part: Part,
+    names: Mapping[str, str],
+    spans: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> None:
+    """Set the options that `part` has.
+
+    `names` maps the document's names to ours, `spans` the names of time spans to their readers.
+    """
     part = part.about(found.key.mac)
     for theirs, ours in names.items():
-        own = part.read(theirs, partial(link_kinds.setting, found.key.kind, ours))
+        read = partial(_setting, found.key.kind, ours, spans.get(theirs, str))
+        own = part.read(theirs, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
+
+
+def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
+    return link_kinds.setting(kind, name, number(text))
 
 
 def default(found: Draft, name: str, value: str) -> None:
