@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from neuca_tools.documents.neuca.link_kinds import WORDS
 
+_TIMES = ("forward-delay", "hello-time", "max-age", "ageing-time")
 _CENTISECONDS = 100  # in a second: bridges count time in USER_HZ
 _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "bond": {
@@ -21,8 +22,25 @@ _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "ad-select": "BOND_AD_SELECT",
         "fail-over-mac": "BOND_FAIL_OVER_MAC",
         "min-links": "BOND_MIN_LINKS",
+        "arp-interval": "BOND_ARP_INTERVAL",
+        "arp-ip-target": "BOND_ARP_IP_TARGET",
+        "arp-validate": "BOND_ARP_VALIDATE",
+        "arp-all-targets": "BOND_ARP_ALL_TARGETS",
+        "primary-reselect": "BOND_PRIMARY_RESELECT",
+        "num-grat-arp": "BOND_NUM_PEER_NOTIF",
+        "resend-igmp": "BOND_RESEND_IGMP",
+        "all-slaves-active": "BOND_ALL_SLAVES_ACTIVE",
+        "packets-per-slave": "BOND_PACKETS_PER_SLAVE",
+        "lp-interval": "BOND_LP_INTERVAL",
     },
-    "bridge": {"stp": "BR_STP_STATE", "forward-delay": "BR_FORWARD_DELAY"},
+    "bridge": {
+        "stp": "BR_STP_STATE",
+        "forward-delay": "BR_FORWARD_DELAY",
+        "hello-time": "BR_HELLO_TIME",
+        "max-age": "BR_MAX_AGE",
+        "ageing-time": "BR_AGEING_TIME",
+        "priority": "BR_PRIORITY",
+    },
     "vxlan": {
         "id": "VXLAN_ID",
         "local": "VXLAN_LOCAL",
@@ -47,8 +65,10 @@ def words(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
 def _number(kind: str, name: str, value: str) -> Any:
     if (kind, name) in WORDS:
         return WORDS[kind, name].index(value)
-    if name == "forward-delay":
+    if name in _TIMES:
         return int(value) * _CENTISECONDS
+    if name == "arp-ip-target":
+        return value.split(",")
     return int(value) if value.isdecimal() else value
 
 
@@ -70,6 +90,8 @@ def _text(kind: str, name: str, value: Any) -> str:
     if (kind, name) in WORDS:
         words = WORDS[kind, name]
         return words[value] if value < len(words) else f"number {value}"
-    if name == "forward-delay":
+    if name in _TIMES:
         value //= _CENTISECONDS
+    if name == "arp-ip-target":
+        return ",".join(map(str, value))
     return str(value)

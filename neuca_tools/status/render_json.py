@@ -182,11 +182,15 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "members": [str(member) for member in virtual.members] if virtual else [],
         "parent": str(virtual.parent) if virtual and virtual.parent else None,
         "options": dict(virtual.options) if virtual else {},
+        "automatic": link.automatic and link.automatic.__dict__,
     }
 
 
 def _route_request_json(route: RouteRequest) -> dict[str, Any]:
-    return _route_json(route.to, route.via, route.state)
+    return {
+        **_route_json(route.to, route.via, route.state),
+        "link": route.link and str(route.link),
+    }
 
 
 def _route_json(to: object, via: object, state: str) -> dict[str, Any]:

@@ -412,7 +412,7 @@ tunnels:
     assert virtual(document, "bridge br0") == Virtual(
         (LinkKey(MAC, 5), LinkKey("vxlan vx0")), None, (("stp", "no"), ("forward-delay", "4"))
     )
-    assert virtual(document, "bridge br1") == Virtual((), None, (("stp", "yes"),))
+    assert virtual(document, "bridge br1") == Virtual()
     assert virtual(document, "vxlan vx0") == Virtual(
         (),
         LinkKey(MAC),

@@ -10,7 +10,7 @@ import pytest
 from platforms import faults, hints, links, made, routes, virtual
 
 from neuca_tools.documents.platform.drafts import IPV6_MTU, MOST_UNUSED
-from neuca_tools.model import Automatic, LinkKey, Virtual
+from neuca_tools.model import Automatic, LinkKey
 
 MAC, OTHER = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
 
@@ -383,6 +383,84 @@ def test_the_type_of_a_network_says_whether_addresses_are_automatic(kind, expect
         assert request(version_1(physical(subnets=subnets))).automatic == expected
 
 
-def test_a_bridge_that_nothing_says_more_about_has_the_defaults_of_its_format():
-    document = netplan(bridges={"br0": {"interfaces": []}})
-    assert virtual(document, "bridge br0") == Virtual((), None, (("stp", "yes"),))
+# --- Options of bonds and bridges -----------------------------------------------------------------------------------
+
+
+def test_netplan_turns_on_the_spanning_tree_protocol_only_with_parameters():
+    def options(**parameters):
+        document = netplan(bridges={"br0": {"interfaces": [], **parameters}})
+        return virtual(document, "bridge br0").options
+
+    assert options() == ()
+    assert options(parameters={"priority": 5}) == (("priority", "5"), ("stp", "yes"))
+
+
+def test_a_forward_delay_of_zero_is_what_it_is_without_the_spanning_tree_protocol():
+    params = {"bridge_stp": "off", "bridge_fd": 0}
+    bridge = {"type": "bridge", "name": "br0", "bridge_interfaces": [], "params": params}
+    document = version_1(bridge)
+    assert virtual(document, "bridge br0").option("forward-delay") == "0"
+    assert faults(document) == []
+    document = version_1({**bridge, "params": {**params, "bridge_stp": "on"}})
+    assert virtual(document, "bridge br0").option("forward-delay") == "2"
+    assert faults(document) == [
+        (
+            'warning: network-config bridge br0 "config[0].params.bridge_fd" = "0": with the spanning tree protocol, the'
+            " forwarding delay is at least 2 seconds, taken as 2"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "value", "ours", "taken"),
+    [
+        ("arp-interval", "1s", "arp-interval", "1000"),
+        ("arp-ip-targets", ["10.0.0.1", "10.0.0.2"], "arp-ip-target", "10.0.0.1,10.0.0.2"),
+        ("arp-validate", "all", "arp-validate", "all"),
+        ("arp-all-targets", "all", "arp-all-targets", "all"),
+        ("gratuitous-arp", 3, "num-grat-arp", "3"),
+        ("gratuitious-arp", 3, "num-grat-arp", "3"),
+        ("primary-reselect-policy", "better", "primary-reselect", "better"),
+        ("resend-igmp", 2, "resend-igmp", "2"),
+        ("packets-per-slave", 4, "packets-per-slave", "4"),
+        ("learn-packet-interval", "5s", "lp-interval", "5"),
+        ("all-slaves-active", True, "all-slaves-active", "yes"),
+    ],
+)
+def test_the_options_of_a_bond_are_those_of_its_driver(theirs, value, ours, taken):
+    document = netplan(bonds={"bond0": {"interfaces": [], "parameters": {theirs: value}}})
+    assert virtual(document, "bond bond0").option(ours) == taken
+    assert faults(document) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "version_1_key", "ours", "value"),
+    [
+        ("hello-time", "bridge_hello", "hello-time", "3"),
+        ("max-age", "bridge_maxage", "max-age", "12"),
+        ("ageing-time", "bridge_ageing", "ageing-time", "100"),
+        ("priority", "bridge_bridgeprio", "priority", "5"),
+    ],
+)
+def test_the_options_of_a_bridge(theirs, version_1_key, ours, value):
+    parameters = {theirs: int(value)}
+    bridge = {"type": "bridge", "name": "br0", "bridge_interfaces": []}
+    for document in (
+        netplan(bridges={"br0": {"interfaces": [], "parameters": parameters}}),
+        version_1({**bridge, "params": {version_1_key: int(value)}}),
+    ):
+        assert virtual(document, "bridge br0").option(ours) == value
+        assert faults(document) == []
+
+
+def test_what_a_bond_or_bridge_cannot_be_told_yet_is_named():
+    document = netplan(
+        ethernets={"a": {}},
+        bonds={"bond0": {"interfaces": ["a"], "parameters": {"primary": "a"}}},
+        bridges={"br0": {"interfaces": [], "parameters": {"stp": False, "path-cost": {"a": 50}}}},
+    )
+    begin, end = "warning: network-config", "these keys have no effect"
+    assert faults(document) == [
+        f'{begin} bond bond0 "bonds.bond0": {end}: parameters.primary',
+        f'{begin} bridge br0 "bridges.br0": {end}: parameters.path-cost',
+    ]

@@ -16,7 +16,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Virtual
 
 # The options of a bond that are time spans, in milliseconds.
-MILLISECONDS = ("miimon", "updelay", "downdelay")
+MILLISECONDS = ("miimon", "updelay", "downdelay", "arp-interval")
 MAC = {
     "mac_address": "mac",
     "macaddress": "mac",
@@ -60,10 +60,32 @@ def options(
     """
     part = part.about(found.key.mac)
     for theirs, ours in names.items():
+        text = _text(part, theirs)
+        if text is None:
+            continue
         read = partial(_setting, found.key.kind, ours, spans.get(theirs, str))
-        own = part.read(theirs, read)
+        own = part.made(theirs, text, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
+
+
+def _text(part: Part, key: str) -> Optional[str]:
+    """A scalar as text, or the scalars of a list, separated by commas."""
+    if isinstance(part.tree.get(key), list):
+        return ",".join(part.texts(key))
+    return part.text(key)
+
+
+def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
+    """Raise the forwarding delay of a bridge with the spanning tree protocol to the least, as the kernel does."""
+    virtual = bridge.virtual or Virtual()
+    delay = virtual.option("forward-delay")
+    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.LEAST_FORWARD_DELAY:
+        return
+    least = str(link_kinds.LEAST_FORWARD_DELAY)
+    reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
+    part.about(bridge.key.mac).fault(key, delay, f"{reason}, taken as {least}", "warning")
+    bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
 
 
 def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:

@@ -30,8 +30,30 @@ _OPTIONS = {
         "up-delay": "updelay",
         "down-delay": "downdelay",
         "fail-over-mac-policy": "fail-over-mac",
+        "arp-interval": "arp-interval",
+        "arp-ip-targets": "arp-ip-target",
+        "arp-validate": "arp-validate",
+        "arp-all-targets": "arp-all-targets",
+        "gratuitous-arp": "num-grat-arp",
+        # A misspelling that netplan accepts too.
+        "gratuitious-arp": "num-grat-arp",
+        "primary-reselect-policy": "primary-reselect",
+        "resend-igmp": "resend-igmp",
+        "packets-per-slave": "packets-per-slave",
+        "packets-per-member": "packets-per-slave",
+        "learn-packet-interval": "lp-interval",
+        "all-slaves-active": "all-slaves-active",
+        "all-members-active": "all-slaves-active",
     },
-    "bridge": {"stp": "stp", "forward-delay": "forward-delay"},
+    "bridge": {
+        "stp": "stp",
+        "forward-delay": "forward-delay",
+        "hello-time": "hello-time",
+        "max-age": "max-age",
+        "ageing-time": "ageing-time",
+        "aging-time": "ageing-time",
+        "priority": "priority",
+    },
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
 # A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
@@ -39,9 +61,14 @@ _SPANS = {
     "mii-monitor-interval": milliseconds,
     "up-delay": milliseconds,
     "down-delay": milliseconds,
+    "arp-interval": milliseconds,
+    "learn-packet-interval": seconds,
     "forward-delay": seconds,
+    "hello-time": seconds,
+    "max-age": seconds,
+    "ageing-time": seconds,
+    "aging-time": seconds,
 }
-_DEFAULTS = {"bond": ("mode", "balance-rr"), "bridge": ("stp", "yes")}  # netplan-yaml(5)
 # The names of ethtool(8) for netplan's.
 _OFFLOADS = {
     "receive-checksum-offload": "rx",
@@ -176,8 +203,12 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     if kind != "vxlan":
         holder = link.child("parameters")
     made.options(draft, holder, _OPTIONS[kind], _SPANS)
-    if kind in _DEFAULTS:
-        made.default(draft, *_DEFAULTS[kind])
+    if kind == "bond":
+        made.default(draft, "mode", "balance-rr")
+    if kind == "bridge" and holder.tree:
+        # netplan-yaml(5). Without parameters, netplan generates none, so the kernel's default counts.
+        made.default(draft, "stp", "yes")
+        made.raise_forward_delay(draft, holder, "forward-delay")
     return _common(draft, draft.part)
 
 

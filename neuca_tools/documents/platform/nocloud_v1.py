@@ -24,11 +24,18 @@ _BOND = {
     **{f"bond-{name}": name for name in READERS["bond"]},
     **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
 }
-_BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
+_BRIDGE = {
+    "bridge_stp": "stp",
+    "bridge_fd": "forward-delay",
+    "bridge_hello": "hello-time",
+    "bridge_maxage": "max-age",
+    "bridge_ageing": "ageing-time",
+    "bridge_bridgeprio": "priority",
+}
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
 _SPANS = {
     **{theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS},
-    "bridge_fd": seconds,
+    **dict.fromkeys(("bridge_fd", "bridge_hello", "bridge_maxage", "bridge_ageing"), seconds),
 }
 KEYS = (
     frozenset(
@@ -133,6 +140,8 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     made.options(draft, link.child("params"), _OPTIONS[kind], _SPANS)
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
+    else:
+        made.raise_forward_delay(draft, link.child("params"), "bridge_fd")
     return _common(draft, link)
 
 
