@@ -78,13 +78,28 @@ def _our_identity(key, vlans):
     return f"mac {key}"
 
 
+def _our_vlans(platform):
+    keys = {link["link"] for link in platform["links"]}
+    parts = {key: key.rpartition(".") for key in keys}
+    return {key for key, (below, _, number) in parts.items() if below in keys and number.isdigit()}
+
+
+def management(document):
+    """The management links by `neuca show document --json`, with the VLANs on them."""
+    platform = document["platform"] or {"links": [], "management": {}}
+    vlans, hinted = _our_vlans(platform), platform["management"]
+    keys = {link["link"] for link in platform["links"]}
+    return {
+        _our_identity(key, vlans)
+        for key in keys
+        if key in hinted or (key in vlans and key.rpartition(".")[0] in hinted)
+    }
+
+
 def of_ours(document):
     """Of the output of `neuca show document --json`."""
     platform = document["platform"] or {"links": [], "routes": []}
-    keys = {link["link"] for link in platform["links"]}
-    vlans = {
-        key for key in keys if key.rpartition(".")[0] in keys and key.rpartition(".")[2].isdigit()
-    }
+    vlans = _our_vlans(platform)
     found = {}
     for link in platform["links"]:
         options, automatic = link["options"], link["automatic"] or {}
@@ -312,9 +327,6 @@ def of_cloud_init(state):
         route(f"{one['network']}/{one['prefix']}", one.get("gateway"), one.get("metric"))
         for one in state["routes"]
     }
-    for form in found.values():
-        # cloud-init lets advertisements announce DHCPv6; our side keeps both in one setting.
-        form.accept_ra = "" if form.dhcp6 else form.accept_ra
     return found, loose - {None}
 
 

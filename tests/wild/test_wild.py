@@ -57,6 +57,10 @@ class Judged:
             return
         said = [fault["text"] for fault in shown["document"]["faults"]]
         ours = normal.of_ours(shown["document"])
+        for key in normal.management(shown["document"]) & form.keys():
+            # A management link is not configured, so its metrics are not kept.
+            form[key].routes = {entry[:2] for entry in form[key].routes}
+            ours[key].routes = {entry[:2] for entry in ours[key].routes}
         attached = {entry for one in ours.values() for entry in one.routes}
         for key in sorted(ours.keys() - form.keys()):
             yield f"{key} is only on our side"
@@ -69,6 +73,9 @@ class Judged:
             yield f"routes {loose - attached} are not on our side: {said}"
 
     def _fields(self, key, ours, form, loose, said):
+        if form.dhcp6:
+            # cloud-init lets advertisements announce DHCPv6; our side keeps both in one setting.
+            ours.accept_ra = form.accept_ra
         ours.routes = {entry for entry in ours.routes if entry not in loose}
         for name, theirs in asdict(form).items():
             own = getattr(ours, name)

@@ -17,6 +17,7 @@ from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.prefixes import prefix_length
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # Both spellings occur: `bond-miimon` and `bond_miimon`.
@@ -204,7 +205,7 @@ def _static(draft: Draft, subnet: Part) -> None:
     if address is None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
-        draft.add_address(subnet, "address", address, _length(subnet))
+        draft.add_address(subnet, "address", address, prefix_length(subnet))
         _set_mtu(draft, subnet, ":" in address)
     if subnet.text("gateway"):
         draft.manage("the platform's document gives it the default route")
@@ -220,17 +221,11 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
         draft.mtu = subnet.read("mtu", values.mtu) or draft.mtu
 
 
-def _length(part: Part) -> Optional[str]:
-    """The prefix length of an address or a destination, as a number or as a netmask."""
-    netmask = part.text("netmask")
-    return part.text("prefix") or netmask
-
-
 def _route(draft: Draft, route: Part) -> None:
     key = "network"
     if route.text("destination"):
         key = "destination"
-    draft.add_route(route, key, route.text(key) or "", _length(route), route.text("gateway"))
+    draft.add_route(route, key, route.text(key) or "", prefix_length(route), route.text("gateway"))
 
 
 def _unattached_route(route: Part, drafts: dict[str, Draft]) -> None:

@@ -17,6 +17,7 @@ from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.prefixes import prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
@@ -37,7 +38,7 @@ _SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-        " network gateway".split()
+        " network gateway prefix".split()
     )
     | _BOND.keys()
     | dns.KEYS
@@ -187,6 +188,6 @@ def _static(network: Part, draft: Draft) -> None:
             route,
             "network",
             route.text("network") or "",
-            route.text("netmask"),
+            prefix_length(route),
             route.text("gateway"),
         )

@@ -9,6 +9,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network
 
 # What cloud-init assumes where a document gives none (`_normalize_net_keys` in its net/network_state.py).
@@ -26,6 +27,12 @@ def cidr(text: str, netmask: Optional[str] = None) -> str:
     """
     ip, _, length = text.partition("/")
     return f"{ip}/{_prefix_length(length or netmask or ASSUMED[values.host(ip).version])}"
+
+
+def prefix_length(part: Part) -> Optional[str]:
+    """What an object says beside an address or destination: a number or a netmask; None if nothing."""
+    netmask = part.text("netmask")
+    return part.text("prefix") or netmask
 
 
 def is_assumed(text: str, netmask: Optional[str]) -> bool:
