@@ -20,7 +20,10 @@ NETPLAN_DOCUMENTS = {
     "a NIC by another name": "\n  ethernets: {id0: {match: {name: eno2}, addresses: [10.1.0.1/24]}}\n",
     "an upper-case MAC": '\n  ethernets: {a: {match: {macaddress: "52:54:00:AA:00:01"}, mtu: 1400}}\n',
     "DHCP of both families": "\n  ethernets: {a: {dhcp4: true, dhcp6: true}, b: {dhcp4: yes}, c: {dhcp6: on}}\n",
-    "overrides of DHCP": "\n  ethernets: {a: {dhcp4: true, dhcp4-overrides: {use-dns: false, route-metric: 200}, addresses: [10.1.0.1/24]}}\n",
+    "overrides of DHCP": """
+  ethernets:
+    a: {dhcp4: true, dhcp4-overrides: {use-dns: false, route-metric: 200}, addresses: [10.1.0.1/24]}
+""",
     "router advertisements": "\n  ethernets: {a: {accept-ra: false}, b: {accept-ra: true}, c: {}}\n",
     "no link-local addresses": "\n  ethernets: {a: {link-local: [], addresses: [10.1.0.1/24]}}\n",
     "an address without a prefix length": "\n  ethernets: {a: {addresses: [10.1.0.1]}, b: {addresses: ['fd00::1']}}\n",
@@ -86,14 +89,21 @@ NETPLAN_DOCUMENTS = {
 """,
     "the MAC of a NIC": '\n  ethernets: {a: {macaddress: "52:54:00:AA:00:07", addresses: [10.1.0.1/24]}}\n',
     "the MTU of IPv6": "\n  ethernets: {a: {mtu: 9000, ipv6-mtu: 1400}}\n",
-    "offloads and wake-on-LAN": "\n  ethernets: {a: {match: {macaddress: '52:54:00:aa:00:01'}, wakeonlan: true, generic-receive-offload: false}}\n",
+    "offloads and wake-on-LAN": """
+  ethernets:
+    a: {match: {macaddress: '52:54:00:aa:00:01'}, wakeonlan: true, generic-receive-offload: false}
+""",
     "NICs by driver": "\n  ethernets: {a: {match: {driver: virtio_net}, addresses: [10.1.0.1/24]}}\n",
     "other kinds": """
   ethernets: {a: {}}
   wifis: {w: {access-points: {home: {password: secretsecret}}}}
   tunnels: {gre1: {mode: gre, local: 10.0.0.1, remote: 10.0.0.2}}
 """,
-    "a VXLAN": "\n  ethernets: {a: {}}\n  tunnels: {vx0: {mode: vxlan, id: 9, local: 10.0.0.1, remote: 10.0.0.2, link: a, port: 4789}}\n",
+    "a VXLAN": """
+  ethernets: {a: {}}
+  tunnels:
+    vx0: {mode: vxlan, id: 9, local: 10.0.0.1, remote: 10.0.0.2, link: a, port: 4789}
+""",
 }
 
 VERSION_1_DOCUMENTS = {
@@ -104,7 +114,10 @@ VERSION_1_DOCUMENTS = {
     mtu: 9000
     accept-ra: false
     subnets:
-      - {type: static, address: 10.1.0.1, netmask: 255.255.255.0, routes: [{network: 10.9.0.0, netmask: 255.255.0.0, gateway: 10.1.0.9}]}
+      - type: static
+        address: 10.1.0.1
+        netmask: 255.255.255.0
+        routes: [{network: 10.9.0.0, netmask: 255.255.0.0, gateway: 10.1.0.9}]
       - {type: static6, address: "fd00:1::1/64"}
 """,
     "addresses without a netmask": """
@@ -119,7 +132,10 @@ VERSION_1_DOCUMENTS = {
     subnets:
       - type: static
         address: 10.1.0.1/24
-        routes: [{destination: 10.9.1.2/16, gateway: 10.1.0.9}, {destination: 10.8.1.2, gateway: 10.1.0.9}, {network: 10.7.1.2, netmask: 255.0.0.0, gateway: 10.1.0.9}]
+        routes:
+          - {destination: 10.9.1.2/16, gateway: 10.1.0.9}
+          - {destination: 10.8.1.2, gateway: 10.1.0.9}
+          - {network: 10.7.1.2, netmask: 255.0.0.0, gateway: 10.1.0.9}
 """,
     "the MTU of a subnet": """
   - {type: physical, name: a, mtu: 9000, subnets: [{type: static, address: 10.1.0.1/24, mtu: 1492}]}

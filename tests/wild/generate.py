@@ -11,11 +11,15 @@ UNKNOWN = "xq-unknown"
 
 
 class Generator:
-    """Writes documents; the same seed gives the same ones. Every link has a key that nobody knows if `unknown`."""
+    """Writes documents; the same seed gives the same ones.
+
+    With `unknown`, every link has a key that nobody knows, and none has DHCP.
+    """
 
     def __init__(self, seed, unknown=False):
         self.random = Random(seed)
         self.unknown = unknown
+        self.dhcp = 0 if unknown else 0.2
         self.count = 0
 
     def maybe(self, chance, **keys):
@@ -58,7 +62,9 @@ class Generator:
             members = [free.pop(), free.pop()]
             for member in members:
                 nics[member] = {
-                    key: nics[member][key] for key in ("match", "set-name") if key in nics[member]
+                    key: nics[member][key]
+                    for key in ("match", "set-name", UNKNOWN)
+                    if key in nics[member]
                 }
             bonds["bond0"] = {
                 "interfaces": members,
@@ -116,8 +122,8 @@ class Generator:
                 0.6, addresses=[self.address() for _ in range(self.random.randrange(1, 4))]
             ),
             **self.maybe(0.3, mtu=self.random.choice((1280, 1450, 1500, 9000))),
-            **self.maybe(0.2, dhcp4=self.random.choice((True, False))),
-            **self.maybe(0.1, dhcp6=self.random.choice((True, False))),
+            **self.maybe(self.dhcp, dhcp4=self.random.choice((True, False))),
+            **self.maybe(self.dhcp, dhcp6=self.random.choice((True, False))),
             **self.maybe(0.1, **{"accept-ra": self.random.choice((True, False))}),
             **self.maybe(0.1, **{"link-local": self.random.choice(([], ["ipv4"], ["ipv6"]))}),
             **self.maybe(0.1, optional=True),
@@ -224,7 +230,7 @@ class Generator:
             ("static", "static", "static", "static6", "dhcp4", "dhcp6", "manual", "ipv6_slaac")
         )
         if not kind.startswith("static"):
-            return {"type": kind}
+            return {"type": "manual" if self.unknown else kind}
         version = 6 if kind == "static6" else 4
         return {
             "type": kind,
@@ -308,7 +314,7 @@ class Generator:
         )
         network = {"id": f"network{number}", "link": link, "type": kind, "network_id": "n"}
         if kind not in ("ipv4", "ipv6"):
-            return network
+            return {**network, "type": "ipv6_slaac"} if self.unknown else network
         version = int(kind[-1])
         routes = [
             {**self._length("network", version), "gateway": self.host(version)}
