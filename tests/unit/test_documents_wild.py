@@ -10,6 +10,7 @@ import pytest
 from platforms import faults, hints, links, made, routes, virtual
 
 from neuca_tools.documents.platform.drafts import IPV6_MTU, MOST_UNUSED
+from neuca_tools.documents.platform.parts import MAX_FAULTS
 from neuca_tools.model import Automatic, LinkKey
 
 MAC, OTHER = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
@@ -106,6 +107,16 @@ def test_an_unknown_kind_of_netplan_is_named():
     assert faults(netplan(ethernets={}, zebras={"z": {"stripes": 9}})) == [
         'warning: network-config "zebras": this key has no effect'
     ]
+
+
+def test_warnings_do_not_displace_an_error_and_those_left_out_are_mentioned():
+    ethernets = {f"nic{number:03}": {"zebra": 1} for number in range(MAX_FAULTS + 50)}
+    ethernets["nic999"] = {"mtu": "x"}
+    document = netplan(ethernets=ethernets)
+    severities = [fault.severity for fault in document.faults]
+    assert (severities.count("warning"), severities.count("error")) == (MAX_FAULTS + 1, 1)
+    more = "warning: network-config: there are more warnings than the 200 that are shown"
+    assert faults(document)[MAX_FAULTS] == more
 
 
 # --- Links that only other programs can make ------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Part:
     def fault(
         self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
     ) -> None:
-        """Record that the value of a key is unusable; at most MAX_FAULTS are kept.
+        """Record that the value of a key is unusable; at most MAX_FAULTS of each severity are kept.
 
         The key, and everything below it, is not named again as unused.
         """
@@ -60,8 +60,17 @@ class Part:
             severity=severity,
         )
         self.close(key)
-        if len(self.faults) < MAX_FAULTS and found not in self.faults:
+        if found not in self.faults:
+            self._keep(found)
+
+    def _keep(self, found: Fault) -> None:
+        """Keep a fault: warnings never displace an error, which makes the document incomplete."""
+        kept = sum(one.severity == found.severity for one in self.faults)
+        if kept < MAX_FAULTS:
             self.faults.append(found)
+        elif kept == MAX_FAULTS:
+            rest = f"there are more {found.severity}s than the {MAX_FAULTS} that are shown"
+            self.faults.append(Fault(0, self.document, "", "", rest, found.severity))
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""
