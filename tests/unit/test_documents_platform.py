@@ -523,6 +523,7 @@ def test_a_bad_item_of_a_network_config_is_named(text, fault):
 
 def test_the_primary_nic_of_ec2_is_management_and_the_others_get_all_their_addresses():
     document = read("aws.EC2 network")
+    assert faults(document) == []
     assert links(document) == {
         "02:00:00:00:00:01": ("up", None, None, []),
         "02:00:00:00:00:02": (
