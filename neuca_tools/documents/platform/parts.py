@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
@@ -15,6 +16,30 @@ from neuca_tools.model import Fault
 MAX_FAULTS = 200
 _TRUE = ("true", "yes", "on", "1", "y")
 _T = TypeVar("_T")
+
+
+class Faults:
+    """The faults of a document, each once, and at most MAX_FAULTS of each severity.
+
+    Warnings never displace an error, which makes the document incomplete.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Fault, None] = {}
+        self._kept = Counter[str]()
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._found)
+
+    def add(self, fault: Fault) -> None:
+        """Add a fault; the first one beyond the limit is replaced by a note about the rest."""
+        if fault in self._found or self._kept[fault.severity] > MAX_FAULTS:
+            return
+        if self._kept[fault.severity] == MAX_FAULTS:
+            rest = f"there are more {fault.severity}s than the {MAX_FAULTS} that are shown"
+            fault = Fault(0, fault.section.partition(" ")[0], "", "", rest, fault.severity)
+        self._kept[fault.severity] += 1
+        self._found[fault] = None
 
 
 @dataclass(frozen=True)
@@ -29,7 +54,7 @@ class Part:
     document: str
     path: str = ""
     mac: str = ""
-    faults: list[Fault] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     used: set[str] = field(default_factory=set)
 
     @property
@@ -60,17 +85,7 @@ class Part:
             severity=severity,
         )
         self.close(key)
-        if found not in self.faults:
-            self._keep(found)
-
-    def _keep(self, found: Fault) -> None:
-        """Keep a fault: warnings never displace an error, which makes the document incomplete."""
-        kept = sum(one.severity == found.severity for one in self.faults)
-        if kept < MAX_FAULTS:
-            self.faults.append(found)
-        elif kept == MAX_FAULTS:
-            rest = f"there are more {found.severity}s than the {MAX_FAULTS} that are shown"
-            self.faults.append(Fault(0, self.document, "", "", rest, found.severity))
+        self.faults.add(found)
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""
