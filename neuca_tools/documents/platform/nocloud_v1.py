@@ -129,7 +129,7 @@ def _set_members(top: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]
         for name in link.texts(key):
             found = link.made(key, name, values.link_name)
             if found is not None and found not in why_not:
-                drafts.setdefault(found, Draft(by_name(found), link))
+                drafts.setdefault(found, Draft(by_name(found), link.without_keys()))
         made.set_members(draft, link, key, drafts)
 
 
