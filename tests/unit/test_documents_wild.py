@@ -185,6 +185,15 @@ def test_the_name_of_a_nic_in_openstack_is_its_name():
     assert links(openstack([one_link(name="dp1")])) == {MAC: ("up", "dp1", None, [])}
 
 
+def test_the_name_of_a_vlan_in_openstack_has_no_effect_as_with_cloud_init():
+    vlan = {"id": "v", "type": "vlan", "name": "v5", "vlan_link": "a", "vlan_id": 5}
+    document = openstack([one_link(), vlan])
+    assert links(document)[f"{MAC}.5"] == ("up", None, None, [])
+    assert faults(document) == [
+        f'warning: network_data.json {MAC} "links[1]": these keys have no effect: name'
+    ]
+
+
 def test_a_link_with_a_name_and_no_mac_is_the_nic_of_that_name():
     network = {"link": "a", "type": "ipv4", "ip_address": "10.0.0.1", "netmask": "255.255.255.0"}
     document = openstack(

@@ -30,7 +30,7 @@ _DHCP = (*automatic.DHCP4, *automatic.DHCP6)
 _INFORMATION = (*automatic.ADVERTISED, "manual")
 # What identifies a link or network to other programs, and DNS.
 _UNUSABLE = "what it is on cannot be used, nor can it"
-_LINK_USED = ("id", "vif_id", "name", "mtu")
+_LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
