@@ -217,6 +217,24 @@ def test_a_member_that_is_only_named_is_the_nic_of_that_name():
     assert made_of.members == (LinkKey("name a"), LinkKey(MAC))
 
 
+def test_a_port_that_netplan_only_names_is_the_nic_of_that_name():
+    document = netplan(bridges={"br0": {"interfaces": ["a", "v"]}}, vlans={"v": {"link": "x"}})
+    assert virtual(document, "bridge br0").members == (LinkKey("name a"),)
+
+
+def test_the_loopback_interface_of_netplan_is_left_to_others():
+    document = netplan(ethernets={"lo": {"addresses": ["10.255.0.1/32"]}})
+    assert links(document) == {}
+    assert faults(document) == [
+        'warning: network-config "ethernets.lo": the loopback interface is left to other programs'
+    ]
+
+
+def test_a_renderer_of_all_links_of_a_kind_is_no_link():
+    document = netplan(ethernets={"renderer": "networkd", "a": {}})
+    assert (list(links(document)), faults(document)) == (["name a"], [])
+
+
 # --- Addresses and routes -------------------------------------------------------------------------------------------
 
 
@@ -278,6 +296,18 @@ def test_a_destination_of_netplan_without_a_prefix_length_is_a_host():
     assert (routes(document), faults(document)) == ([("10.9.1.2/32", "10.0.0.9", MAC)], [])
 
 
+@pytest.mark.parametrize("via", ["0.0.0.0", "::"])
+def test_an_unspecified_next_hop_is_none(via):
+    to = "10.9.0.0/16"
+    if ":" in via:
+        to = "fd00:9::/32"
+    document = nic(routes=[{"to": to, "via": via}])
+    assert routes(document) == []
+    assert faults(document) == [
+        f'warning: network-config {MAC} "ethernets.a.routes[0].to" = "{to}": a route without a next hop, ignoring it'
+    ]
+
+
 # --- Settings of links ----------------------------------------------------------------------------------------------
 
 
@@ -310,6 +340,14 @@ def test_a_bridge_counts_in_whole_seconds():
             'error: network-config bridge br0 "bridges.br0.parameters.forward-delay" = "2fortnights": "2fortnights" has the unknown'
             ' unit of time "fortnights"'
         )
+    ]
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_a_fault():
+    document = nic(dhcp4="yesplease")
+    assert hints(document) == {}
+    assert faults(document) == [
+        f'error: network-config {MAC} "ethernets.a.dhcp4" = "yesplease": "yesplease" is neither true nor false'
     ]
 
 

@@ -79,7 +79,7 @@ def netplan(documents, folder):
             found.append({"error": (done.stderr.strip() or "no reason").splitlines()[-1]})
             continue
         files = sorted((root / "run/systemd/network").glob("*"))
-        found.append({path.name: path.read_text() for path in files})
+        found.append({path.name: path.read_text() for path in files if path.is_file()})
     return found
 
 

@@ -40,6 +40,8 @@ QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 # Names of unused keys in one warning.
 MOST_UNUSED = 20
+# Next hops that stand for none.
+_NOWHERE = ("0.0.0.0", "::", "::0")
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
@@ -124,7 +126,7 @@ class Draft:
             part.fault(key, to, f'it has no prefix length, taken as "{network}"', "warning")
         if any(host in network for host in METADATA_HOSTS):
             self.manage("the platform's document gives it the route to the metadata service")
-        elif via is None:
+        elif via is None or via in _NOWHERE:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
             part.close()
         else:

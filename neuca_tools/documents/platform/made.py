@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Callable, Optional
 
-from neuca_tools.documents.neuca import link_kinds
-from neuca_tools.documents.platform.drafts import Draft
+from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.platform.drafts import Draft, by_name
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Virtual
 
@@ -98,6 +98,17 @@ def default(found: Draft, name: str, value: str) -> None:
     if not virtual.option(name):
         virtual = replace(virtual, options=(*virtual.options, (name, value)))
     found.virtual = virtual
+
+
+def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
+    """Add a draft for each member that the document only names: the NIC of that name, as with cloud-init.
+
+    `why_not` are the names of links that cannot be used.
+    """
+    for text in link.texts(key):
+        name = link.made(key, text, values.link_name)
+        if name is not None and name not in why_not:
+            drafts.setdefault(name, Draft(by_name(name), link.without_keys()))
 
 
 def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:

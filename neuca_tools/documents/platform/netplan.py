@@ -95,6 +95,8 @@ KEYS = (
     | automatic.KEYS
 )
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans")
+# What may be set for all links of a kind.
+_BESIDES = ("renderer",)
 _OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
 
 
@@ -124,6 +126,8 @@ def _version_2(top: Part) -> PlatformDocument:
         virtual.append((link, draft))
     why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
+    for link, draft in virtual:
+        made.name_members(link, "interfaces", below, why_not)
     vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
         _add(vlans, name, _vlan(name, link, below, why_not))
@@ -135,18 +139,18 @@ def _version_2(top: Part) -> PlatformDocument:
 
 def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
     """Name and description of each link of this kind that is not left to other programs."""
-    return ((name, link) for name, link in top.named(kind) if name not in taken)
+    return ((name, link) for name, link in top.named(kind, _BESIDES) if name not in taken)
 
 
 def _left_to_others(top: Part) -> set[str]:
     """The names of links that only other programs can make, and of the links that these use."""
     names: set[str] = set()
     for kind in _OTHERS:
-        for name, link in top.named(kind):
+        for name, link in top.named(kind, _BESIDES):
             link.warn("", f"{kind} are left to other programs, with all that is on them")
             names |= {name, *link.texts("interfaces")}
     for kind in _KINDS:
-        for name, link in top.named(kind):
+        for name, link in top.named(kind, _BESIDES):
             reason = _foreign(link)
             if reason:
                 link.warn("", f"{reason}, which is left to other programs, with all that is on it")
@@ -205,8 +209,8 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     made.options(draft, holder, _OPTIONS[kind], _SPANS)
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
-    if kind == "bridge" and holder.tree:
-        # netplan-yaml(5). Without parameters, netplan generates none, so the kernel's default counts.
+    if kind == "bridge" and any(name in holder.tree for name in _OPTIONS["bridge"]):
+        # netplan-yaml(5). Without any of them, netplan generates none: the kernel's default counts.
         made.default(draft, "stp", "yes")
         made.raise_forward_delay(draft, holder, "forward-delay")
     return _common(draft, draft.part)
@@ -215,6 +219,9 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by nothing but its name: its driver is not known here."""
     match = link.child("match")
+    if name == "lo" or match.text("name") == "lo":
+        link.warn("", "the loopback interface is left to other programs")
+        return None
     if match.text("macaddress"):
         mac = match.read("macaddress", values.mac)
         if mac is None:

@@ -120,17 +120,11 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
 
 
 def _set_members(top: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> None:
-    """Set members and ports. One that is not described is a NIC of that name, as with cloud-init."""
     for link in top.parts("config"):
         kind, draft = link.text("type") or "", drafts.get(link.text("name") or "")
-        if kind not in MEMBERS or draft is None:
-            continue
-        key = f"{kind}_interfaces"
-        for name in link.texts(key):
-            found = link.made(key, name, values.link_name)
-            if found is not None and found not in why_not:
-                drafts.setdefault(found, Draft(by_name(found), link.without_keys()))
-        made.set_members(draft, link, key, drafts)
+        if kind in MEMBERS and draft is not None:
+            made.name_members(link, f"{kind}_interfaces", drafts, why_not)
+            made.set_members(draft, link, f"{kind}_interfaces", drafts)
 
 
 def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:

@@ -14,7 +14,7 @@ from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault
 
 MAX_FAULTS = 200
-_TRUE = ("true", "yes", "on", "1", "y")
+_TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 _T = TypeVar("_T")
 
 
@@ -140,8 +140,11 @@ class Part:
             return None
 
     def true(self, key: str) -> bool:
-        """Whether a value is true, or a word that means it."""
-        return _is_true(self.value(key))
+        """Whether a value is true, or a word that means it. Any other word is a fault, and false."""
+        text = self.text(key)
+        if text is not None and text.lower() not in (*_TRUE, *_FALSE):
+            self.fault(key, text, f'"{clip(text)}" is neither true nor false')
+        return _is_true(text)
 
     def use_defaults(self, *keys: str) -> None:
         """Count those of these switches as used that are off, as they are by default."""
@@ -185,11 +188,16 @@ class Part:
             else:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
-    def named(self, key: str) -> Iterator[tuple[str, Part]]:
-        """The objects in an object, each with its name."""
+    def named(self, key: str, besides: Collection[str] = ()) -> Iterator[tuple[str, Part]]:
+        """The objects in an object, each with its name; scalars with one of the names `besides` may be in it."""
         holder = self.child(key)
         for name in holder.tree:
-            yield name, holder.child(name)
+            if name in besides and not isinstance(holder.tree[name], dict):
+                holder.use(name)
+                continue
+            part = holder.child(name)
+            if isinstance(holder.tree[name], dict):
+                yield name, part
 
 
 def _is_true(value: Tree) -> bool:
