@@ -450,6 +450,7 @@ def test_netplan_turns_on_the_spanning_tree_protocol_only_with_parameters():
         return virtual(document, "bridge br0").options
 
     assert options() == ()
+    assert options(parameters={}) == (("stp", "yes"),)
     assert options(parameters={"priority": 5}) == (("priority", "5"), ("stp", "yes"))
 
 

@@ -93,6 +93,16 @@ NETPLAN_DOCUMENTS = {
   ethernets:
     a: {match: {macaddress: '52:54:00:aa:00:01'}, wakeonlan: true, generic-receive-offload: false}
 """,
+    "a bridge with the costs of its ports": """
+  ethernets: {a: {}}
+  bridges: {br0: {interfaces: [a], parameters: {path-cost: {a: 70}}}}
+""",
+    "a bridge with empty parameters": "\n  bridges: {br0: {interfaces: [], parameters: {}}}\n",
+    "a renderer between links": "\n  ethernets: {renderer: networkd, a: {addresses: [10.1.0.1/24]}}\n",
+    "the loopback interface": "\n  ethernets: {lo: {addresses: [10.255.0.1/32]}, a: {}}\n",
+    "another name for a NIC that is matched by name": """
+  ethernets: {a: {match: {name: eno2}, set-name: dp2, addresses: [10.1.0.1/24]}}
+""",
     "NICs by driver": "\n  ethernets: {a: {match: {driver: virtio_net}, addresses: [10.1.0.1/24]}}\n",
     "other kinds": """
   ethernets: {a: {}}

@@ -43,11 +43,9 @@ FIELDS = tuple(asdict(Form()))
 def route(to, via, metric="", table=""):
     """The route in normal form; None for one that is not compared."""
     network = ip_network(to, strict=False)
-    if (
-        network.prefixlen == 0 or METADATA.subnet_of(network)
-        if network.version == 4
-        else network.prefixlen == 0
-    ):
+    # cloud-init makes ::/64 of the default route if it is written "::".
+    is_default = network.network_address.is_unspecified
+    if is_default or (network.version == 4 and METADATA.subnet_of(network)):
         return None
     return (
         str(network),
@@ -174,14 +172,22 @@ def _identities(files):
     found = {}
     for stem, sections in networks.items():
         if stem not in devices:
+            # With set-name, only the file for udev has the name before.
+            link = _sections(
+                next(
+                    (
+                        text
+                        for name, text in files.items()
+                        if name.endswith(".link") and _stem(name) == stem
+                    ),
+                    "",
+                )
+            )
             mac = _first(sections, "Match", "PermanentMACAddress") or _first(
                 sections, "Match", "MACAddress"
             )
-            found[stem] = (
-                f"mac {mac.lower()}"
-                if mac
-                else f"name {_first(sections, 'Match', 'OriginalName') or _first(sections, 'Match', 'Name')}"
-            )
+            name = _first(link, "Match", "OriginalName") or _first(sections, "Match", "Name")
+            found[stem] = f"mac {mac.lower()}" if mac else f"name {name}"
     kinds = {stem: _first(sections, "NetDev", "Kind") for stem, sections in devices.items()}
     found.update({stem: f"{kind} {stem}" for stem, kind in kinds.items() if kind != "vlan"})
     parents = {

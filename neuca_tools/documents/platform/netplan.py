@@ -209,8 +209,8 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     made.options(draft, holder, _OPTIONS[kind], _SPANS)
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
-    if kind == "bridge" and any(name in holder.tree for name in _OPTIONS["bridge"]):
-        # netplan-yaml(5). Without any of them, netplan generates none: the kernel's default counts.
+    if kind == "bridge" and "parameters" in link.tree:
+        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
         made.default(draft, "stp", "yes")
         made.raise_forward_delay(draft, holder, "forward-delay")
     return _common(draft, draft.part)
