@@ -18,6 +18,7 @@ from neuca_tools.model import (
     OWN,
     Address,
     Automatic,
+    Host,
     LinkKey,
     LinkRequest,
     LinkState,
@@ -42,6 +43,7 @@ IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 MOST_UNUSED = 20
 # Next hops that stand for none.
 _NOWHERE = ("0.0.0.0", "::", "::0")
+PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
@@ -72,6 +74,7 @@ class Draft:
     state: LinkState = "up"
     automatic: Automatic = field(default_factory=Automatic)
     others: list[Part] = field(default_factory=list)
+    gateways: list[Host] = field(default_factory=list)
 
     def manage(self, reason: str) -> None:
         """Record that the NIC is a management NIC; the first reason is kept."""
@@ -134,6 +137,12 @@ class Draft:
             if key == "to":
                 hop_key = "via"
             self._add_hop(part, hop_key, via, network)
+
+    def add_gateway(self, part: Part, key: str, text: str) -> None:
+        """Add the router of this link's subnet; the first of each family counts."""
+        hop = part.made(key, text, values.next_hop)
+        if hop is not None and all(hop.version != other.version for other in self.gateways):
+            self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
         hop = part.made(key, via, values.next_hop)
@@ -222,9 +231,10 @@ class Draft:
         return None
 
 
-def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
+def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
+    `by_hand`: people write such documents, so that keys without an effect are worth a warning.
     The lower devices of a management link are management links too.
     """
     links: dict[LinkKey, LinkRequest] = {}
@@ -240,7 +250,8 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             break
         else:
             links[draft.key] = draft.request()
-            draft.name_unused()
+            if by_hand:
+                draft.name_unused()
             if draft.state != "user":
                 routes += draft.routes
             if draft.management:

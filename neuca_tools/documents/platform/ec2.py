@@ -16,7 +16,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
@@ -33,8 +33,24 @@ LEAVES = (
     "subnet-ipv6-cidr-blocks",
     "ipv4-prefix",
     "ipv6-prefix",
+    # Alibaba's names; a gateway is not in EC2's tree.
+    "private-ipv4s",
+    "vswitch-cidr-block",
+    "vswitch-ipv6-cidr-block",
+    "gateway",
+    "ipv6-gateway",
 )
 KEYS = frozenset(("mac", PUBLIC_KEYS, *LEAVES))
+_ADDRESSES = {
+    "local-ipv4s": ("subnet-ipv4-cidr-block",),
+    "private-ipv4s": ("vswitch-cidr-block",),
+    "ipv6s": (
+        "subnet-ipv6-cidr-blocks",
+        "subnet-ipv6-cidr-block",
+        "vswitch-ipv6-cidr-block",
+    ),
+}
+_PUNCTUATION = str.maketrans('[]",', "    ")
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
 
@@ -53,14 +69,13 @@ def read(root: Part) -> PlatformDocument:
         mac = nic.made("", name, values.mac)
         if mac is None:
             continue
-        # Only leaves that this module knows are fetched; what one NIC has no use for, another has.
-        nic.close()
         draft = Draft(LinkKey(mac), nic.about(mac))
         if mac == primary or (primary is None and _is_first(nic)):
-            draft.manage("it is the primary NIC of the instance")
+            draft.manage(PRIMARY)
         else:
-            _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
-            _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
+            for key, blocks in _ADDRESSES.items():
+                _addresses(draft, key, blocks)
+            _gateways(draft)
         drafts.append(draft)
         items += _prefixes(mac, nic)
     return replace(finish(drafts, root), routes=(), items=tuple(items))
@@ -112,5 +127,20 @@ def _prefix_length(
     return length
 
 
+def _gateways(draft: Draft) -> None:
+    """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
+
+    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local.
+    """
+    for key in ("gateway", "ipv6-gateway"):
+        for text in _lines(draft.part, key):
+            draft.add_gateway(draft.part, key, text)
+    for text in _lines(draft.part, "subnet-ipv4-cidr-block"):
+        subnet = draft.part.made("subnet-ipv4-cidr-block", text, values.network)
+        if subnet is not None:
+            draft.add_gateway(draft.part, "subnet-ipv4-cidr-block", str(subnet[1]))
+
+
 def _lines(nic: Part, key: str) -> list[str]:
-    return (nic.text(key) or "").split()
+    """The words of a leaf; Alibaba writes lists as JSON."""
+    return (nic.text(key) or "").translate(_PUNCTUATION).split()

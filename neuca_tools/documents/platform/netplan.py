@@ -126,7 +126,7 @@ def _version_2(top: Part) -> PlatformDocument:
         virtual.append((link, draft))
     why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
-    for link, draft in virtual:
+    for link, _ in virtual:
         made.name_members(link, "interfaces", below, why_not)
     vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
@@ -134,7 +134,7 @@ def _version_2(top: Part) -> PlatformDocument:
     drafts = {**vlans, **below}
     for link, draft in virtual:
         _connect(draft, link, drafts)
-    return finish((*below.values(), *vlans.values()), top)
+    return finish((*below.values(), *vlans.values()), top, by_hand=True)
 
 
 def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:

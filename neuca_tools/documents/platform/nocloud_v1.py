@@ -72,7 +72,7 @@ def read(top: Part) -> PlatformDocument:
     _set_members(top, drafts, why_not)
     for link in _of_kind(top, "route"):
         _unattached_route(link, drafts)
-    return finish(drafts.values(), top)
+    return finish(drafts.values(), top, by_hand=True)
 
 
 def _of_kind(top: Part, kind: str) -> Iterator[Part]:

@@ -63,7 +63,7 @@ def read(root: Part) -> PlatformDocument:
         _add(drafts, link, _vlan(link, why_not, drafts))
     for network in root.parts("networks"):
         _network(network, drafts, why_not)
-    return finish(drafts.values(), root)
+    return finish(drafts.values(), root, by_hand=True)
 
 
 def _kinds(root: Part) -> dict[str, list[Part]]:
