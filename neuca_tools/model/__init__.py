@@ -9,28 +9,23 @@ every sequence of white space is one blank.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import (
-    IPv4Address,
-    IPv4Interface,
-    IPv4Network,
-    IPv6Address,
-    IPv6Interface,
-    IPv6Network,
-)
 from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
+from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
+from neuca_tools.model.links import Written as Written
 from neuca_tools.model.rows import Item, Script, Storage, User
 
-Address = Union[IPv4Interface, IPv6Interface]
-Network = Union[IPv4Network, IPv6Network]
-Host = Union[IPv4Address, IPv6Address]
+Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+Host = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
@@ -351,8 +346,8 @@ class Original:
 class NicRecord:
     """What is recorded of one NIC.
 
-    `applied` is the digest of the applied request, `incarnation` identifies the appearance of the NIC
-    and its VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
+    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
+    VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
     a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no response
     and still has to be told about the NIC. `doubtful` are address families (see `desired.roles`).
     """
@@ -361,7 +356,7 @@ class NicRecord:
     role: Literal["", "dataplane", "management"] = ""
     released: bool = False
     applied: str = ""
-    incarnation: str = ""
+    incarnation: Optional[Incarnation] = None
     leaving: str = ""
     doubtful: tuple[int, ...] = ()
     unheard: bool = False
@@ -373,7 +368,7 @@ class Record:
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed` maps the MAC of a
+    what the agent last set. `probed` maps the MAC of a
     NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
     response. `retry` are the sysctls that failed.
     """
@@ -386,7 +381,7 @@ class Record:
     applied: str = ""
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
-    written: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[Written, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
     retry: tuple[str, ...] = ()
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 import pytest
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from neuca_tools.backends import kinds
+from neuca_tools.backends import kinds, wire
 from neuca_tools.documents.neuca import link_kinds
 
+# struct nlmsghdr and struct ifinfomsg, in bytes; linux/if_link.h.
+IFINFOMSG, IFLA_LINKINFO, IFLA_INFO_DATA = 32, 18, 2
 BOND = {
     "mode": "active-backup",
     "arp-interval": "1000",
@@ -34,21 +36,21 @@ BRIDGE = {
 
 
 def encoded(kind, options):
-    """The options as the kernel gets them, read back as the kernel sends them."""
-    data = [(f"IFLA_{name.upper()}", value) for name, value in kinds.words(kind, options).items()]
-    message = ifinfmsg()
+    """The options as pyroute2 encodes them for the kernel, which sends them in the same form."""
+    data = [
+        (f"IFLA_{name.upper()}", value) for name, value in kinds.arguments(kind, options).items()
+    ]
     info = {"attrs": [("IFLA_INFO_KIND", kind), ("IFLA_INFO_DATA", {"attrs": data})]}
+    message = ifinfmsg()
     message["attrs"] = [("IFLA_LINKINFO", info)]
     message.encode()
-    found = ifinfmsg(bytes(message.data))
-    found.decode()
-    return found.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_DATA")
+    attributes = wire.Attributes(bytes(message.data)[IFINFOMSG:])
+    return attributes.nest(IFLA_LINKINFO).nest(IFLA_INFO_DATA)
 
 
 @pytest.mark.parametrize(("kind", "options"), [("bond", BOND), ("bridge", BRIDGE)])
 def test_every_option_is_read_back_as_it_was_set(kind, options):
-    data = encoded(kind, options)
-    found = dict(kinds.options(kind, "02:00:00:00:00:01", data.get_attr))
+    found = dict(kinds.options(kind, "02:00:00:00:00:01", encoded(kind, options)))
     assert {name: found.get(name) for name in options} == options
 
 
