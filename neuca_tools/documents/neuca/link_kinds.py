@@ -194,7 +194,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
 
 def defaults(kind: str, virtual: Virtual) -> Mapping[str, str]:
     """The options that a virtual link of this kind has unless it requests others."""
-    if virtual.option("arp-interval") not in ("", "0"):
+    if _is_on(virtual, "arp-interval"):
         # The kernel refuses both ways to check links (bonding.rst, miimon).
         return {}
     return DEFAULTS[kind]
@@ -252,17 +252,27 @@ def _contradiction(virtual: Virtual) -> Optional[str]:
     ends = filter(None, (virtual.option("local"), virtual.option("remote")))
     if len({values.host(end).version for end in ends}) > 1:
         return "local and remote are not of one family"
-    if virtual.option("arp-interval") not in ("", "0"):
-        if virtual.option("mode") in _WITHOUT_ARP:
-            return f"a bond with mode = {virtual.option('mode')} cannot have arp-interval"
-        if virtual.option("miimon") not in ("", "0"):
-            return "a bond cannot have both miimon and arp-interval"
-    if virtual.option("packets-per-slave") and virtual.option("mode") != "balance-rr":
-        return "packets-per-slave needs mode = balance-rr"
     delay = virtual.option("forward-delay")
     if virtual.option("stp") == "yes" and delay and int(delay) < LEAST_FORWARD_DELAY:
         return f"with stp, forward-delay is at least {LEAST_FORWARD_DELAY}"
+    return _bond_contradiction(virtual)
+
+
+def _bond_contradiction(virtual: Virtual) -> Optional[str]:
+    mode = virtual.option("mode")
+    if virtual.option("packets-per-slave") and mode != "balance-rr":
+        return "packets-per-slave needs mode = balance-rr"
+    if not _is_on(virtual, "arp-interval"):
+        return None
+    if mode in _WITHOUT_ARP:
+        return f"a bond with mode = {mode} cannot have arp-interval"
+    if _is_on(virtual, "miimon"):
+        return "a bond cannot have both miimon and arp-interval"
     return None
+
+
+def _is_on(virtual: Virtual, interval: str) -> bool:
+    return virtual.option(interval) not in ("", "0")
 
 
 def _can_be_below(lower: LinkKey, upper: LinkKey) -> bool:

@@ -41,6 +41,8 @@ QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 # Names of unused keys in one warning.
 MOST_UNUSED = 20
+# The key of the next hop, by that of the destination; "gateway" for every other one.
+_HOP_KEYS = {"to": "via"}
 # Next hops that stand for none.
 _NOWHERE = ("0.0.0.0", "::", "::0")
 PRIMARY = "it is the primary NIC of the instance"
@@ -119,7 +121,7 @@ class Draft:
         The default route, and a route to the metadata service, make the NIC a management NIC. They
         are not added, because the agent never changes them.
         """
-        if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
+        if _is_default(to, netmask):
             self.manage("the platform's document gives it the default route")
             return
         network = part.made(key, to, lambda text: destination(cidr(text, netmask)))
@@ -133,10 +135,7 @@ class Draft:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
             part.close()
         else:
-            hop_key = "gateway"
-            if key == "to":
-                hop_key = "via"
-            self._add_hop(part, hop_key, via, network)
+            self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
 
     def add_gateway(self, part: Part, key: str, text: str) -> None:
         """Add the router of this link's subnet; the first of each family counts."""
@@ -229,6 +228,10 @@ class Draft:
         )
         self.part.fault("mtu", str(self.mtu), reason)
         return None
+
+
+def _is_default(to: str, netmask: Optional[str]) -> bool:
+    return to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0"))
 
 
 def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:

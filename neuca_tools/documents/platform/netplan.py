@@ -79,6 +79,7 @@ _OFFLOADS = {
     "generic-receive-offload": "gro",
     "large-receive-offload": "lro",
 }
+_SWITCH = {True: "on", False: "off"}
 _ACTIVATION = ("manual", "off")
 # Switches without an effect that are off by default.
 _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
@@ -122,12 +123,14 @@ def _version_2(top: Part) -> PlatformDocument:
     virtual = []
     for kind, name, link in _virtual_links(top, taken):
         draft = _virtual(kind, name, link)
-        _add(below, name, draft)
-        virtual.append((link, draft))
+        if draft is not None:
+            below[name] = draft
+            virtual.append((link, draft))
     why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
-    for link, _ in virtual:
-        made.name_members(link, "interfaces", below, why_not)
+    for link, draft in virtual:
+        if draft.key.kind != "vxlan":
+            made.name_members(link, "interfaces", below, why_not)
     vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
         _add(vlans, name, _vlan(name, link, below, why_not))
@@ -176,10 +179,8 @@ def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
         drafts[name] = draft
 
 
-def _connect(draft: Optional[Draft], link: Part, drafts: Mapping[str, Draft]) -> None:
+def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
-    if draft is None:
-        return
     if draft.key.kind == "vxlan":
         made.set_parent(draft, link, "link", drafts)
     else:
@@ -217,37 +218,36 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
+    draft = _matched(name, link)
+    if draft is None:
+        return None
+    draft.name = link.read("set-name", values.link_name)
+    for theirs, ours in _OFFLOADS.items():
+        if theirs in link.tree:
+            draft.offloads[ours] = _SWITCH[link.true(theirs)]
+    return _common(draft, draft.part)
+
+
+def _matched(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by nothing but its name: its driver is not known here."""
     match = link.child("match")
-    if name == "lo" or match.text("name") == "lo":
-        link.warn("", "the loopback interface is left to other programs")
-        return None
+    present = match.text("name") or name
     if match.text("macaddress"):
         mac = match.read("macaddress", values.mac)
+        # The MAC address is enough: no two NICs that are not slaves of one device have the same.
+        match.use("driver")
         if mac is None:
             return None
-        # A MAC address is enough; a virtual function that has the same one is never a NIC of ours.
-        match.use("driver", "name")
-        key, link = LinkKey(mac), link.about(mac)
-    elif (match.text("name") and "driver" not in match.tree) or not match.tree:
-        key = by_name(match.text("name") or name)
-    else:
+        return Draft(LinkKey(mac), link.about(mac))
+    if present == "lo":
+        link.warn("", "the loopback interface is left to other programs")
+        return None
+    if match.tree and ("driver" in match.tree or match.text("name") is None):
         link.warn(
             "match", "it matches NICs by more than their MAC address or their name, ignoring it"
         )
         return None
-    draft = _common(Draft(key, link), link)
-    draft.name = link.read("set-name", values.link_name)
-    for theirs, ours in _OFFLOADS.items():
-        if theirs in link.tree:
-            draft.offloads[ours] = _switch(link.true(theirs))
-    return draft
-
-
-def _switch(on: bool) -> str:
-    if on:
-        return "on"
-    return "off"
+    return Draft(by_name(present), link)
 
 
 def _vlan(
