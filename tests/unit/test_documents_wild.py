@@ -103,10 +103,19 @@ def test_a_management_link_is_left_to_others_with_its_keys():
     assert (list(hints(document)), faults(document)) == ([MAC], [])
 
 
-def test_an_unknown_kind_of_netplan_is_named():
-    assert faults(netplan(ethernets={}, zebras={"z": {"stripes": 9}})) == [
-        'warning: network-config "zebras": this key has no effect'
-    ]
+@pytest.mark.parametrize(
+    ("kind", "tree", "key"),
+    [
+        ("network-config", {"version": 2, "zebras": {"z": {}}}, "zebras"),
+        ("network-config", {"network": {"version": 2}, "zebras": 1}, "zebras"),
+        ("network-config", {"network": {"version": 2, "zebras": [1]}}, "network.zebras"),
+        ("network-config", {"version": 1, "config": [], "zebras": 1}, "zebras"),
+        ("network_data.json", {"links": [], "networks": [], "zebras": [1]}, "zebras"),
+    ],
+)
+def test_an_unknown_key_beside_the_links_is_named(kind, tree, key):
+    document = made(kind, json.dumps(tree))
+    assert faults(document) == [f'warning: {kind} "{key}": this key has no effect']
 
 
 def test_warnings_do_not_displace_an_error_and_those_left_out_are_mentioned():

@@ -106,6 +106,7 @@ def read(root: Part) -> PlatformDocument:
     top = root
     if isinstance(root.tree.get("network"), dict):
         top = root.child("network")
+        root.warn_besides("network")
     version = top.text("version")
     if version == "1":
         return nocloud_v1.read(top)
@@ -158,10 +159,7 @@ def _left_to_others(top: Part) -> set[str]:
             if reason:
                 link.warn("", f"{reason}, which is left to other programs, with all that is on it")
                 names |= {name, *link.texts("interfaces")}
-    top.use(*_KINDS, *_OTHERS, "version", "renderer")
-    for key in top.tree:
-        if key not in (*_KINDS, *_OTHERS, "version", "renderer"):
-            top.warn(key, "this key has no effect")
+    top.warn_besides(*_KINDS, *_OTHERS, "version", "renderer")
     return names
 
 

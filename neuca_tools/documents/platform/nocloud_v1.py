@@ -56,6 +56,7 @@ _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 def read(top: Part) -> PlatformDocument:
     """Read the document. VLANs come after the links they are on, and members after all of them."""
+    top.warn_besides("version", "config")
     taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):

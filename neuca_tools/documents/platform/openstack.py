@@ -50,6 +50,7 @@ def read(root: Part) -> PlatformDocument:
 
     `mtu: null` requests no MTU. The addresses of DHCP and SLAAC networks are not configured.
     """
+    root.warn_besides("links", "networks", "services")
     kinds = _kinds(root)
     # Why there can be no VLAN on a link.
     why_not = {link.text("id"): _UNUSABLE for link in root.parts("links")}

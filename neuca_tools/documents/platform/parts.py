@@ -91,6 +91,12 @@ class Part:
         """Record a warning about a key."""
         self.fault(key, self.tree.get(key), reason, "warning")
 
+    def warn_besides(self, *known: str) -> None:
+        """Record a warning about every other key."""
+        for key in self.tree:
+            if key not in known:
+                self.warn(key, "this key has no effect")
+
     def _path(self, key: str) -> str:
         return ".".join(filter(None, (self.path, key)))
 
