@@ -493,13 +493,13 @@ def test_the_wrapper_may_be_missing(wrapped):
             'error: network-config "ethernets.a.addresses[0]": it is not an address',
         ),
         (
-            "version: 2\nvlans: {v: {id: 5, link: a}}\n",
-            'error: network-config "vlans.v.link" = "a": no link has this name, ignoring the VLAN',
+            "version: 2\nvlans: {v: {id: 5}}\n",
+            'error: network-config "vlans.v.link": a VLAN without its link, ignoring it',
         ),
         ("version: 1\nconfig: {a: b}\n", 'error: network-config "config": it is not a list'),
         (
-            "version: 1\nconfig: [{type: vlan, name: v, vlan_id: 5, vlan_link: a}]\n",
-            'error: network-config "config[0].vlan_link" = "a": no NIC has this name, ignoring the VLAN',
+            "version: 1\nconfig: [{type: vlan, name: v, vlan_id: 5}]\n",
+            'error: network-config "config[0].vlan_link": a VLAN without its link, ignoring it',
         ),
         (
             "version: 1\nconfig: [{type: physical}]\n",

@@ -226,6 +226,32 @@ def test_a_member_that_is_only_named_is_the_nic_of_that_name():
     assert made_of.members == (LinkKey("name a"), LinkKey(MAC))
 
 
+def test_a_vlan_may_be_on_a_nic_that_is_only_named():
+    vlan = {"type": "vlan", "name": "v", "vlan_link": "eth9", "vlan_id": 5}
+    for document in (version_1(vlan), netplan(vlans={"v": {"id": 5, "link": "eth9"}})):
+        assert list(links(document)) == ["name eth9", "name eth9.5"]
+        assert faults(document) == []
+
+
+def test_a_nic_with_an_unusable_mac_is_not_taken_by_its_name():
+    bond = {"type": "bond", "name": "bond0", "bond_interfaces": ["dp1"], "params": {}}
+    vlan = {"type": "vlan", "name": "v", "vlan_link": "dp1", "vlan_id": 5}
+    document = version_1(physical(mac_address="01:00:00:00:00:01"), bond, vlan)
+    assert list(links(document)) == ["bond bond0"]
+    assert faults(document)[1:] == [
+        'warning: network-config "config[2].vlan_link" = "dp1": its NIC cannot be used, nor can it',
+        'error: network-config "config[1].bond_interfaces" = "dp1": no link that can be used is called so, ignoring it',
+    ]
+
+
+def test_what_matches_every_nic_is_ignored():
+    document = netplan(ethernets={"all": {"match": {}, "dhcp4": True}})
+    assert links(document) == {}
+    assert faults(document) == [
+        'warning: network-config "ethernets.all.match": it matches every NIC, ignoring it'
+    ]
+
+
 def test_a_port_that_netplan_only_names_is_the_nic_of_that_name():
     document = netplan(bridges={"br0": {"interfaces": ["a", "v"]}}, vlans={"v": {"link": "x"}})
     assert virtual(document, "bridge br0").members == (LinkKey("name a"),)

@@ -103,6 +103,7 @@ NETPLAN_DOCUMENTS = {
     "another name for a NIC that is matched by name": """
   ethernets: {a: {match: {name: eno2}, set-name: dp2, addresses: [10.1.0.1/24]}}
 """,
+    "every NIC": "\n  ethernets: {all: {match: {}, dhcp4: true}, a: {}}\n",
     "NICs by driver": "\n  ethernets: {a: {match: {driver: virtio_net}, addresses: [10.1.0.1/24]}}\n",
     "other kinds": """
   ethernets: {a: {}}
@@ -167,6 +168,9 @@ VERSION_1_DOCUMENTS = {
   - {type: physical, name: a}
   - {type: vlan, name: a.5, vlan_link: a, vlan_id: 5}
   - {type: vlan, name: a.5.6, vlan_link: a.5, vlan_id: 6, subnets: [{type: static, address: 10.6.0.1/24}]}
+""",
+    "a VLAN on a NIC that is only named": """
+  - {type: vlan, name: v5, vlan_link: eth9, vlan_id: 5, subnets: [{type: static, address: 10.5.0.1/24}]}
 """,
     "routes of no link": """
   - {type: physical, name: a, subnets: [{type: static, address: 10.1.0.1/24}]}

@@ -34,6 +34,7 @@ LIMITS = (
         "its NIC is left to other programs, and so is it", (LINK, "members"), "Other kinds of links"
     ),
     Limit("the loopback interface is left to other programs", (LINK,), "loopback interface"),
+    Limit("it matches every NIC", (LINK, "members"), "matches every NIC"),
     Limit("it matches NICs by more than", (LINK, "members"), "matched by driver"),
     Limit(
         "left to its user, with its addresses",

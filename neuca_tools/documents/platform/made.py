@@ -101,14 +101,16 @@ def default(found: Draft, name: str, value: str) -> None:
 
 
 def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
-    """Add a draft for each member that the document only names: the NIC of that name, as with cloud-init.
+    """Add a draft for each lower device that the document only names: the NIC of that name, as with cloud-init.
 
-    `why_not` are the names of links that cannot be used.
+    `why_not` are the names of the links that are described, and of those that cannot be used.
     """
     for text in link.texts(key):
+        if text in drafts or text in why_not:
+            continue
         name = link.made(key, text, values.link_name)
-        if name is not None and name not in why_not:
-            drafts.setdefault(name, Draft(by_name(name), link.without_keys()))
+        if name is not None:
+            drafts[name] = Draft(by_name(name), link.without_keys())
 
 
 def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:

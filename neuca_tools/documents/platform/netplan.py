@@ -134,6 +134,7 @@ def _version_2(top: Part) -> PlatformDocument:
             made.name_members(link, "interfaces", below, why_not)
     vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
+        made.name_members(link, "link", below, why_not)
         _add(vlans, name, _vlan(name, link, below, why_not))
     drafts = {**vlans, **below}
     for link, draft in virtual:
@@ -240,6 +241,9 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
     if present == "lo":
         link.warn("", "the loopback interface is left to other programs")
         return None
+    if "match" in link.tree and not match.tree:
+        link.warn("match", "it matches every NIC, ignoring it")
+        return None
     if match.tree and ("driver" in match.tree or match.text("name") is None):
         link.warn(
             "match", "it matches NICs by more than their MAC address or their name, ignoring it"
@@ -257,8 +261,8 @@ def _vlan(
     if parent is None:
         if below in why_not:
             link.fault("link", below, why_not[below], "warning")
-        else:
-            link.fault("link", below, "no link has this name, ignoring the VLAN")
+        elif not below:
+            link.fault("link", None, "a VLAN without its link, ignoring it")
         return None
     if number is None:
         if link.text("id") is None:

@@ -50,6 +50,7 @@ KEYS = (
 _STATIC = ("static", "static4", "static6")
 _DHCP = (*automatic.DHCP4, *automatic.DHCP6)
 _INFORMATION = ("manual", *automatic.ADVERTISED)
+_UNUSABLE = "its NIC cannot be used, nor can it"
 _FOR_OTHERS = ("nameserver", "loopback")
 _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
@@ -64,9 +65,12 @@ def read(top: Part) -> PlatformDocument:
         draft = _base(name, link)
         if draft is not None:
             drafts[name] = draft
-    why_not = dict.fromkeys(taken, LEFT)
+    why_not = dict.fromkeys((link.text("name") or "" for link in top.parts("config")), _UNUSABLE)
+    why_not.update(dict.fromkeys(taken, LEFT))
     why_not.update({link.text("name") or "": QINQ for link in _of_kind(top, "vlan")})
+    why_not.pop("", None)
     for link in _of_kind(top, "vlan"):
+        made.name_members(link, "vlan_link", drafts, why_not)
         draft = _vlan(link, drafts, why_not)
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
@@ -148,8 +152,8 @@ def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> O
     if parent is None or parent.key.vlan_id is not None:
         if below in why_not:
             link.fault("vlan_link", below, why_not[below], "warning")
-        else:
-            link.fault("vlan_link", below, "no NIC has this name, ignoring the VLAN")
+        elif not below:
+            link.fault("vlan_link", None, "a VLAN without its link, ignoring it")
         return None
     if number is None:
         if link.text("vlan_id") is None:
