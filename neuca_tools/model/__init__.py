@@ -116,10 +116,7 @@ class LinkRequest:
 
 @dataclass(frozen=True)
 class RouteRequest:
-    """One requested route. `via` is None unless the state is `present`.
-
-    `link` is None if the document does not name the link.
-    """
+    """One requested route. `via` is None unless it is `present`, `link` if the document names none."""
 
     to: Network
     state: RouteState
@@ -129,7 +126,7 @@ class RouteRequest:
 
 
 class ManagementHint(NamedTuple):
-    """Why a NIC is a management NIC by a platform's document. `firm`: even if a NEuca document names it."""
+    """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
 
     mac: str
     reason: str

@@ -213,12 +213,12 @@ def explanation(
     document that requests it, `overrode` the place that this one overrides, and `original` the
     value from before the agent changed it.
     """
-    role = resolution.roles.role(key.mac)
+    role = resolution.roles.role_of(key)
     return {
         "version": 1,
         "link": str(key),
         "role": role,
-        "reason": resolution.roles.reasons.get(key.mac) or ROLE_REASONS.get(role, ""),
+        "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": _settings_explained(key, resolution, have, record),
         "problems": [problem_json(one) for one in resolution.problems if one.link == key],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],

@@ -98,9 +98,15 @@ def test_unused_keys_of_version_1_and_of_openstack_are_named_with_their_subnets_
     ]
 
 
-def test_a_management_link_is_left_to_others_with_its_keys():
+def test_the_only_link_that_may_be_for_management_is_left_to_others_with_its_keys():
     document = nic(dhcp4=True, optional=True)
     assert (list(hints(document)), faults(document)) == ([MAC], [])
+    both = {"dhcp4": True, "optional": True}
+    document = netplan(ethernets={"a": {**both}, "b": {**both}})
+    assert faults(document) == [
+        'warning: network-config "ethernets.a": these keys have no effect: optional',
+        'warning: network-config "ethernets.b": these keys have no effect: optional',
+    ]
 
 
 @pytest.mark.parametrize(

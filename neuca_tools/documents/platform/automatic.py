@@ -24,9 +24,15 @@ _OVERRIDES = (
 )
 KEYS = frozenset(("dhcp4", "dhcp6", "accept-ra", "link-local", "optional", "critical", *_OVERRIDES))
 _FAMILIES = ("ipv4", "ipv6")
-# The types of subnets in OpenStack's document and in version 1 of NoCloud's.
-DHCP4 = ("dhcp", "dhcp4", "ipv4_dhcp")
-DHCP6 = ("dhcp6", "ipv6_dhcp", "ipv6_dhcpv6-stateful")
+# The family of each type of subnet with DHCP, in OpenStack's document and in version 1 of NoCloud's.
+DHCP = {
+    "dhcp": 4,
+    "dhcp4": 4,
+    "ipv4_dhcp": 4,
+    "dhcp6": 6,
+    "ipv6_dhcp": 6,
+    "ipv6_dhcpv6-stateful": 6,
+}
 ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
 
 
@@ -47,17 +53,6 @@ def of_netplan(link: Part) -> Automatic:
         optional=_flag(part, "optional"),
         critical=_flag(part, "critical"),
     )
-
-
-def with_subnet(known: Automatic, kind: str) -> Automatic:
-    """The settings of a link with one more subnet of this type."""
-    if kind in DHCP4:
-        return replace(known, dhcp4=True)
-    if kind in DHCP6:
-        return replace(known, dhcp6=True)
-    if kind in ADVERTISED:
-        return replace(known, accept_ra=True)
-    return known
 
 
 def _family(text: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
@@ -59,8 +60,9 @@ class Draft:
     """One link while its document is read.
 
     `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
-    maps each address to the place that gives it. `management` is the reason why the NIC is a
-    management NIC, empty if it is none. `offloads` maps the names of ethtool(8) to `on` or `off`.
+    maps each address to the place that gives it. `management` is the reason why the NIC may be the
+    management NIC, empty if there is none; `firm`: the document names it as the management NIC.
+    `offloads` maps the names of ethtool(8) to `on` or `off`.
     """
 
     key: LinkKey
@@ -70,6 +72,7 @@ class Draft:
     addresses: dict[Address, str] = field(default_factory=dict)
     routes: list[RouteRequest] = field(default_factory=list)
     management: str = ""
+    firm: bool = False
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
     offloads: dict[str, str] = field(default_factory=dict)
@@ -78,9 +81,22 @@ class Draft:
     others: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
 
-    def manage(self, reason: str) -> None:
-        """Record that the NIC is a management NIC; the first reason is kept."""
+    def manage(self, reason: str, firm: bool = False) -> None:
+        """Record that the NIC may be the management NIC, or with `firm` is; the first reason is kept."""
         self.management = self.management or reason
+        self.firm = self.firm or firm
+
+    def lease(self, family: int) -> None:
+        """Record that the link has DHCP of this family (4, 6)."""
+        self.manage("the platform's document has DHCP on it")
+        if family == 4:
+            self.automatic = replace(self.automatic, dhcp4=True)
+        else:
+            self.automatic = replace(self.automatic, dhcp6=True)
+
+    def listen(self) -> None:
+        """Record that the link gets addresses or settings from router advertisements."""
+        self.automatic = replace(self.automatic, accept_ra=True)
 
     def leave_to_user(self) -> None:
         """Leave the link alone, but for its name and what it is made of."""
@@ -118,8 +134,8 @@ class Draft:
     ) -> None:
         """Add a route.
 
-        The default route, and a route to the metadata service, make the NIC a management NIC. They
-        are not added, because the agent never changes them.
+        The default route, and a route to the metadata service, are not added, because the agent never
+        changes them. A NIC that has one may be the management NIC.
         """
         if _is_default(to, netmask):
             self.manage("the platform's document gives it the default route")
@@ -165,9 +181,8 @@ class Draft:
             device=tuple(self._device().items()),
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
+            automatic=self._automatic(),
         )
-        if self.automatic != Automatic():
-            found = replace(found, automatic=self.automatic)
         if self.state == "user":
             return hands_off(found)
         return found
@@ -180,12 +195,7 @@ class Draft:
         }
 
     def name_unused(self) -> None:
-        """Add one warning with all keys about this link that have no effect.
-
-        A management link is left to other programs, with all of its keys.
-        """
-        if self.management:
-            return
+        """Add one warning with all keys about this link that have no effect."""
         unused = list(self.part.unused())
         for other in self.others:
             unused += (f"{other.path}.{key}" for key in other.unused())
@@ -194,6 +204,11 @@ class Draft:
             if len(unused) > MOST_UNUSED:
                 listed += f" and {len(unused) - MOST_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
+
+    def _automatic(self) -> Optional[Automatic]:
+        if self.automatic == Automatic():
+            return None
+        return self.automatic
 
     def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
         where = self.part.where
@@ -238,34 +253,52 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
     """The document with these links; a second link with the same key is a fault.
 
     `by_hand`: people write such documents, so that keys without an effect are worth a warning.
-    The lower devices of a management link are management links too.
+    What is said of a link that may be for management is said of its lower devices too.
     """
-    links: dict[LinkKey, LinkRequest] = {}
-    hints: list[ManagementHint] = []
-    routes: list[RouteRequest] = []
-    for draft in drafts:
-        if draft.key in links:
-            draft.part.fault(
-                "", None, f'there is another link "{draft.key}" above it, ignoring this one'
-            )
-        elif len(links) == MAX_LINKS:
-            root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
-            break
-        else:
-            links[draft.key] = draft.request()
-            if by_hand:
-                draft.name_unused()
-            if draft.state != "user":
-                routes += draft.routes
-            if draft.management:
-                hints.append(ManagementHint(draft.key.mac, draft.management))
+    described = _distinct(drafts, root)
+    links = {draft.key: draft.request() for draft in described}
+    hints = [
+        ManagementHint(draft.key.mac, draft.management, draft.firm)
+        for draft in described
+        if draft.management
+    ]
+    routes = chain.from_iterable(draft.routes for draft in described if draft.state != "user")
+    if by_hand:
+        _name_unused(described)
     return PlatformDocument(
         links=with_parents(links.values()),
-        routes=tuple(routes[:MAX_ROUTES]),
+        routes=tuple(islice(routes, MAX_ROUTES)),
         management=(*hints, *_hints_below(hints, links)),
         items=dns.items(dict(root.tree)),
         faults=tuple(root.faults),
     )
+
+
+def _distinct(drafts: Iterable[Draft], root: Part) -> list[Draft]:
+    """The drafts without those of a link that an earlier one describes; at most MAX_LINKS."""
+    found: dict[LinkKey, Draft] = {}
+    for draft in drafts:
+        if draft.key in found:
+            reason = f'there is another link "{draft.key}" above it, ignoring this one'
+            draft.part.fault("", None, reason)
+        elif len(found) == MAX_LINKS:
+            root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
+            break
+        else:
+            found[draft.key] = draft
+    return list(found.values())
+
+
+def _name_unused(drafts: Iterable[Draft]) -> None:
+    """Name the unused keys of all links, except of the only one that may be for management.
+
+    Other programs configure that one, with all of its keys.
+    """
+    described = list(drafts)
+    hinted = [draft for draft in described if draft.management]
+    for draft in described:
+        if len(hinted) > 1 or not draft.management:
+            draft.name_unused()
 
 
 def _hints_below(

@@ -48,8 +48,6 @@ KEYS = (
     | dns.KEYS
 )
 _STATIC = ("static", "static4", "static6")
-_DHCP = (*automatic.DHCP4, *automatic.DHCP6)
-_INFORMATION = ("manual", *automatic.ADVERTISED)
 _UNUSABLE = "its NIC cannot be used, nor can it"
 _FOR_OTHERS = ("nameserver", "loopback")
 _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
@@ -187,12 +185,13 @@ def _common(draft: Draft, link: Part) -> Draft:
 
 def _subnet(draft: Draft, subnet: Part) -> None:
     kind = subnet.text("type") or ""
-    draft.automatic = automatic.with_subnet(draft.automatic, kind)
-    if kind in _DHCP:
-        draft.manage("the platform's document has DHCP on it")
+    if kind in automatic.DHCP:
+        draft.lease(automatic.DHCP[kind])
     elif kind in _STATIC:
         _static(draft, subnet)
-    elif kind not in _INFORMATION:
+    elif kind in automatic.ADVERTISED:
+        draft.listen()
+    elif kind != "manual":
         subnet.warn("type", "an unknown kind of subnet, ignoring it")
         subnet.close()
 

@@ -26,10 +26,8 @@ _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
-_DHCP = (*automatic.DHCP4, *automatic.DHCP6)
-_INFORMATION = (*automatic.ADVERTISED, "manual")
-# What identifies a link or network to other programs, and DNS.
 _UNUSABLE = "what it is on cannot be used, nor can it"
+# What identifies a link or network to other programs, and DNS.
 _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
@@ -162,12 +160,14 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[s
     network.use(*_NETWORK_USED)
     network.close("services")
     draft.others.append(network)
-    draft.automatic = automatic.with_subnet(draft.automatic, kind)
-    if kind in _DHCP:
-        draft.manage("the platform's document has DHCP on it")
+    if kind in automatic.DHCP:
+        draft.lease(automatic.DHCP[kind])
     elif kind in _STATIC:
         _static(network, draft)
-    elif kind in _INFORMATION:
+    elif kind in automatic.ADVERTISED:
+        draft.listen()
+        network.close()
+    elif kind == "manual":
         network.close()
     else:
         network.warn("type", "an unknown kind of network, ignoring it")
