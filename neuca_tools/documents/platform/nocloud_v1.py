@@ -1,6 +1,7 @@
 """Read version 1 of NoCloud's network-config, a list of links with their subnets.
 
-References: the cloud-init manual, "Networking config Version 1", and config/schemas/schema-network-config-v1.json.
+References: the cloud-init manual, "Networking config Version 1", and its
+config/schemas/schema-network-config-v1.json.
 """
 
 # SPDX-License-Identifier: MIT
