@@ -1,4 +1,4 @@
-"""Read what a document says about DHCP and router advertisements; it is kept for later, without an effect of its own."""
+"""Read what a document says about DHCP and router advertisements, for the stages that use it."""
 
 # SPDX-License-Identifier: MIT
 
@@ -24,7 +24,7 @@ _OVERRIDES = (
 )
 KEYS = frozenset(("dhcp4", "dhcp6", "accept-ra", "link-local", "optional", "critical", *_OVERRIDES))
 _FAMILIES = ("ipv4", "ipv6")
-# The family of each type of subnet with DHCP, in OpenStack's document and in version 1 of NoCloud's.
+# The family of each type of subnet with DHCP, in OpenStack's document and in NoCloud's version 1.
 DHCP = {
     "dhcp": 4,
     "dhcp4": 4,

@@ -1,4 +1,4 @@
-"""All of the platform's own documents: `reduced` makes one text of them for storage, `parse` reads that text.
+"""All of the platform's own documents: `reduced` makes one text of them to store, `parse` reads it.
 
 The text is JSON with sorted keys and without what the agent does not use, so that it changes only
 when the meaning does.
@@ -31,7 +31,7 @@ from neuca_tools.model import LinkRequest, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
-    """How one kind of document is read: `load` parses bytes, `kept` drops what is unused, `read` interprets."""
+    """How one kind of document is read: `load` parses, `kept` drops what is unused, `read` interprets."""
 
     load: Callable[[bytes, str], Tree]
     kept: Callable[[Tree], Tree]
@@ -44,12 +44,12 @@ def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
 
 
 def _named(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """A function that empties scalars with any other key (a Wi-Fi password), whose names it keeps for warnings."""
+    """A function that empties scalars with any other key (a Wi-Fi password); the keys stay for warnings."""
     return partial(_pruned, keys=keys, known=True, unknown="")
 
 
 def _pruned(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str] = None) -> Tree:
-    """The tree with `unknown` for each unknown scalar; `known`: whether it is the value of a known key."""
+    """The tree with `unknown` for each unknown scalar; `known`: it is the value of a known key."""
     if isinstance(tree, dict):
         return _pruned_object(tree, keys, unknown)
     if isinstance(tree, list):

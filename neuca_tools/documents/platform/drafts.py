@@ -1,4 +1,4 @@
-"""What the readers of the platforms' documents share: a Draft collects one link while its document is read."""
+"""What readers of platforms' documents share: a Draft collects one link while its document is read."""
 
 # SPDX-License-Identifier: MIT
 
@@ -169,7 +169,7 @@ class Draft:
             self.routes.append(RouteRequest(network, "present", hop, part.where, self.key))
 
     def request(self) -> LinkRequest:
-        """The finished request. A link that a document describes is up unless the document says otherwise."""
+        """The finished request. The link is up unless the document says otherwise."""
         mtu = self._usable_mtu()
         found = LinkRequest(
             self.key,

@@ -1,4 +1,4 @@
-"""Read the time spans of netplan and cloud-init: a number, or numbers with units (`100ms`, `1min 30s`)."""
+"""Read the time spans of netplan and cloud-init: a number, or numbers with units (`1min 30s`)."""
 
 # SPDX-License-Identifier: MIT
 

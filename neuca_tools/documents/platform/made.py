@@ -1,4 +1,4 @@
-"""Virtual links in the platforms' documents: drafts whose lower devices are looked up by name or id."""
+"""Virtual links in platforms' documents: drafts whose lower devices are looked up by name or id."""
 
 # SPDX-License-Identifier: MIT
 
@@ -77,7 +77,7 @@ def _text(part: Part, key: str) -> Optional[str]:
 
 
 def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
-    """Raise the forwarding delay of a bridge with the spanning tree protocol to the least, as the kernel does."""
+    """Raise the forwarding delay of a bridge with STP to the least, as the kernel does."""
     virtual = bridge.virtual or Virtual()
     delay = virtual.option("forward-delay")
     if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.LEAST_FORWARD_DELAY:
@@ -101,7 +101,7 @@ def default(found: Draft, name: str, value: str) -> None:
 
 
 def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
-    """Add a draft for each lower device that the document only names: the NIC of that name, as with cloud-init.
+    """Add a draft for each lower device that the document only names: the NIC of that name.
 
     `why_not` are the names of the links that are described, and of those that cannot be used.
     """

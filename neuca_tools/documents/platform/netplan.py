@@ -1,7 +1,7 @@
-"""Read NoCloud's network-config: version 2, which is netplan's format; version 1 is in `nocloud_v1`.
+"""Read NoCloud's network-config of version 2, which is netplan's format; `nocloud_v1` has version 1.
 
 References: netplan-yaml(5) and the cloud-init manual, "Networking config Version 2". The top-level
-key `network` may be left out. DNS is for other programs; every other key without an effect is named.
+key `network` may be left out. DNS is for other programs; other keys without an effect are named.
 """
 
 # SPDX-License-Identifier: MIT
@@ -312,7 +312,7 @@ def _target(to: str) -> tuple[str, Optional[str]]:
 
 
 def _state(draft: Draft, link: Part) -> None:
-    """Set the state that `activation-mode` asks for: `manual` leaves the link to its user, `off` keeps it down."""
+    """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
     mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
     if mode == "manual":
         draft.leave_to_user()

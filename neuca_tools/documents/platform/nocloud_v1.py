@@ -1,6 +1,7 @@
 """Read version 1 of NoCloud's network-config, a list of links with their subnets.
 
-References: the cloud-init manual, "Networking config Version 1", and config/schemas/schema-network-config-v1.json.
+References: the cloud-init manual, "Networking config Version 1", and its
+config/schemas/schema-network-config-v1.json.
 """
 
 # SPDX-License-Identifier: MIT
@@ -63,10 +64,7 @@ def read(top: Part) -> PlatformDocument:
         draft = _base(name, link)
         if draft is not None:
             drafts[name] = draft
-    why_not = dict.fromkeys((link.text("name") or "" for link in top.parts("config")), _UNUSABLE)
-    why_not.update(dict.fromkeys(taken, LEFT))
-    why_not.update({link.text("name") or "": QINQ for link in _of_kind(top, "vlan")})
-    why_not.pop("", None)
+    why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
         made.name_members(link, "vlan_link", drafts, why_not)
         draft = _vlan(link, drafts, why_not)
@@ -76,6 +74,15 @@ def read(top: Part) -> PlatformDocument:
     for link in _of_kind(top, "route"):
         _unattached_route(link, drafts)
     return finish(drafts.values(), top, by_hand=True)
+
+
+def _why_not(top: Part, taken: Iterable[str]) -> dict[str, str]:
+    """Why links that are described cannot be the lower device of a VLAN, by their names."""
+    names = (link.text("name") or "" for link in top.parts("config"))
+    found = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
+    found.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
+    found.pop("", None)
+    return found
 
 
 def _of_kind(top: Part, kind: str) -> Iterator[Part]:

@@ -112,7 +112,7 @@ def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]
 
 
 def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
-    """A bond. OpenStack gives it no name, so bonds are numbered, as cloud-init does; an id is no name."""
+    """A bond. OpenStack gives it no name, so bonds are numbered, as with cloud-init; an id is no name."""
     bond = made.draft("bond", link.text("name") or f"bond{number}", link)
     if bond is not None:
         link.use(*_LINK_USED)

@@ -1,4 +1,4 @@
-"""Typed reading of an untrusted tree: every value has a path, and one that is unusable becomes a fault."""
+"""Typed reading of an untrusted tree: every value has a path; an unusable one becomes a fault."""
 
 # SPDX-License-Identifier: MIT
 
@@ -195,7 +195,7 @@ class Part:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
     def named(self, key: str, besides: Collection[str] = ()) -> Iterator[tuple[str, Part]]:
-        """The objects in an object, each with its name; scalars with one of the names `besides` may be in it."""
+        """The objects in an object, each with its name. Scalars called `besides` may be in it."""
         holder = self.child(key)
         for name in holder.tree:
             if name in besides and not isinstance(holder.tree[name], dict):

@@ -12,7 +12,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network
 
-# What cloud-init assumes where a document gives none (`_normalize_net_keys` in its net/network_state.py).
+# What cloud-init assumes where a document gives none (net/network_state.py, _normalize_net_keys).
 ASSUMED = {4: "24", 6: "64"}
 
 
@@ -41,7 +41,7 @@ def is_assumed(text: str, netmask: Optional[str]) -> bool:
 
 
 def destination(text: str) -> Network:
-    """The network of a destination in CIDR notation; host bits are masked, as cloud-init and networkd do.
+    """The network of a destination in CIDR notation. Host bits are masked, as by cloud-init.
 
     Raises UnusableError.
     """
