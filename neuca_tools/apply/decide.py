@@ -15,8 +15,8 @@ from neuca_tools.desired import manager_files, router_advertisements
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.model import Document, NetworkState, Record, World
+from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
@@ -66,12 +66,9 @@ class Decision:
     def changed(self) -> frozenset[str]:
         """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
         scope = changes.changed(self.record, self.resolution, self.world)
-        kept = {(hop.to, hop.metric) for hop in self.want.hops}
-        gone = {
-            hop.link.mac
-            for hop in self.have.hops
-            if not hop.ours or (hop.to, hop.metric) not in kept
-        }
+        scope |= {POLICY_ROUTING}
+        kept = {hop.identity for hop in self.want.hops}
+        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
         return scope | gone if "" in scope else scope
 
 
@@ -92,7 +89,7 @@ def decide(
         world.managers,
         world.silent_managers,
     )
-    have = found(resolution, world, record, ROUTE_PROTOCOL)
+    have = found(resolution, world, record)
     made = router_advertisements.removable(resolution.removable, have, world, resolution.quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     return Decision(world, record, replace(resolution, removable=removable), have, want)

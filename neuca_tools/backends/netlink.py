@@ -16,18 +16,17 @@ from ipaddress import ip_interface, ip_network
 from types import TracebackType
 from typing import Any, Callable, Optional
 
-from neuca_tools.backends import kinds, netlink_messages, sysctl
+from neuca_tools.backends import kinds, netlink_messages, routing, sysctl
 from neuca_tools.backends.hostid import boot_id
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
 # linux/rtnetlink.h, linux/netlink.h and linux/if_addr.h
-MAIN_TABLE = 254  # RT_TABLE_MAIN
 RTPROT_RA = 9
 DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: a change made the dump inconsistent
 DUMP_TRIES = 5
-IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
+IFA_F_NODAD, IFA_F_PERMANENT, IFA_F_NOPREFIXROUTE = 0x02, 0x80, 0x200
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
@@ -82,7 +81,13 @@ class Netlink:
             for device in map(netlink_messages.device, self._dump(self._ip.get_links))
         }
         messages = self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
-        routes = tuple(route for message in messages for route in netlink_messages.routes(message))
+        found = [route for message in messages for route in netlink_messages.routes(message)]
+        seen = routing.read()
+        tables = [one for one in seen.ours if not _is_main(one)]
+        routes = tuple(
+            [one for one in found if one.protocol != ROUTE_PROTOCOL]
+            + [one for one in seen.ours if _is_main(one)]
+        )
         return World(
             devices,
             routes=routes,
@@ -90,6 +95,8 @@ class Netlink:
             boot_id=boot_id(),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
             accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
+            tables=(*tables, *seen.foreign),
+            rules=seen.rules,
             **self._addresses(),
         )
 
@@ -224,12 +231,13 @@ class Netlink:
     def delete_link(self, index: int) -> None:
         self._run("link", "del", index=index, done=(errno.ENODEV,))
 
-    def add_address(self, index: int, address: Address) -> None:
+    def add_address(self, index: int, address: Address, bare: bool = False) -> None:
         """Add an address permanently, without duplicate address detection (RFC 4862), which takes 1 to 2 s.
 
-        An address that is already there loses its lifetime.
+        An address that is already there loses its lifetime. `bare`: its network gets no route.
         """
-        more: dict[str, Any] = {"flags": IFA_F_NODAD} if address.version == 6 else {}
+        flags = (IFA_F_NODAD if address.version == 6 else 0) | (IFA_F_NOPREFIXROUTE if bare else 0)
+        more: dict[str, Any] = {"flags": flags} if flags else {}
         if address.version == 4 and address.network.prefixlen < 31:
             more["broadcast"] = str(address.network.broadcast_address)
         self._run(
@@ -252,14 +260,6 @@ class Netlink:
             prefixlen=address.network.prefixlen,
             family=_family(address),
             done=(errno.EADDRNOTAVAIL, errno.ENODEV),
-        )
-
-    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run("route", "replace", **_route_words(index, to, via, metric), proto=ROUTE_PROTOCOL)
-
-    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run(
-            "route", "del", **_route_words(index, to, via, metric), done=(errno.ESRCH, errno.ENODEV)
         )
 
     def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
@@ -287,6 +287,11 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     return best is not None and best.via is None and best.to == ZEROCONF
 
 
+def _is_main(route: Route) -> bool:
+    """Whether it is a unicast route of the main table."""
+    return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
+
+
 def _is_autoconf(address: Address, flags: int) -> bool:
     """Whether the kernel made an address from a router advertisement."""
     return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
@@ -308,17 +313,6 @@ def _words(error: Exception) -> tuple[int, str]:
 
 def _family(address: Any) -> int:
     return socket.AF_INET if address.version == 4 else socket.AF_INET6
-
-
-def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        "dst": str(to),
-        "oif": index,
-        "priority": metric,
-        "table": MAIN_TABLE,
-        "family": _family(to),
-    }
-    return words if via is None else {**words, "gateway": str(via)}
 
 
 def kernel_release() -> tuple[int, int]:

@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Optional
+from typing import Callable, Optional
 
 REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
@@ -81,8 +81,10 @@ class Socket:
     ) -> None:
         self._socket.close()
 
-    def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
-        """Send a request and return the payloads of all answers. Raises OSError."""
+    def ask(
+        self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
+    ) -> list[bytes]:
+        """Send a request and return the payloads of the answers to `keep`. Raises OSError."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
         self._socket.send(
@@ -96,7 +98,8 @@ class Socket:
                 if what in (_ERROR, _DONE):
                     _check(body, options)
                     return answers
-                answers.append(body)
+                if keep(body):
+                    answers.append(body)
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:

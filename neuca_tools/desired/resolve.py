@@ -21,7 +21,7 @@ from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Policy, Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
 from neuca_tools.desired.routes import resolve_routes
-from neuca_tools.desired.safety import ROUTE_PROTOCOL, Fence, fence, ground
+from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
     Host,
@@ -38,6 +38,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 

@@ -12,16 +12,15 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import DEFAULT, to_do
-from neuca_tools.model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.plan import route_steps
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
-    DeleteRoute,
     Rename,
-    ReplaceRoute,
     SetMtu,
     SetState,
     SetTxQueueLen,
@@ -51,19 +50,25 @@ def plan(
     """
     scope = None if scope is None else _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
+    stale = list(route_steps.stale_routes(sides))
+    late = [one for one in stale if one.order > Phase.SHRINK]
     operations = (
         *_files(sides),
         *_marks(sides),
         *_renames(sides),
+        *(one for one in stale if one not in late),
         *_shrink(sides),
         *_grow(sides),
         *_sysctls(sides),
         *_raise_up(sides),
+        *route_steps.rules(sides),
+        *late,
         *_stale_addresses(sides),
         *_addresses(sides),
-        *_routes(sides),
+        *route_steps.routes(sides),
     )
-    return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
+    ordered = sorted(operations, key=lambda operation: operation.order)
+    return route_steps.possible(in_scope(ordered, scope), have)
 
 
 def in_scope(
@@ -122,8 +127,7 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
-    """Remove routes, members and links; then lower MTUs, upper devices first; then take links down."""
-    yield from _stale_routes(sides)
+    """Remove members and links; then lower MTUs, upper devices first; then take links down."""
     yield from _taken_out(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         target = Target(key, sides.names.get(key, ""), sides.have.links[key].index)
@@ -152,15 +156,6 @@ def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
             if master.kind == "bond" and found and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
             yield SetMaster(sides.target(key), None, sides.target(master))
-
-
-def _stale_routes(sides: Sides) -> Iterator[Operation]:
-    kept = {(hop.to, hop.metric) for hop in sides.want.hops}
-    for hop in sides.have.hops:
-        stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
-        stale = stale or hop.left_over or hop.to in sides.want.banned
-        if stale and hop.link not in sides.gone:
-            yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
@@ -269,7 +264,8 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         kept = {address for address in present if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                yield AddAddress(sides.target(key), address, address in wanted.addresses)
+                bare = address in wanted.bare
+                yield AddAddress(sides.target(key), address, address in wanted.addresses, bare)
 
 
 def _asked(
@@ -286,25 +282,3 @@ def _asked(
         and (key, address) not in owned.addresses
     )
     return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
-
-
-def _routes(sides: Sides) -> Iterator[Operation]:
-    ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
-    for hop in sides.want.hops:
-        if hop.link not in sides.names or not sides.there(hop.link):
-            continue
-        before = ours.get((hop.to, hop.metric))
-        if before is None:
-            yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
-            continue
-        deleted = before.link in sides.gone
-        moved = _differs(before, hop) and not deleted
-        if moved or deleted or sides.goes_down(hop.link):
-            leaves = sides.target(before.link) if moved else None
-            yield ReplaceRoute(
-                sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via
-            )
-
-
-def _differs(before: Hop, hop: Hop) -> bool:
-    return (before.link, before.via) != (hop.link, hop.via)

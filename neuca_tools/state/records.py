@@ -11,15 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
-    Hop,
     Link,
-    LinkKey,
     NetworkState,
     NicRecord,
     Original,
@@ -31,8 +29,10 @@ from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
+from neuca_tools.state import stored_routing
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
+from neuca_tools.state.stored_routing import key_of
 
 if TYPE_CHECKING:
     from neuca_tools.tuning.layer import Choice
@@ -188,11 +188,6 @@ def _path(where: Where, name: str) -> Path:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _key(text: str) -> LinkKey:
-    mac, dot, vlan_id = text.partition(".")
-    return LinkKey(mac, int(vlan_id) if dot else None)
-
-
 def _record(data: Mapping[str, Any]) -> Record:
     """Raises one of STRANGE."""
     owned, settings = data["owned"], data.get("declined", {})
@@ -200,20 +195,21 @@ def _record(data: Mapping[str, Any]) -> Record:
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
         Owned(
-            frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
-            frozenset(_key(key) for key in owned["vlans"]),
+            frozenset((key_of(key), ip_interface(text)) for key, text in owned["addresses"]),
+            frozenset(key_of(key) for key in owned["vlans"]),
         ),
-        {_key(key): _original(original) for key, original in data["originals"].items()},
+        {key_of(key): _original(original) for key, original in data["originals"].items()},
         _sysctls(data["original_sysctls"]),
         fit(data["applied"], str, "applied"),
         tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {
-            _key(key): {name: _declined(one) for name, one in found.items()}
+            key_of(key): {name: _declined(one) for name, one in found.items()}
             for key, found in settings.items()
         },
         fit(data.get("written", {}), Mapping[str, str], "written"),
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
+        fit(data.get("tables", {}), Mapping[str, int], "tables"),
     )
 
 
@@ -223,7 +219,7 @@ def _declined(data: Sequence[object]) -> Declined:
 
 def _mac(text: str) -> str:
     """The key of a NIC, checked: a MAC, or "KIND NAME" of a virtual link."""
-    if _key(text).vlan_id is not None:
+    if key_of(text).vlan_id is not None:
         raise ValueError(f"{text!r} is no NIC")
     return text
 
@@ -263,6 +259,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "written": dict(record.written),
         "probed": dict(record.probed),
         "retry": list(record.retry),
+        "tables": dict(record.tables),
         "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
         "owned": {
             "addresses": sorted(
@@ -288,9 +285,9 @@ def _record_json(record: Record) -> dict[str, Any]:
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
-    parent = _key(data["parent"]) if data["parent"] else None
+    parent = key_of(data["parent"]) if data["parent"] else None
     options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(_key, data["members"])), parent, options)
+    return Virtual(tuple(map(key_of, data["members"])), parent, options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -304,26 +301,22 @@ def _virtual_json(virtual: Virtual) -> dict[str, Any]:
 def _state(data: Mapping[str, Any]) -> NetworkState:
     """Raises one of STRANGE."""
     links = [_link(link) for link in data["links"]]
-    hops = [
-        Hop(
-            ip_network(hop["to"]),
-            _key(hop["link"]),
-            ip_address(hop["via"]) if hop["via"] else None,
-            fit(hop["metric"], int, "metric"),
-        )
-        for hop in data["hops"]
-    ]
     sysctls = fit(data["sysctls"], Mapping[str, Optional[str]], "sysctls")
-    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=sysctls)
+    return NetworkState(
+        {link.key: link for link in links},
+        tuple(map(stored_routing.hop, data["hops"])),
+        sysctls=sysctls,
+        rules=stored_routing.rules(data.get("rules", [])),
+    )
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual")
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare")
     plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
     return Link(
-        key=_key(data["key"]),
+        key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
-        master=_key(data["master"]) if data.get("master") else None,
+        master=key_of(data["master"]) if data.get("master") else None,
         virtual=_virtual(data.get("virtual")),
         **plain,
     )
@@ -340,19 +333,12 @@ def _state_json(state: NetworkState) -> dict[str, Any]:
                 "device": dict(link.device),
                 "managers": {},
                 "master": link.master and str(link.master),
+                "bare": [],
                 "virtual": link.virtual and _virtual_json(link.virtual),
             }
             for link in state.links.values()
         ],
-        "hops": [
-            {
-                "to": str(hop.to),
-                "link": str(hop.link),
-                "via": hop.via and str(hop.via),
-                "metric": hop.metric,
-            }
-            for hop in state.hops
-            if hop.ours
-        ],
+        "hops": [stored_routing.hop_json(hop) for hop in state.hops if hop.ours],
+        "rules": stored_routing.rules_json(state.rules),
         "sysctls": dict(state.sysctls),
     }

@@ -449,11 +449,13 @@ def meddle(draw, kernel):
         if to.version == via.version:
             _attempt(
                 kernel.replace_route,
-                index,
-                to,
-                via,
-                draw(st.sampled_from((0, 20, 1024))),
-                draw(st.sampled_from((3, 4))),
+                Route(
+                    to,
+                    index,
+                    via,
+                    draw(st.sampled_from((0, 20, 1024))),
+                    draw(st.sampled_from((3, 4))),
+                ),
             )
     elif what == "vlan":
         vlan_id = draw(st.integers(5, 7))
