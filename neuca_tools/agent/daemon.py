@@ -243,6 +243,8 @@ class Daemon:
             self._starting = False
         if outcome.ran:
             self._held = outcome.held
+        if outcome.passed:
+            self._links.routed = outcome.routed
 
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass after a failure, at growing intervals; any other pass is a

@@ -12,15 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, forwarding
+from neuca_tools.desired import coverage, forwarding, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
+from neuca_tools.desired.policy_routing import PolicyRouting
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Policy, Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routes import resolve_routes
+from neuca_tools.desired.routes import Hops, resolve_routes
+from neuca_tools.desired.rules import resolve_rules
 from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
@@ -38,7 +40,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import ROUTE_PROTOCOL
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice, Rule, RuleRequest
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 
@@ -53,6 +55,7 @@ class Settings:
     tuning: Layer = field(default_factory=Layer)
     router: bool = True
     allow_sysctls: frozenset[str] = frozenset()
+    policy_routing: Choice = "auto"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Resolution:
     `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the key
     "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to the
     user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On links
-    that are `quiet`, router advertisements have no effect.
+    that are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
     """
 
     want: NetworkState
@@ -82,6 +85,7 @@ class Resolution:
     notes: tuple[Note, ...] = ()
     tuning: Layer = field(default_factory=Layer)
     quiet: frozenset[LinkKey] = frozenset()
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
 
 
 def resolve(
@@ -97,22 +101,37 @@ def resolve(
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
     sure_of = None if complete else sure
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules)
+    routed = policy_routing.gateways(
+        tuned.requests,
+        _by_key(settings.links),
+        settings.policy_routing,
+        world,
+        find_links(world, roles),
+    )
+    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules, routed)
     links = work.links()
     router: Router = document.router if document and settings.router else "user"
     forwards, refused = forwarding.allowed(router, roles, world)
     hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
+    policy = policy_routing.build(routed, links, tuned.requests, world, roles, record.tables)
+    wanted_rules, rule_problems = _rules(document, roles, links, hops, policy, limits)
     removable = replace(removable, vlans=work.deletable(complete))
     sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
+        NetworkState(
+            {**links, **work.leftovers()},
+            (*hops.hops, *policy.hops),
+            hops.banned,
+            sysctls,
+            rules={**wanted_rules, **policy.rules},
+        ),
         removable,
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
-        problems=(*problems, *work.problems, *hops.problems, *refused),
+        problems=(*problems, *work.problems, *hops.problems, *rule_problems, *refused),
         digests=digests(requests, layers.addresses, routes, forwards),
         hostname=document.hostname if document else None,
         router=router,
@@ -120,10 +139,33 @@ def resolve(
         left_alone=_left_alone(routes),
         loose=hops.loose,
         ground=ground(world, roles),
-        notes=(*work.notes, *tuned.notes),
+        notes=(*work.notes, *tuned.notes, *policy.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
+        tables=policy.tables,
     )
+
+
+def _by_key(requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
+    return {request.key: request for request in requests}
+
+
+def _rules(
+    document: Optional[Document],
+    roles: Roles,
+    links: Mapping[LinkKey, Link],
+    hops: Hops,
+    policy: PolicyRouting,
+    limits: Fence,
+) -> tuple[dict[Rule, LinkKey], list[Problem]]:
+    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
+    requests: list[RuleRequest] = []
+    if document is not None:
+        platform = document.platform.rules if document.platform else ()
+        theirs = (one for one in platform if one.link and roles.role(one.link.mac) == "dataplane")
+        requests += [*document.rules, *theirs]
+    tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
+    return resolve_rules(requests, links, tables, limits)
 
 
 def _trust(

@@ -33,7 +33,7 @@ class Fence:
     """The management prefixes, and the length of the prefix that routes each guarded host.
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
-    `coverage.shortest`.
+    `coverage.shortest`. `own` are the addresses of the management NIC.
     """
 
     prefixes: tuple[Network, ...] = ()
@@ -43,11 +43,28 @@ class Fence:
     twice: Mapping[Host, str] = field(default_factory=dict)
     routed: frozenset[Network] = frozenset()
     shortest: Mapping[int, int] = field(default_factory=dict)
+    own: frozenset[Host] = frozenset()
 
     @cached_property
     def routed_lengths(self) -> list[tuple[int, int]]:
         """Family and prefix length of the `routed` ones."""
         return sorted({(network.version, network.prefixlen) for network in self.routed})
+
+    def bare_address(self, address: Address) -> Optional[str]:
+        """Why this address is refused if its network gets no route in the main table."""
+        if address.ip in self.twice:
+            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
+        if address.ip in self.own:
+            return "it is an address of the management NIC"
+        if address.ip in self.hosts:
+            return f"it would take over {address.ip}, which is reached through the management NIC"
+        return None
+
+    def is_near(self, address: Address) -> bool:
+        """Whether the address is in a network of the management NIC."""
+        return any(
+            address.version == prefix.version and address.ip in prefix for prefix in self.prefixes
+        )
 
     def address(self, address: Address) -> Optional[str]:
         """Why this address is refused: several links ask for it, it is in a management prefix, or takes over what is guarded."""
@@ -132,6 +149,9 @@ def fence(
         twice,
         routed=routed,
         shortest=shortest,
+        own=frozenset(
+            address.ip for index in roles.management for address in world.addresses.get(index, ())
+        ),
     )
 
 

@@ -62,8 +62,8 @@ def plan(
         *_sysctls(sides),
         *_raise_up(sides),
         *route_steps.rules(sides),
-        *late,
         *_stale_addresses(sides),
+        *late,
         *_addresses(sides),
         *route_steps.routes(sides),
     )

@@ -69,9 +69,9 @@ class ReplaceRoute(_RouteOperation):
     """Set a route, in place of ours with the same identity (`before` through `leaves`)."""
 
     kind = "replace-route"
-    phase = Phase.ROUTE
     leaves: Optional[Target] = None
     before: Optional[Hop] = None
+    phase_of: Phase = Phase.ROUTE
 
     @property
     def domains(self) -> frozenset[str]:

@@ -2,7 +2,11 @@
 
 A route or rule that is added never makes less reachable than before: the routes of a table come
 before the rules that lead to it, and the rules come in the order of their priorities. Removal is the
-reverse. A rule that another one replaces, and a table, are deleted after all that is added.
+reverse. A rule that another one replaces is deleted after all that is added.
+
+An address of a NIC also adds its network to the main table, where the rules of other NICs look too.
+So the route to this network in the table of another NIC is set before the address, and deleted after
+it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -49,13 +53,23 @@ def routes(sides: Sides) -> Iterator[Operation]:
         if not all(key in sides.names and sides.there(key) for key in links):
             continue
         if before is None:
-            yield ReplaceRoute(_targets(sides, hop), hop)
+            phase = Phase.UP if _is_ready(sides, hop) else Phase.ROUTE
+            yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
             continue
         deleted = bool(sides.gone & set(_links(before)))
         moved = before.body != hop.body and not deleted
         if moved or deleted or any(map(sides.goes_down, links)):
             leaves = sides.target(before.link) if moved else None
             yield ReplaceRoute(_targets(sides, hop), hop, leaves, before if moved else None)
+
+
+def _is_ready(sides: Sides, hop: Hop) -> bool:
+    """Whether the table has a default route with this next hop already, so that it is reachable."""
+    return not sides.goes_down(hop.link) and any(
+        (one.link, one.via, one.traits.table) == (hop.link, hop.via, hop.traits.table)
+        for one in sides.have.hops
+        if one.ours and one.to.prefixlen == 0 and one.traits.table != MAIN_TABLE
+    )
 
 
 def rules(sides: Sides) -> Iterator[Operation]:

@@ -66,7 +66,8 @@ class DocumentStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`.
+    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`. `routed`: there
+    are routing rules to keep.
 
     `notes` in the data are worth a line, but they are not problems.
     """
@@ -74,6 +75,7 @@ class Status:
     data: Mapping[str, Any]
     exit_code: int
     held: bool = False
+    routed: bool = False
 
 
 def judge(
@@ -115,7 +117,8 @@ def judge(
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
+    held, routed = bool(resolution.roles.held), bool(resolution.want.rules)
+    return Status(data, _exit_code(state, codes), held, routed)
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -323,6 +326,7 @@ def _interface(
         "vlan_id": link.key.vlan_id,
         "members": members(link),
         "master": link.master and str(link.master),
+        "table": resolution.tables.get(link.key),
     }
 
 

@@ -25,7 +25,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca import device_settings
+from neuca_tools.documents.neuca import device_settings, routing_keys
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
@@ -254,12 +254,18 @@ def test_every_kind_of_operation_is_documented():
 
 def test_every_section_of_user_data_is_documented():
     titles = " ".join(parts("neuca-user-data.5", "Ss"))
-    assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS}
+    assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS, "rule"}
 
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    assert documented == {*_READERS, *device_settings.READERS, "addresses", "sysctl."}
+    assert documented == {
+        *_READERS,
+        *device_settings.READERS,
+        *routing_keys.READERS,
+        "addresses",
+        "sysctl.",
+    }
 
 
 def test_the_example_of_the_manual_page_has_no_fault():

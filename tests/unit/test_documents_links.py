@@ -14,8 +14,8 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
-    "unknown key; known are addresses, channels, coalesce, irq-affinity, mtu, name, offloads, pause, qdisc, rings, rps, state,"
-    " txqueuelen, xps and sysctl.KEY"
+    "unknown key; known are addresses, channels, coalesce, gateway, irq-affinity, mtu, name, offloads, pause,"
+    " policy-routing, qdisc, rings, rps, state, table, txqueuelen, xps and sysctl.KEY"
 )
 KEY = LinkKey(MAC)
 

@@ -24,10 +24,12 @@ from neuca_tools.model import (
     RouteRequest,
     Virtual,
 )
+from neuca_tools.model.routing import UNROUTED, NicRouting, RuleRequest
 from neuca_tools.model.topology import METADATA_HOSTS
 
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
+MAX_RULES = 1024
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
@@ -43,7 +45,8 @@ class Draft:
     """One link while its document is read.
 
     `part` describes the link. `addresses` maps each address to the place that gives it.
-    `management` is the reason why the NIC is a management NIC, empty if it is none.
+    `management` is the reason why the NIC is a management NIC, empty if it is none. `routing` has
+    the gateways, for the case that it is a dataplane NIC.
     """
 
     key: LinkKey
@@ -55,10 +58,24 @@ class Draft:
     management: str = ""
     virtual: Optional[Virtual] = None
     sysctls: tuple[tuple[str, str], ...] = ()
+    routing: NicRouting = UNROUTED
+    rules: list[RuleRequest] = field(default_factory=list)
 
     def manage(self, reason: str) -> None:
         """Record that the NIC is a management NIC; the first reason is kept."""
         self.management = self.management or reason
+
+    def add_gateway(self, part: Part, key: str) -> None:
+        """Add the gateway of a key, if it has one: the next hop of the default route."""
+        text = part.text(key)
+        if text is not None:
+            self._add_default(part, key, text)
+
+    def _add_default(self, part: Part, key: str, via: Optional[str]) -> None:
+        self.manage("the platform's document gives it the default route")
+        gateway = None if via is None else part.made(key, via, values.next_hop)
+        if gateway is not None:
+            self.routing = self.routing.over(NicRouting(gateways=(gateway,)))
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask.
@@ -78,7 +95,7 @@ class Draft:
         are not added, because the agent never changes them.
         """
         if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
-            self.manage("the platform's document gives it the default route")
+            self._add_default(part, "via" if key == "to" else "gateway", via)
             return
         network = part.made(key, to, lambda text: values.network(cidr(text, netmask)))
         if network is None:
@@ -114,6 +131,7 @@ class Draft:
             sysctls=self.sysctls,
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
+            routing=self.routing,
         )
 
     def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
@@ -180,6 +198,7 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
     links: dict[LinkKey, LinkRequest] = {}
     hints: list[ManagementHint] = []
     routes: list[RouteRequest] = []
+    rules: list[RuleRequest] = []
     for draft in drafts:
         if draft.key in links:
             draft.part.fault(
@@ -191,11 +210,13 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
         else:
             links[draft.key] = draft.request()
             routes += draft.routes
+            rules += draft.rules
             if draft.management:
                 hints.append(ManagementHint(draft.key.mac, draft.management))
     return PlatformDocument(
         links=with_parents(links.values()),
         routes=tuple(routes[:MAX_ROUTES]),
+        rules=tuple(rules[:MAX_RULES]),
         management=(*hints, *_hints_below(hints, links)),
         items=dns.items(dict(root.tree)),
         faults=tuple(root.faults),

@@ -20,6 +20,7 @@ from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
+from neuca_tools.model.routing import NicRouting
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
@@ -90,6 +91,19 @@ def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
         if host is not None:
             length = _prefix_length(host, networks, lengths)
             draft.add_address(nic, key, f"{host}/{length}")
+            _imply_gateway(draft, host, length)
+
+
+def _imply_gateway(draft: Draft, host: Host, length: int) -> None:
+    """Set the gateway: the first host of an IPv4 subnet (VPC user guide, "Subnet CIDR blocks").
+
+    The IPv6 one announces itself.
+    """
+    routing = NicRouting(implied=True)
+    if host.version == 4 and length < host.max_prefixlen - 1:
+        subnet = ip_network(f"{host}/{length}", strict=False)
+        routing = NicRouting(gateways=(subnet.network_address + 1,), implied=True)
+    draft.routing = draft.routing.over(routing)
 
 
 def _prefix_length(

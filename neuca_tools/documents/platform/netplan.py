@@ -12,15 +12,19 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.documents.neuca import made, values
-from neuca_tools.documents.platform import nocloud_v1
+from neuca_tools.documents.platform import netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import Draft, by_name, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument
 
 NAME = "network-config"
-KEYS = nocloud_v1.KEYS | frozenset(
-    "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-    " routes to via table type id link interfaces accept-ra".split()
+KEYS = (
+    nocloud_v1.KEYS
+    | netplan_routing.KEYS
+    | frozenset(
+        "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
+        " routes to via table type id link interfaces accept-ra".split()
+    )
 )
 _OPTIONS = {
     "bond": {
@@ -175,17 +179,12 @@ def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
     if link.true("dhcp4") or link.true("dhcp6"):
         draft.manage("the platform's document has DHCP on it")
-    if link.text("gateway4") or link.text("gateway6"):
-        draft.manage("the platform's document gives it the default route")
+    for key in ("gateway4", "gateway6"):
+        draft.add_gateway(link, key)
     if "accept-ra" in link.tree:
         draft.sysctls = ((ACCEPT_RA, str(int(link.true("accept-ra")))),)
     _addresses(draft, link)
-    for route in link.parts("routes"):
-        table, kind = route.text("table"), route.text("type")
-        if table in (None, "main", "254") and kind in (None, "unicast"):
-            draft.add_route(route, "to", route.text("to") or "", None, route.text("via"))
-        else:
-            route.warn("to", "a route of another table or type is left to other programs")
+    netplan_routing.read(draft, link)
     return draft
 
 

@@ -155,8 +155,7 @@ def _static(draft: Draft, subnet: Part) -> None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
         draft.add_address(subnet, "address", address, subnet.text("netmask"))
-    if subnet.text("gateway"):
-        draft.manage("the platform's document gives it the default route")
+    draft.add_gateway(subnet, "gateway")
     for route in subnet.parts("routes"):
         _route(draft, route)
 

@@ -1,0 +1,259 @@
+"""Policy routing: packets from an address of a NIC leave through this NIC, by a table and three rules.
+
+The rules of an address A with the table T of its NIC, the same at every host:
+
+    31000: from A lookup T suppress_prefixlength 0      its own and the other NICs' networks
+    31100: from A lookup main suppress_prefixlength 0   containers, VPNs, the user's routes, as before
+    31200: from A lookup T                              everything else, through the NIC's gateway
+
+T has the networks of the NIC, the networks of the other NICs through its own gateway (a cloud drops
+packets with the address of another NIC as spoofed), and a default route.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from typing import Optional
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.model import (
+    Address,
+    Device,
+    Hop,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Network,
+    World,
+)
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import (
+    KERNEL_TABLES,
+    MAIN_TABLE,
+    ROUTE_PROTOCOL,
+    Choice,
+    Rule,
+    Traits,
+)
+
+SETTING = "policy-routing"
+# Behind the rules of everybody else: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
+# nm-cloud-setup 30200 to 30500.
+OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
+TABLES = range(31001, 32000)
+# Addresses of a platform that a route of the main table may lead to, and that answers have to leave
+# to through the NIC that was asked: the probes of Azure's load balancers.
+PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
+RTPROT_RA = 9
+
+
+@dataclass(frozen=True)
+class PolicyRouting:
+    """The routes and rules of every routed link, and the table of each (`tables`, by link)."""
+
+    hops: tuple[Hop, ...] = ()
+    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+Gateways = Mapping[LinkKey, Mapping[int, Host]]
+
+
+def gateways(
+    requests: Mapping[LinkKey, LinkRequest],
+    configured: Mapping[LinkKey, LinkRequest],
+    choice: Choice,
+    world: World,
+    found: Mapping[LinkKey, Device],
+) -> dict[LinkKey, dict[int, Host]]:
+    """The gateways, by family, of the links whose addresses get rules; a link without one gets none.
+
+    `choice` is that of the configuration, which also has `configured` links. `found` are the devices
+    that are present.
+    """
+    routed: dict[LinkKey, dict[int, Host]] = {}
+    for key, request in requests.items():
+        if request.state in ("up", None) and _is_routed(request, configured.get(key), choice):
+            index = found[key].index if key in found else 0
+            routed[key] = _gateways(request, index, world)
+    return routed
+
+
+def _is_routed(request: LinkRequest, configured: Optional[LinkRequest], choice: Choice) -> bool:
+    """Whether the link is to have rules: as its own section in the configuration says, or the host's, or a document."""
+    own = configured.routing.choice if configured else None
+    said = own or (choice if choice != "auto" else request.routing.choice) or "auto"
+    return said == "yes" or (said == "auto" and request.routing.implied)
+
+
+def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]:
+    """The requested gateways; for IPv6, else the router that has announced itself on the device."""
+    found: dict[int, Host] = {one.version: one for one in request.routing.gateways}
+    announced = (
+        route.via
+        for route in sorted(world.routes, key=lambda route: route.metric)
+        if (route.index, route.protocol, route.to.prefixlen) == (index, RTPROT_RA, 0)
+    )
+    for via in announced:
+        if via is not None:
+            found.setdefault(via.version, via)
+    return found
+
+
+def build(
+    routed: Gateways,
+    links: Mapping[LinkKey, Link],
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+    recorded: Mapping[str, int],
+) -> PolicyRouting:
+    """The routes and rules of these links. `recorded` are the tables that links had before."""
+    work = _Work(links, world, roles)
+    usable = {key: links[key] for key in routed if key in links and links[key].addresses}
+    tables = _tables(usable, requests, world, recorded)
+    for key in sorted(tables, key=lambda key: key.order):
+        work.link(usable[key], tables[key], routed[key])
+    kept = {key: table for key, table in tables.items() if key in work.used}
+    return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+
+
+def _tables(
+    links: Collection[LinkKey],
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    recorded: Mapping[str, int],
+) -> dict[LinkKey, int]:
+    """The table of each link: the requested one, the one that it had, or the first that nobody uses."""
+    foreign, ours = _used_tables(world)
+    taken = {*recorded.values(), *foreign, *ours}
+    taken.update(request.routing.table for request in requests.values())
+    found: dict[LinkKey, int] = {}
+    for key in sorted(links, key=lambda key: key.order):
+        before = recorded.get(str(key), 0)
+        table = requests[key].routing.table
+        if not table and before in TABLES and (before not in foreign or before in ours):
+            table = before
+        table = table or next((one for one in TABLES if one not in taken), 0)
+        if table:
+            taken.add(table)
+            found[key] = table
+    return found
+
+
+def _used_tables(world: World) -> tuple[set[int], set[int]]:
+    """The tables with routes or rules of other programs, and those with ours."""
+    foreign: set[int] = set(KERNEL_TABLES)
+    ours: set[int] = set()
+    for route in world.tables:
+        (ours if route.protocol == ROUTE_PROTOCOL else foreign).add(route.traits.table)
+    for seen in world.rules:
+        (ours if seen.protocol == ROUTE_PROTOCOL else foreign).add(seen.rule.table)
+    return foreign, ours
+
+
+class _Work:
+    """The routes, rules and notes collected so far; `used` are the links that have some."""
+
+    def __init__(self, links: Mapping[LinkKey, Link], world: World, roles: Roles) -> None:
+        self.links, self.world = links, world
+        self.hops: list[Hop] = []
+        self.rules: dict[Rule, LinkKey] = {}
+        self.notes: list[Note] = []
+        self.used: set[LinkKey] = set()
+        self.management = [
+            address
+            for index in sorted(roles.management)
+            for address in world.addresses.get(index, ())
+        ]
+
+    def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
+        """Add the routes and rules of one link, each family for itself."""
+        for version in (4, 6):
+            addresses = [one for one in link.addresses if _counts(one, version)]
+            gateway = gateways.get(version)
+            free = [one for one in addresses if gateway and not self._is_taken(one, link.key)]
+            if gateway is None or not free:
+                continue
+            self.used.add(link.key)
+            self.hops += self._table(link.key, table, addresses, gateway)
+            for address in free:
+                self.rules.update(dict.fromkeys(_rules(address, table), link.key))
+
+    def _is_taken(self, address: Address, key: LinkKey) -> bool:
+        """Whether it is an address of the management NIC, or a rule of another program is about it."""
+        if address.ip in {one.ip for one in self.management}:
+            return True
+        for seen in self.world.rules:
+            source = seen.rule.source
+            if seen.protocol == ROUTE_PROTOCOL or not source:
+                continue
+            network = ip_network(source)
+            if address.version == network.version and address.ip in network:
+                text = f"another program's rule {seen.rule.priority} is about {address.ip}"
+                self.notes.append(Note(SETTING, "overridden", text, key))
+                return True
+        return False
+
+    def _table(
+        self, key: LinkKey, table: int, addresses: Collection[Address], gateway: Host
+    ) -> Iterator[Hop]:
+        """The routes of one family, in an order in which each next hop is known."""
+        own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
+        on_link = gateway.is_link_local or any(gateway in network for network in own)
+        if not on_link:
+            yield _hop(_single(gateway), key, table)
+        for network, address in own.items():
+            source = address.ip if address.version == 4 else None
+            yield _hop(network, key, table, source=source)
+        others = sorted(self._siblings(key, gateway) - own.keys())
+        for network in others:
+            yield _hop(network, key, table, gateway)
+        for host in PLATFORM_HOSTS:
+            if any(route.to == _single(host) for route in self.world.routes):
+                if host.version == gateway.version:
+                    yield _hop(_single(host), key, table, gateway)
+        yield _hop(ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0"), key, table, gateway)
+
+    def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
+        """The networks of all other NICs, the management NIC's too, but not one with the gateway in it."""
+        addresses = list(self.management)
+        for other, link in self.links.items():
+            addresses += link.addresses if other != key else ()
+        return {
+            address.network
+            for address in addresses
+            if _counts(address, gateway.version)
+            and address.network.prefixlen < address.max_prefixlen
+            and gateway not in address.network
+        }
+
+
+def _counts(address: Address, version: int) -> bool:
+    return address.version == version and not address.is_link_local
+
+
+def _single(host: Host) -> Network:
+    return ip_network(host)
+
+
+def _hop(
+    to: Network, key: LinkKey, table: int, via: Optional[Host] = None, source: Optional[Host] = None
+) -> Hop:
+    return Hop(to, key, via, ROUTE_METRIC, traits=Traits(table, source=source))
+
+
+def _rules(address: Address, table: int) -> list[Rule]:
+    source, family = str(ip_network(address.ip)), address.version
+    return [
+        Rule(family, OWN_NETWORKS, table, source, suppress=0),
+        Rule(family, MAIN, MAIN_TABLE, source, suppress=0),
+        Rule(family, DEFAULT, table, source),
+    ]
