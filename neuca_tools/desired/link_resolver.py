@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU, Sizes
 from neuca_tools.desired.names import vlan_name
-from neuca_tools.desired.policy_routing import Gateways
+from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import quieted
 from neuca_tools.desired.safety import Fence, mac_reason
@@ -19,7 +19,6 @@ from neuca_tools.desired.virtual_links import deletable, judge
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import (
     OWN,
-    Address,
     Device,
     Link,
     LinkKey,
@@ -256,9 +255,9 @@ class LinkResolver:
         """
         small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}" if room < LEAST_IPV6_MTU else None
         addresses = []
-        bare = tuple(one for one in request.addresses if self._is_bare(request.key, one))
+        near = bare(request, self.routed, self.limits)
         for address in request.addresses:
-            allowed = self.limits.bare_address if address in bare else self.limits.address
+            allowed = self.limits.bare_address if address in near else self.limits.address
             reason = allowed(address) or (small if address.version == 6 else None)
             if reason is None:
                 addresses.append(address)
@@ -282,13 +281,8 @@ class LinkResolver:
                 **self._sysctls(request, small),
             },
             device=self._device(request, link.index, queue),
-            bare=bare,
+            bare=near,
         )
-
-    def _is_bare(self, key: LinkKey, address: Address) -> bool:
-        """Whether it is in the management network, and rules and a table of its own route its packets."""
-        has_gateway = address.version in self.routed.get(key, {})
-        return has_gateway and self.limits.is_near(address)
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
         """The device settings that are asked for and possible, and the original values of all others."""

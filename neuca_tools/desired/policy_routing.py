@@ -14,13 +14,14 @@ packets with the address of another NIC as spoofed), and a default route.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     Address,
     Device,
@@ -68,16 +69,17 @@ Gateways = Mapping[LinkKey, Mapping[int, Host]]
 
 def gateways(
     requests: Mapping[LinkKey, LinkRequest],
-    configured: Mapping[LinkKey, LinkRequest],
+    local: Iterable[LinkRequest],
     choice: Choice,
     world: World,
     found: Mapping[LinkKey, Device],
 ) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, of the links whose addresses get rules; a link without one gets none.
 
-    `choice` is that of the configuration, which also has `configured` links. `found` are the devices
+    `choice` is that of the configuration, which also has the `local` requests. `found` are the devices
     that are present.
     """
+    configured = {request.key: request for request in local}
     routed: dict[LinkKey, dict[int, Host]] = {}
     for key, request in requests.items():
         if request.state in ("up", None) and _is_routed(request, configured.get(key), choice):
@@ -105,6 +107,14 @@ def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]
         if via is not None:
             found.setdefault(via.version, via)
     return found
+
+
+def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
+    """The addresses in the management network, which rules and a table of the link make possible."""
+    families = routed.get(request.key, {})
+    return tuple(
+        one for one in request.addresses if one.version in families and limits.is_near(one)
+    )
 
 
 def build(
@@ -216,10 +226,10 @@ class _Work:
         others = sorted(self._siblings(key, gateway) - own.keys())
         for network in others:
             yield _hop(network, key, table, gateway)
+        led = {route.to for route in self.world.routes}
         for host in PLATFORM_HOSTS:
-            if any(route.to == _single(host) for route in self.world.routes):
-                if host.version == gateway.version:
-                    yield _hop(_single(host), key, table, gateway)
+            if host.version == gateway.version and _single(host) in led:
+                yield _hop(_single(host), key, table, gateway)
         yield _hop(ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0"), key, table, gateway)
 
     def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:

@@ -16,13 +16,11 @@ from neuca_tools.desired import coverage, forwarding, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
-from neuca_tools.desired.policy_routing import PolicyRouting
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Policy, Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routes import Hops, resolve_routes
-from neuca_tools.desired.rules import resolve_rules
+from neuca_tools.desired.routing import Routing, resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
@@ -40,7 +38,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice, Rule, RuleRequest
+from neuca_tools.model.routing import ROUTE_PROTOCOL, Choice
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 
@@ -93,79 +91,63 @@ def resolve(
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
     layers = stack(document, settings.links, settings.policy, world, record)
-    requests, roles, routes = layers.requests, layers.roles, layers.routes
+    requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
-    complete, sure = _trust(document, requests)
-    removable = may_go(record.owned, complete, sure)
+    complete, trusted_links = _trust(document, requests)
+    removable = may_go(record.owned, complete, trusted_links)
+    sure = None if complete else trusted_links
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
-    sure_of = None if complete else sure
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    routed = policy_routing.gateways(
-        tuned.requests,
-        _by_key(settings.links),
-        settings.policy_routing,
-        world,
-        find_links(world, roles),
-    )
-    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules, routed)
+    routed = _gateways(tuned.requests, settings, world, roles)
+    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
-    router: Router = document.router if document and settings.router else "user"
+    router = _router(document, settings)
     forwards, refused = forwarding.allowed(router, roles, world)
-    hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
-    policy = policy_routing.build(routed, links, tuned.requests, world, roles, record.tables)
-    wanted_rules, rule_problems = _rules(document, roles, links, hops, policy, limits)
-    removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
+    routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        NetworkState(
-            {**links, **work.leftovers()},
-            (*hops.hops, *policy.hops),
-            hops.banned,
-            sysctls,
-            rules={**wanted_rules, **policy.rules},
-        ),
-        removable,
+        _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
+        replace(removable, vlans=work.deletable(complete)),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
-        problems=(*problems, *work.problems, *hops.problems, *rule_problems, *refused),
-        digests=digests(requests, layers.addresses, routes, forwards),
+        problems=(*problems, *work.problems, *routing.problems, *refused),
+        digests=digests(requests, layers.addresses, layers.routes, forwards),
         hostname=document.hostname if document else None,
         router=router,
         complete=complete,
-        left_alone=_left_alone(routes),
-        loose=hops.loose,
+        left_alone=_left_alone(layers.routes),
+        loose=routing.loose,
         ground=ground(world, roles),
-        notes=(*work.notes, *tuned.notes, *policy.notes),
+        notes=(*work.notes, *tuned.notes, *routing.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
-        tables=policy.tables,
+        tables=routing.tables,
     )
 
 
-def _by_key(requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkRequest]:
-    return {request.key: request for request in requests}
+def _gateways(
+    requests: Mapping[LinkKey, LinkRequest], settings: Settings, world: World, roles: Roles
+) -> dict[LinkKey, dict[int, Host]]:
+    found = find_links(world, roles)
+    return policy_routing.gateways(requests, settings.links, settings.policy_routing, world, found)
 
 
-def _rules(
-    document: Optional[Document],
-    roles: Roles,
+def _router(document: Optional[Document], settings: Settings) -> Router:
+    return document.router if document and settings.router else "user"
+
+
+def _want(
+    work: LinkResolver,
     links: Mapping[LinkKey, Link],
-    hops: Hops,
-    policy: PolicyRouting,
-    limits: Fence,
-) -> tuple[dict[Rule, LinkKey], list[Problem]]:
-    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
-    requests: list[RuleRequest] = []
-    if document is not None:
-        platform = document.platform.rules if document.platform else ()
-        theirs = (one for one in platform if one.link and roles.role(one.link.mac) == "dataplane")
-        requests += [*document.rules, *theirs]
-    tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
-    return resolve_rules(requests, links, tables, limits)
+    routing: Routing,
+    sysctls: Mapping[str, str],
+) -> NetworkState:
+    every = {**links, **work.leftovers()}
+    sysctls = {**sysctls, **work.sysctls}
+    return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 
 def _trust(

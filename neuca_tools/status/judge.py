@@ -101,12 +101,12 @@ def judge(
     pending = {operation for operation in alive if _is_pending(operation, unapplied)}
     found = [*resolution.problems, *_document_problems(document), *failed]
     found += _unfinished(alive, pending)
-    found += _rolled_back(failed, left)
-    found += _files(left, report is not None)
+    found += [*_rolled_back(failed, left), *_files(left, report is not None)]
     found += _contested(resolution, have)
     problems = list(dict.fromkeys(found))
     codes = {problem.code for problem in problems} - INFORMATION
-    state = _state(codes, document, bool(pending or resolution.roles.held))
+    held = bool(resolution.roles.held)
+    state = _state(codes, document, bool(pending) or held)
     data = {
         "version": 1,
         "neuca": version,
@@ -117,8 +117,7 @@ def judge(
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    held, routed = bool(resolution.roles.held), bool(resolution.want.rules)
-    return Status(data, _exit_code(state, codes), held, routed)
+    return Status(data, _exit_code(state, codes), held, bool(resolution.want.rules))
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
