@@ -46,24 +46,28 @@ def check(config: Config) -> bool:
 
 def _foreign(config: Config) -> str:
     """Why the state is another machine's; empty if that is not certain."""
-    with suppress(RecordError):  # reported by the pass, which needs the record
+    with suppress(RecordError):  # reported by the pass and in the notes
         recorded = records.load_record(config.state).nics.keys()
+        before = records.load_machine(config.state)
         if recorded:
-            return machine.foreign(_before(config), hostid.look(), recorded, hostid.macs())
+            return machine.foreign(before, hostid.look(), recorded, hostid.macs())
     return ""
 
 
 def record_machine(config: Config, intake: Intake) -> None:
     """Record which machine the state belongs to; set it aside if a source says that it is another.
 
-    To be called with the lock of a pass held. Raises ApplyError.
+    A record that cannot be used stays as it is, because it says which metadata service may be
+    asked. To be called with the lock of a pass held. Raises ApplyError.
     """
     now = hostid.look()
     if intake.other:
         demand_room(config.state)
         _set_aside(config, _updated(now, now, intake, config), intake.other)
-    else:
-        records.save_machine(config.state, _updated(_before(config), now, intake, config))
+        return
+    with suppress(RecordError):  # in the notes of status
+        before = records.load_machine(config.state)
+        records.save_machine(config.state, _updated(before, now, intake, config))
 
 
 def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
@@ -76,18 +80,14 @@ def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> M
 def notes(config: Config) -> list[str]:
     """Notes for status: where the state of another machine is, and which volumes are not used."""
     place = config.state_directory / PLACE
-    why = _before(config).set_aside
     lines = drives.refused(config.run_directory)
+    try:
+        why = records.load_machine(config.state).set_aside
+    except RecordError as error:
+        return [*lines, f"{error.text} ({error.hint})"]
     if why and place.is_dir():
         lines.append(f'what another machine left here is in "{place}", and is not applied: {why}')
     return lines
-
-
-def _before(config: Config) -> Machine:
-    """The recorded machine; one of which nothing is known if there is no readable record."""
-    with suppress(RecordError):
-        return records.load_machine(config.state)
-    return Machine()
 
 
 def _set_aside(config: Config, now: Machine, why: str) -> None:

@@ -15,13 +15,13 @@ from neuca_tools.desired.outlets import is_void, outlets, pinned, strangers
 from neuca_tools.desired.roles import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
-from neuca_tools.model.machine import Origin, Outlet, elsewhere
+from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere
 from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.sources import SourceSpec, Surroundings, offers, uses_network
 from neuca_tools.state.active_document import last_good
 from neuca_tools.state.records import load_machine, load_record
 
-UNREADABLE = "which NIC is for management cannot be told: {}"
+UNREADABLE = "no metadata is requested over the network, because its origin is unknown: {}"
 ABSENT = (
     "only {url} through the NIC {mac} is asked, which answered for this instance, and that NIC is"
     " not there (neucad(8), Where metadata comes from)"
@@ -35,14 +35,15 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         return around
     try:
         record = load_record(config.state)
+        machine = load_machine(config.state)
     except RecordError as error:
-        # Which NIC is for management is unknown then, and must not be guessed.
+        # Which NIC is for management, or which service has answered, must not be guessed.
         return replace(around, blocked=UNREADABLE.format(error.text))
     world = outlook.look()
     own = {str(address.ip) for found in world.addresses.values() for address in found}
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
     around = replace(around, own=frozenset(own), nics=frozenset(nics))
-    origin = _origin(config, specs)
+    origin = _origin(config, specs, machine)
     if origin is None:
         return replace(around, outlets=_candidates(config, world, record))
     around = replace(around, origin=origin, outlets=pinned(origin, world, record))
@@ -59,14 +60,10 @@ def _policy(config: Config) -> Policy:
     return Policy(config.ignored_macs, config.management_macs)
 
 
-def _origin(config: Config, specs: Sequence[SourceSpec]) -> Optional[Origin]:
+def _origin(config: Config, specs: Sequence[SourceSpec], machine: Machine) -> Optional[Origin]:
     """The service that has answered for this instance; None if the configuration overrules it."""
-    try:
-        before = load_machine(config.state)
-    except RecordError:
-        return None
-    origin = before.origin
-    if origin is None or elsewhere(before, hostid.look()):
+    origin = machine.origin
+    if origin is None or elsewhere(machine, hostid.look()):
         return None
     configured = {request.key.mac for request in config.links}
     if is_void(origin, _policy(config), configured) or not offers(specs, origin.url):

@@ -59,7 +59,7 @@ class Host:
     def decide(self, record: Record) -> Decision:
         """Look at everything of interest and decide; change nothing. Raises ObserveError."""
         config, document = self.config, self.intake.document
-        found = metadata_hosts(config.sources)
+        found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
         seen = look(wanted, self._netlink, self._managers(), config, udev_is_ours(config))

@@ -53,7 +53,7 @@ def look() -> World:
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {error.strerror or error}"
         ) from error
-    devices = {device.index: device for device in map(_device, links)}
+    devices = {one.index: one for one in map(device, links)}
     found, leased = _addresses(addresses)
     return World(
         devices,
@@ -81,7 +81,8 @@ def _text(value: bytes) -> str:
     return os.fsdecode(value.rstrip(b"\0"))
 
 
-def _device(message: bytes) -> Device:
+def device(message: bytes) -> Device:
+    """The device that an RTM_NEWLINK message describes, without its altnames and options."""
     _, _, index, flags, _ = LINK.unpack_from(message)
     words = _words(message[LINK.size :])
     info = _words(words.get(18, b""))  # IFLA_LINKINFO: 1 kind, 2 data, 4 and 5 of its master
@@ -103,6 +104,10 @@ def _device(message: bytes) -> Device:
         vlan_id=_number(data, 1) if kind == "vlan" else None,  # IFLA_VLAN_ID
         up=bool(flags & IFF_UP),
         carrier=bool(flags & IFF_LOWER_UP),
+        mtu=_number(words, 4),  # IFLA_MTU
+        max_mtu=_number(words, 51),  # IFLA_MAX_MTU
+        txqueuelen=_number(words, 13),  # IFLA_TXQLEN
+        qdisc=_text(words.get(6, b"")),  # IFLA_QDISC
     )
 
 

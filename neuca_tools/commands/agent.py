@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.commands.context import configuration, guarded, is_root
+from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
+from neuca_tools.commands.context import configuration, guarded, require_root
 from neuca_tools.commands.logs import to_journal
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, LockedError, NeucaError
 from neuca_tools.files import locked, write_files
+
+_OPTIONS: Options = {
+    "once": flag("make one pass and exit with the exit code of neuca status"),
+    "names": flag("restore the name of every NIC and exit; for early boot, before the network"),
+    "guest": flag(
+        "set the host name, users, scripts and storage that the document requests, and exit"
+    ),
+    "stay": flag("with --guest: keep running and apply changes of the document"),
+    "foreground": flag("accepted for compatibility; neucad always runs in the foreground"),
+    **CONFIG,
+}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -31,57 +43,24 @@ def _parser() -> argparse.ArgumentParser:
         prog="neucad",
         description="Configure the dataplane NICs of this host as its metadata requests.",
     )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="make one pass and exit with the exit code of neuca status",
-    )
-    parser.add_argument(
-        "--names",
-        action="store_true",
-        help="restore the name of every NIC and exit; for early boot, before the network",
-    )
-    parser.add_argument(
-        "--guest",
-        action="store_true",
-        help="set the host name, users, scripts and storage that the document requests, and exit",
-    )
-    parser.add_argument(
-        "--stay",
-        action="store_true",
-        help="with --guest: keep running and apply changes of the document",
-    )
-    parser.add_argument(
-        "--foreground",
-        action="store_true",
-        help="accepted for compatibility; neucad always runs in the foreground",
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help=f"read the configuration from FILE (default: {DEFAULT_PATH})",
-    )
+    add_options(parser, _OPTIONS)
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    if not is_root():
-        raise NeucaError("neucad: only root may run it")
+    require_root("neucad")
     _configure_log(config)
     if arguments.names:
         return EXIT_OK if _restore_names(config) else EXIT_FAILED
     if arguments.guest:
         return _configure_guest(arguments, config)
-    if arguments.once:
-        from neuca_tools.commands.change import apply_once
+    if not arguments.once:
+        return _serve(config, Path(arguments.config or DEFAULT_PATH))
+    from neuca_tools.commands.change import apply_once
 
-        return apply_once(config)
-    from neuca_tools.agent.first_boot import check
-
-    check(config)
-    return _serve(config, Path(arguments.config or DEFAULT_PATH))
+    return apply_once(config)
 
 
 def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:
@@ -111,7 +90,9 @@ def _restore_names(config: Config) -> bool:
 
 def _serve(config: Config, path: Path) -> int:
     from neuca_tools.agent.daemon import Daemon
+    from neuca_tools.agent.first_boot import check
 
+    check(config)
     with _single_instance(config), _pid_file(config):
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
@@ -123,19 +104,18 @@ def _configure_log(config: Config) -> None:
 
 @contextmanager
 def _single_instance(config: Config) -> Iterator[None]:
-    """Allow one daemon for each run directory. Raises ApplyError, and NeucaError for a second one."""
+    """Allow one daemon for each run directory. Raises NeucaError for a second one, ApplyError."""
+    directory = config.run_directory
     try:
-        with locked(config.run_directory / "neucad.lock", 0.1):
+        with locked(directory / "neucad.lock", 0.1):
             yield
     except LockedError as error:
-        raise NeucaError(
-            f'neucad: another one runs already, with the run directory "{config.run_directory}"'
-        ) from error
+        raise NeucaError(f'neucad: already running with the run directory "{directory}"') from error
 
 
 @contextmanager
 def _pid_file(config: Config) -> Iterator[None]:
-    """Write a PID file for SysV scripts; systemd needs none. Failure to write it is not fatal."""
+    """Write a PID file for SysV scripts; a failure is not fatal. systemd needs none."""
     if "NOTIFY_SOCKET" in os.environ:
         yield
         return

@@ -1,42 +1,39 @@
-"""`neuca apply`, `release` and `revert`, which take the same lock as the passes of the daemon."""
+"""`neuca apply`, `release` and `revert`, which hold the same lock as the passes of the daemon."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from typing import Optional
 
 from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.release import release, revert, take_back
+from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration, document, is_root, report_faults
+from neuca_tools.commands.context import configuration, document, report_faults, require_root
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
 from neuca_tools.guest import outcome
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import last_good
 from neuca_tools.status.judge import find_link
 
-if TYPE_CHECKING:
-    import argparse
-
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    if not is_root():
-        raise NeucaError(f"neuca {arguments.command}: only root may do this")
+    require_root(f"neuca {arguments.command}")
     to_stderr()
-    return {"apply": _apply, "release": _release, "revert": _revert}[arguments.command](
-        arguments, config
-    )
+    commands = {"apply": _apply, "release": _release, "revert": _revert}
+    return commands[arguments.command](arguments, config)
 
 
-def apply_once(config: Config, source: str = "") -> int:
+def apply_once(config: Config, source: Optional[str] = None) -> int:
     """Make one pass and return the exit code of `neuca status`, as `neucad --once` does."""
     check(config)
-    intake = document(config, source or None)
+    intake = document(config, source)
     try:
         _, status = run_pass(config, intake, start=True)
     finally:
@@ -45,7 +42,7 @@ def apply_once(config: Config, source: str = "") -> int:
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:
-    return apply_once(config, arguments.source or "")
+    return apply_once(config, arguments.source)
 
 
 def _release(arguments: argparse.Namespace, config: Config) -> int:
@@ -63,21 +60,27 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         run_pass(config, intake, start=False)
         return EXIT_OK
     result = release(config, intake, key.mac)
-    print(
-        f"{names.get(key, key.mac)} is released, and ignored from now on (neuca release --undo takes it back)"
-    )
+    print(f"{names.get(key, key.mac)} is released and ignored; neuca release --undo ends that")
     if "networkmanager" in survey.managers:
-        print(
-            "A running NetworkManager was not told: it may take the NIC at the next boot, or when it is restarted."
-        )
+        text = "it may manage the NIC after the next boot or after a restart of its own"
+        print(f"The running NetworkManager was not informed: {text}.")
     return EXIT_FAILED if result.failures else EXIT_OK
 
 
 def _revert(_: argparse.Namespace, config: Config) -> int:
-    result = revert(config, last_good(config.state))
+    return print_restored(revert(config, last_good(config.state)))
+
+
+def print_restored(result: Result, more: str = "") -> int:
+    """Print how many settings were restored, followed by `more`, and return the exit code."""
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     if count:
-        print(f"{count} settings restored" if count > 1 else "1 setting restored")
+        print(f"{settings(count)} restored{more}")
     else:
         print("nothing was changed, so there is nothing to restore")
     return EXIT_FAILED if result.failures else EXIT_OK
+
+
+def settings(count: int) -> str:
+    """A number of settings in words."""
+    return "1 setting" if count == 1 else f"{count} settings"

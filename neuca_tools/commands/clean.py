@@ -4,61 +4,41 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Union
+from typing import Callable, Union
 
 from neuca_tools.agent import image_clean
-from neuca_tools.agent.image_clean import Trace
-from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.agent.image_clean import Findings, Trace
+from neuca_tools.commands.context import configuration, require_root
 from neuca_tools.config import Config
-from neuca_tools.errors import (
-    EXIT_DEGRADED,
-    EXIT_FAILED,
-    EXIT_INVALID,
-    EXIT_OK,
-    ApplyError,
-    NeucaError,
-)
+from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
 from neuca_tools.guest.users import Leaving
 
-if TYPE_CHECKING:
-    import argparse
-
+Item = Union[Trace, Leaving]
 KEPT = (
-    'neuca: keep the SSH host keys in "{}": nothing would make new ones at the next boot, and sshd starts with none\n'
-    "       enable neuca-host-keys.service; if something else makes them, remove them by hand"
+    'neuca: keep the SSH host keys in "{}": nothing generates new ones at the next boot\n'
+    "       enable neuca-host-keys.service; if something else generates them, remove them by hand"
 )
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    if not is_root():
-        raise NeucaError("neuca clean: only root may do this")
-    return clean(
-        config, Path("/"), with_identity=not arguments.keep_identity, dry_run=arguments.dry_run
-    )
+    require_root("neuca clean")
+    return clean(config, Path("/"), not arguments.keep_identity, arguments.dry_run)
 
 
 def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
-    """Print one line for each item removed and return the exit code.
-
-    `root` is the root of the file system whose identity (machine ID, SSH host keys, …) is removed.
-    """
+    """Print one line for each item removed from the file system in `root`; return the exit code."""
     if dry_run:
-        return _clean(config, root, with_identity, image_clean.running_daemon(config), _show)
+        found = image_clean.find(config, root, with_identity)
+        return _clean(config, found, image_clean.running_daemon(config), _show)
     with image_clean.undisturbed(config) as daemon:
-        return _clean(config, root, with_identity, daemon, _remove)
+        return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove)
 
 
-def _clean(
-    config: Config,
-    root: Path,
-    with_identity: bool,
-    daemon: int,
-    each: Callable[[Union[Trace, Leaving]], bool],
-) -> int:
-    found = image_clean.find(config, root, with_identity)
+def _clean(config: Config, found: Findings, daemon: int, each: Callable[[Item], bool]) -> int:
     if daemon:
         print(f"stop neucad, process {daemon}: it starts again at the next boot")
     elif not found.traces:
@@ -73,12 +53,12 @@ def _clean(
     return EXIT_DEGRADED if found.kept else EXIT_OK
 
 
-def _show(trace: Union[Trace, Leaving]) -> bool:
+def _show(trace: Item) -> bool:
     print(trace.text)
     return True
 
 
-def _remove(trace: Union[Trace, Leaving]) -> bool:
+def _remove(trace: Item) -> bool:
     try:
         trace.run()
     except ApplyError as error:

@@ -1,16 +1,15 @@
-"""`neuca collect-logs`: packs what is needed to diagnose this host, without secrets, into a tar file.
+"""`neuca collect-logs`: packs what helps to diagnose this host, without secrets, into a tar file.
 
-It contains the output of `neuca status`, `plan` and `show`, of `ip` and of the network managers, and
-the journal of our services. Of the configuration and the agent's own files it contains those that
-are readable by everyone, as those hold no secrets. The output of scripts and the document are
-left out whatever their mode: an earlier version may have created them. The agent's own log is
-included, like the journal, although only root may read it.
+Of the configuration and the agent's files, it contains those that everyone may read, as these hold
+no secrets. The output of scripts and the document are left out whatever their mode, because an
+earlier version may have created them. The agent's log is included, although only root may read it.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import io
 import json
@@ -24,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools import __version__
 from neuca_tools.agent import image_clean
@@ -42,9 +41,7 @@ from neuca_tools.guest.outcome import with_guest
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.status import render_json
-
-if TYPE_CHECKING:
-    import argparse
+from neuca_tools.status.judge import Status
 
 # Files of the state directory to include: roles, names and original link settings.
 OPEN = ("record.json", "journal.json", "machine.json")
@@ -52,17 +49,10 @@ LONGEST = 20.0  # seconds for one program
 LINES = 20000  # of the journal; the last ones are included
 MOST = 4 << 20  # bytes of one part; the last ones are included
 # Our own units only: the scripts of a document run in other units, and may print secrets.
+UNITS = ("neuca-names", "neuca-guest-tools", "neuca-guest")
 JOURNAL = (
-    "journalctl",
-    "--no-pager",
-    "--quiet",
-    "--output=short-precise",
-    f"--lines={LINES}",
-    "--unit=neuca-names",
-    "--unit=neuca-guest-tools",
-    "--unit=neuca-guest",
-    "--unit=neuca-selftest",
-    "--unit=neuca-drive@*",
+    *("journalctl", "--no-pager", "--quiet", "--output=short-precise", f"--lines={LINES}"),
+    *(f"--unit={unit}" for unit in (*UNITS, "neuca-selftest", "neuca-drive@*")),
 )
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "journal.txt": JOURNAL,
@@ -72,17 +62,9 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "rules.txt": ("ip", "rule"),
     "networkmanager.txt": ("nmcli", "device"),
     "networkd.txt": ("networkctl", "list", "--no-pager"),
-    "services.txt": (
-        "systemctl",
-        "--no-pager",
-        "--full",
-        "status",
-        "neuca-names",
-        "neuca-guest-tools",
-        "neuca-guest",
-    ),
+    "services.txt": ("systemctl", "--no-pager", "--full", "status", *UNITS),
 }
-# Exit codes that are no error: 3 means that one of the units is not running, systemctl(1).
+# Exit codes of success: 3 means that one of the units is not running, systemctl(1).
 SUCCESS_CODES = {"services.txt": (0, 3)}
 
 
@@ -127,10 +109,7 @@ def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
 
 
 def _views(config: Config) -> Mapping[str, Callable[[], str]]:
-    """The stages, for the document of the last pass.
-
-    No source is asked, so that a service without response does not delay the command.
-    """
+    """The stages, for the document of the last pass: no source is queried, which may take long."""
     intake = confirmed(config.state, config.run_directory)
 
     @cache
@@ -138,11 +117,11 @@ def _views(config: Config) -> Mapping[str, Callable[[], str]]:
         with host(config, intake) as handles:
             return handles.survey()
 
-    def status() -> Mapping[str, Any]:
-        return with_guest(status_now(config, intake), config.run_directory).data
+    def status() -> Status:
+        return with_guest(status_now(config, intake), config.run_directory)
 
     return {
-        "status.json": lambda: _text(status()),
+        "status.json": lambda: _text(status().data),
         "plan.json": lambda: _text(render_json.plan_json(survey().plan())),
         "desired.json": lambda: _text(render_json.desired_json(survey().resolution)),
         "observed.json": lambda: _text(render_json.observed_json(survey().world)),
@@ -154,20 +133,17 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def _is_secret(config: Config, path: Path) -> bool:
-    """Whether a file holds the output of scripts, or parts of the document that only root may read."""
+    """Whether a file holds output of scripts, or parts of the document that only root may read."""
     state, logs = config.state_directory, config.log_directory
     if path.parent == logs:
         return path.name == image_clean.GUEST_OUTPUT or fnmatch.fnmatch(path.name, "script-*")
-    if path.parent in (state / SCRIPTS, state / PLACE):
-        return True
-    return path.parent in (state, config.state.spare) and not path.name.startswith(OPEN)
+    if path.parent in (state, config.state.spare):
+        return not path.name.startswith(OPEN)
+    return path.parent in (state / SCRIPTS, state / PLACE)
 
 
 def _public_content(path: Path, even_private: bool) -> Optional[bytes]:
-    """The last MOST bytes of a regular file that everyone may read, or of any with `even_private`.
-
-    None for any other file. Symbolic links are not followed.
-    """
+    """The last MOST bytes of a regular file, None unless everyone may read it or `even_private`."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import argparse
 import io
+import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.config import DEFAULT_PATH, Config, load
@@ -22,20 +25,18 @@ from neuca_tools.errors import (
     NeucaError,
     UsageError,
 )
+from neuca_tools.model import Document
 from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
-
-if TYPE_CHECKING:
-    import argparse
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
-    """Run a command and return its exit code; an error is printed on one line, its hint on another."""
+    """Run a command and return its exit code; print an error on one line, its hint on another."""
     for stream in (sys.stdout, sys.stderr):
-        # The name of an interface may be no valid text.
+        # The name of an interface may not be valid UTF-8.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -48,7 +49,7 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit; that must not fail again.
+        # The interpreter flushes standard output again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
 
@@ -63,6 +64,20 @@ def _exit_code(error: NeucaError) -> int:
 
 def is_root() -> bool:
     return os.geteuid() == 0
+
+
+def require_root(command: str) -> None:
+    """Raise NeucaError unless run by root."""
+    if not is_root():
+        raise NeucaError(f"{command}: only root may do this")
+
+
+def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:
+    """Print data as JSON, or as the text that `text` makes of it."""
+    if as_json:
+        print(json.dumps(data, indent=1))
+    else:
+        print(text(data))
 
 
 def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
@@ -82,13 +97,13 @@ def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
 
 def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
     """The source of the command line, else the configured ones. Raises UsageError."""
-    return [parse_source(text) for text in ([source] if source else config.sources)]
+    return [parse_source(text) for text in ((source,) if source else config.sources)]
 
 
 def document(config: Config, source: Optional[str]) -> Intake:
-    """The document to work on.
+    """The document of the sources, which only root may query, or of the last pass.
 
-    Root, and anyone who names a file, reads the sources; others get the copy of the last pass.
+    Everyone may read a file.
     Raises UsageError, and DocumentError and NeucaError if `source` yields no usable document.
     """
     asked = specs(config, source)
@@ -97,7 +112,7 @@ def document(config: Config, source: Optional[str]) -> Intake:
         _report_problems(intake, fatal=bool(source))
         return intake
     if source:
-        raise NeucaError(f'read the document from "{source}": only root asks the network')
+        raise NeucaError(f'read the document from "{source}": only root may query the network')
     return confirmed(config.state, config.run_directory)
 
 
@@ -112,16 +127,11 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
 
 
 def report_faults(intake: Intake, config: Config) -> int:
-    """Print the faults of the document on standard error and return the exit code.
-
-    It is EXIT_INVALID if the document or the configuration has an error.
-    """
-    document = intake.document
-    if document is not None:
-        for fault in document.faults:
-            print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+    """Print the faults of the document; EXIT_INVALID if it or the configuration has errors."""
+    document = intake.document or Document()
+    for fault in document.faults:
+        print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     if intake.refused:
         print(f"neuca: {intake.refused}", file=sys.stderr)
-    bad_document = intake.refused or (document is not None and not document.complete)
-    bad_config = any(fault.severity == "error" for fault in config.faults)
-    return EXIT_INVALID if bad_document or bad_config else EXIT_OK
+    valid = document.complete and config.complete and not intake.refused
+    return EXIT_OK if valid else EXIT_INVALID

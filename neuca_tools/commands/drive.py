@@ -4,25 +4,21 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from neuca_tools.agent.drives import take, take_directory
-from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.context import configuration, require_root
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 
-if TYPE_CHECKING:
-    import argparse
-
-NOT_USED = 77  # exit code for a volume that is not ours to use; EX_NOPERM of sysexits.h
+NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexits.h
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy a directory as it is; mount anything else in a private mount namespace."""
     config = configuration(arguments, quiet=True)
-    if not is_root():
-        raise NeucaError("neuca read-drive: only root may do this")
+    require_root("neuca read-drive")
     device = Path(arguments.device)
     read = take_directory if device.is_dir() else take
     try:

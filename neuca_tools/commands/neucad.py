@@ -28,11 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def ready_ahead(address: str, config: str) -> None:
-    """Send READY=1 to the notification socket `address` (sd_notify(3)) if there is no last good document.
+    """Send READY=1 to the socket `address` (sd_notify(3)) if there is no last good document.
 
-    Without such a document the boot need not wait for the first pass. Only built-in modules are
-    imported: `socket` alone takes as long as starting Python. Errors are ignored here; the agent
-    notifies systemd too.
+    The boot need not wait for the first pass then. Only built-in modules are imported: `socket`
+    alone takes as long as starting Python. Errors are ignored; the agent notifies systemd too.
     """
     import _socket
 
@@ -52,35 +51,24 @@ def ready_ahead(address: str, config: str) -> None:
 
 
 def _state_directory(config: str) -> str:
-    """The last value of `state-directory` in the configuration files, without validating them."""
+    """The last absolute `state-directory` in the configuration files, which are not validated."""
     found = STATE_DIRECTORY
-    drop_ins = os.path.join(os.path.dirname(config), "config.d")
-    for path in [config, *_drop_ins(drop_ins)]:
-        if os.path.exists(path):
-            found = _last_value(path, "state-directory") or found
-    return found
-
-
-def _last_value(path: str, option: str) -> str:
-    """The last absolute path that a file assigns to an option; empty if none."""
-    found = ""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            name, _, value = line.partition("=")
-            value = value.partition(" ;")[0].strip()
-            if name.strip().lower() == option and value[:1] == "/":
-                found = value
+    drop_ins = _drop_ins(os.path.join(os.path.dirname(config), "config.d"))
+    for path in filter(os.path.exists, [config, *drop_ins]):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition("=")
+                value = value.partition(" ;")[0].strip()
+                if name.strip().lower() == "state-directory" and value[:1] == "/":
+                    found = value
     return found
 
 
 def _drop_ins(directory: str) -> list[str]:
     if not os.path.isdir(directory):
         return []
-    return [
-        os.path.join(directory, name)
-        for name in sorted(os.listdir(directory))
-        if name.endswith(".conf") and not name.startswith(".")
-    ]
+    names = [name for name in sorted(os.listdir(directory)) if name.endswith(".conf")]
+    return [os.path.join(directory, name) for name in names if not name.startswith(".")]
 
 
 if __name__ == "__main__":

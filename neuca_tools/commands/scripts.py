@@ -4,21 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.context import configuration, require_root
 from neuca_tools.commands.data import stored_document
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK
 from neuca_tools.guest.run import run_feature
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    if not is_root():
-        raise NeucaError("neuca run-scripts: only root may do this")
+    require_root("neuca run-scripts")
     document = stored_document(config).document
     outcome = run_feature(config, "scripts", document) if document else None
     if outcome is None or not outcome.findings:

@@ -8,16 +8,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, cast
+from typing import Any, Optional, cast
 
+from neuca_tools.commands.arguments import CONFIG, JSON, add_options, value
 from neuca_tools.commands.context import configuration, guarded
 from neuca_tools.commands.selftest_options import (
-    CONFIG_OPTION,
     EXPECT_OPTION,
-    JSON_OPTION,
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
-    add_options,
+    refused,
     run_parser,
 )
 from neuca_tools.errors import SelftestError, UsageError
@@ -25,7 +24,7 @@ from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import NAGIOS, WORDS
 from neuca_tools.selftest.diagnosis.compare import compare
-from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.readers import LARGEST
@@ -36,22 +35,24 @@ from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import comparison, text
 
-PURPOSE = "Report what limits a dataplane, by how much, and what to do about it."
 EXPLAINS = (
     "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), or a report of neuca-selftest."
 )
 COMPARES = (
-    "Compare a run with earlier runs: the host with the last of them, the rates with the median of all. RUN is a file, or"
-    " the label of a stored report. With last-boot as the only RUN, compare the last test of this boot with the tests of"
-    " the boot before."
+    "Compare a run with earlier runs: the host with the last of them, the rates with the median of"
+    " all. RUN is a file, or the label of a stored report. With last-boot as the only RUN, compare"
+    " the last test of this boot with the tests of the previous boot."
 )
 
 
 def main(words: Sequence[str]) -> int:
     """Run a subcommand, or a test if none is given, and return its `ExitCode`."""
-    if words and words[0] in SUBCOMMANDS:
-        return guarded(SUBCOMMANDS[words[0]], _parser().parse_args(words))
-    if words and words[0] == "compare-paths":
+    command = "".join(words[:1])
+    if command == "explain":
+        return guarded(_explain, explain_parser().parse_args(words[1:]))
+    if command == "compare":
+        return guarded(_compare, _compare_parser().parse_args(words[1:]))
+    if command == "compare-paths":
         from neuca_tools.commands.selftest_paths import paths_parser, run_paths
 
         return guarded(run_paths, paths_parser().parse_args(words[1:]))
@@ -60,48 +61,23 @@ def main(words: Sequence[str]) -> int:
     return guarded(run, run_parser().parse_args(words))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="neuca-selftest", description=PURPOSE)
-    rows = parser.add_subparsers(dest="command", metavar="COMMAND")
-    rows.add_parser(
-        "explain",
-        parents=[explain_parser()],
-        description=explain_parser().description,
-        help="diagnose a path from a run of iperf3 or iperf 2",
-    )
-    rows.add_parser(
-        "compare",
-        parents=[compare_parser()],
-        description=compare_parser().description,
-        help="show what changed since earlier runs, and whether it got worse",
-    )
-    return parser
-
-
-def compare_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False, description=COMPARES)
+def _compare_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuca-selftest compare", description=COMPARES)
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="runs in order of time; the last one is judged"
+        "runs", nargs="+", **value("RUN", "runs in order of time; the last is judged")
     )
-    add_options(parser, {**CONFIG_OPTION, **JSON_OPTION})
+    add_options(parser, {**CONFIG, **JSON})
     return parser
 
 
 def explain_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False, description=EXPLAINS)
-    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input")
-    add_options(parser, EXPECT_OPTION)
-    parser.add_argument(
-        "--rtt",
-        metavar="MS",
-        type=_milliseconds,
-        help="round-trip time of the idle path in milliseconds",
-    )
+    parser = argparse.ArgumentParser(prog="neuca-selftest explain", description=EXPLAINS)
+    parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
+    rtt = "round-trip time of the idle path in milliseconds"
+    add_options(parser, {**EXPECT_OPTION, "rtt": value("MS", rtt, type=_milliseconds)})
     add_options(parser.add_mutually_exclusive_group(), OUTPUT_OPTIONS)
-    add_options(parser, REPORT_OPTIONS)
-    parser.add_argument(
-        "--before", metavar="FILE", help="also show this earlier run in the HTML report"
-    )
+    before = "also show this earlier run in the HTML report"
+    add_options(parser, {**REPORT_OPTIONS, "before": value("FILE", before)})
     return parser
 
 
@@ -112,24 +88,36 @@ def _milliseconds(word: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < 60_000:
-        raise argparse.ArgumentTypeError(f'"{word}" is no time in milliseconds')
+        raise refused(word, "a time in milliseconds")
     return found / 1000
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     evidence = evidence_of(_content(arguments.file), arguments.expect, arguments.rtt)
-    diagnosis = diagnose(evidence)
-    before = diagnose(evidence_of(_content(arguments.before))) if arguments.before else None
-    files = {
-        arguments.html: page(evidence, diagnosis, before),
-        arguments.prometheus: prometheus(diagnosis),
-    }
-    write_files({path: content.encode() for path, content in files.items() if path is not None})
+    diagnosis, before = diagnose(evidence), None
+    if arguments.before:
+        before = diagnose(evidence_of(_content(arguments.before)))
+    write_reports(arguments, evidence, diagnosis, before)
     if arguments.nagios:
         print(nagios(diagnosis))
         return NAGIOS[diagnosis.exit_code]
     print(record(evidence, diagnosis) if arguments.json else text(diagnosis))
     return diagnosis.exit_code
+
+
+def write_reports(
+    arguments: argparse.Namespace,
+    evidence: Evidence,
+    diagnosis: Diagnosis,
+    before: Optional[Diagnosis],
+) -> None:
+    """Write the files of --html and --prometheus, if requested."""
+    files = {}
+    if arguments.html:
+        files[arguments.html] = page(evidence, diagnosis, before).encode()
+    if arguments.prometheus:
+        files[arguments.prometheus] = prometheus(diagnosis).encode()
+    write_files(files)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -138,18 +126,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif len(arguments.runs) >= 2:
         runs = [_run(name, arguments) for name in arguments.runs]
     else:
-        raise UsageError("neuca-selftest compare: it takes two runs or more, or last-boot")
+        raise UsageError("neuca-selftest compare: it needs at least two runs, or last-boot")
     found = compare(runs[:-1], runs[-1])
     if not arguments.json:
         print(comparison(found))
         return found.exit_code
-    verdict = {
-        "version": 1,
-        "verdict": WORDS[found.exit_code],
-        "exit_code": int(found.exit_code),
-        **cast(dict[str, Any], encode(found)),
-    }
-    print(document(verdict))
+    verdict = {"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code)}
+    print(document({**verdict, **cast(dict[str, Any], encode(found))}))
     return found.exit_code
 
 
@@ -162,19 +145,12 @@ def _run(name: str, arguments: argparse.Namespace) -> Evidence:
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
-    """The last stored test, preceded by the tests of the same peer in the boot before it.
-
-    Raises SelftestError if there are none.
-    """
-    kept = _kept(arguments)
-    last = kept[-1] if kept else None
-    earlier = [
-        run for run in kept if last and run.boot != last.boot and run.address == last.address
-    ]
-    if last is None or not earlier:
-        raise SelftestError(
-            "compare with the last boot: there are no tests of two boots, of the same peer"
-        )
+    """The last stored test, preceded by the tests of the same peer in an earlier boot."""
+    *kept, last = _kept(arguments) or [Evidence()]
+    earlier = [run for run in kept if run.boot != last.boot and run.address == last.address]
+    if not earlier:
+        reason = "there are no tests of the same peer from two boots"
+        raise SelftestError(f"compare with the previous boot: {reason}")
     return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
@@ -185,7 +161,7 @@ def _kept(arguments: argparse.Namespace) -> list[Evidence]:
 
 
 def _content(name: str) -> bytes:
-    """The content of a file, at most one byte more than the readers accept: they report the excess."""
+    """The content of a file, up to one byte more than the readers accept, which they report."""
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1)
     try:
@@ -193,9 +169,3 @@ def _content(name: str) -> bytes:
             return stream.read(LARGEST + 1)
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
-
-
-SUBCOMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "explain": _explain,
-    "compare": _compare,
-}

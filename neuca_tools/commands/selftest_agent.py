@@ -10,25 +10,26 @@ from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
+from neuca_tools.backends.namespace import enter
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
+from neuca_tools.selftest.measure.host import where
 from neuca_tools.selftest.measure.host.facts import SWAP
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
 
-# The longest list of differences that a report carries.
-MOST = 50
+MOST = 50  # differences in a report
 # The problems of a document that make a host differ from it.
 REPORTED_PROBLEMS = ("absent", "contested", "name", "mtu")
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """An `AgentPlan`. Without arguments: that of a host, or a network namespace, without an agent."""
+    """An `AgentPlan`; by default that of a host or network namespace without an agent."""
 
     reserved: Mapping[int, str] = field(default_factory=dict)
     networks: tuple[tuple[str, tuple[Address, ...]], ...] = ()
@@ -55,17 +56,14 @@ def wanted(resolution: Resolution) -> dict[str, str]:
 
     A congestion control that this kernel does not have is among them, so that the test reports it.
     """
-    missing = {
-        one.setting: one.asked
-        for one in resolution.tuning.values
-        if one.setting == CONGESTION and one.effect == "unsupported"
-    }
+    algorithms = (one for one in resolution.tuning.values if one.setting == CONGESTION)
+    missing = {one.setting: one.asked for one in algorithms if one.effect == "unsupported"}
     sysctls = {**resolution.want.sysctls, **missing}
     return {key.translate(SWAP): value for key, value in sysctls.items()}
 
 
 def _drift(decision: Decision) -> tuple[str, ...]:
-    """What differs from the plan. The test itself compares the host-wide sysctls with `wanted`."""
+    """What differs from the plan, except host-wide sysctls, which the test compares itself."""
     problems = [one.text for one in decision.resolution.problems if one.code in REPORTED_PROBLEMS]
     operations = [one.text for one in decision.plan() if not _is_host_wide_sysctl(one)]
     return tuple(dict.fromkeys([*problems, *operations]))[:MOST]
@@ -83,10 +81,20 @@ def _reserved(decision: Decision) -> dict[int, str]:
 
 def _networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:
     present = decision.have.links
-    found = []
-    for key in sorted(decision.want.links):
-        if key in present:
-            link = present[key]
-            addresses = decision.want.links[link.key].addresses or link.addresses
-            found.append((link.name or "", addresses))
-    return tuple(found)
+    keys = [key for key in sorted(decision.want.links) if key in present]
+    wanted = [decision.want.links[key].addresses or present[key].addresses for key in keys]
+    return tuple(zip((present[key].name or "" for key in keys), wanted))
+
+
+def entered(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]:
+    """Enter a network namespace, or that of a container, where the agent has no plan.
+
+    None if neither is named. Raises UsageError, SelftestError.
+    """
+    if netns:
+        enter(where.named(netns))
+    elif container:
+        enter(where.of_container(container))
+    else:
+        return None
+    return Outlook()

@@ -1,4 +1,4 @@
-"""The options of `neuca-selftest`, and their defaults from section `[selftest]` of the configuration."""
+"""The options of `neuca-selftest`, with the defaults of section `[selftest]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,13 +11,15 @@ import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar
+from typing import Callable, Optional, TypeVar
 
+from neuca_tools.commands.arguments import CONFIG, JSON, add_options, flag, value
+from neuca_tools.commands.arguments import Options as Table
 from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, listed
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options, Plan
+from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
 from neuca_tools.selftest.measure.probes.broadcast import MOST
 from neuca_tools.selftest.readers.lines import parse_rate
 
@@ -28,195 +30,144 @@ SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 DESCRIPTION = (
-    "Measure the path to each PEER, given as ADDRESS or NAME@ADDRESS, and report what limits it. Without a PEER, test"
-    " those listed as peers in section [selftest] of the configuration. The peer must run neuca-selftest --serve with"
-    " the same secret, or iperf3 -s -p 45678. See also neuca-selftest explain, compare and compare-paths."
+    "Measure the path to each PEER, given as ADDRESS or NAME@ADDRESS, and report what limits it."
+    " Without a PEER, test those listed as peers in section [selftest] of the configuration. The"
+    " peer must run neuca-selftest --serve with the same secret, or iperf3 -s -p 45678. See also"
+    " neuca-selftest explain, compare and compare-paths."
 )
 
 
-# --- Option tables: the keyword arguments of argparse's add_argument, by option --------------------
-
-_FLAG = "store_true"
-OptionTable = Mapping[str, Mapping[str, Any]]
+# --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
 
 
-def add_options(parser: argparse._ActionsContainer, table: OptionTable) -> None:
-    """Add all options of a table to a parser or to a group of one."""
-    for name, keywords in table.items():
-        parser.add_argument(f"--{name}", **keywords)
+def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f'"{word}" is not {expected}')
 
 
 def rate(word: str) -> float:
-    """Parse a rate such as 5G; return bit/s. Raises argparse.ArgumentTypeError."""
+    """Parse a rate such as 5G; return bit/s."""
     found = parse_rate(word)
     if not found:
-        raise argparse.ArgumentTypeError(f'"{word}" is no rate, such as 5G or 100M')
+        raise refused(word, "a rate such as 5G or 100M")
     return found
 
 
-def _seconds(word: str) -> float:
-    return _between(word, 1, LONGEST)
+def _seconds(high: float) -> Callable[[str], float]:
+    def read(word: str) -> float:
+        try:
+            found = float(word)
+        except ValueError:
+            found = 0.0
+        if not 1 <= found <= high:
+            raise refused(word, f"a number of seconds from 1 to {high:g}")
+        return found
+
+    return read
 
 
-def _period(word: str) -> float:
-    return _between(word, 1, LONGEST_SERVICE)
+def whole(what: str, low: int, high: int) -> Callable[[str], int]:
+    """A reader of integers from `low` (1 or more) to `high`."""
+
+    def read(word: str) -> int:
+        found = int(word) if word.isdecimal() and len(word) < 10 else 0
+        if not low <= found <= high:
+            raise refused(word, f"{what} from {low} to {high}")
+        return found
+
+    return read
 
 
-def _between(word: str, low: float, high: float) -> float:
-    try:
-        found = float(word)
-    except ValueError:
-        found = 0.0
-    if not low <= found <= high:
-        raise argparse.ArgumentTypeError(f'"{word}" is no time from {low:g} to {high:g} seconds')
-    return found
-
-
-def whole(word: str, what: str, low: int, high: int) -> int:
-    """Parse an integer from `low` (1 or more) to `high`. Raises argparse.ArgumentTypeError."""
-    found = int(word) if word.isdecimal() and len(word) < 10 else 0
-    if not low <= found <= high:
-        raise argparse.ArgumentTypeError(f'"{word}" is no {what} from {low} to {high}')
-    return found
-
-
-def port_number(word: str) -> int:
-    """Parse an iperf3 port; the two ports above it are used too. Raises ArgumentTypeError."""
-    return whole(word, "port", 1024, 65533)
+# The helper uses the two ports above that of iperf3.
+port_number = whole("a port", 1024, 65533)
+_stream_count = whole("a number of streams", 1, 128)
 
 
 def _stream_counts(word: str) -> tuple[int, ...]:
-    found = [int(part) if part.isdecimal() and len(part) < 4 else 0 for part in word.split(",")]
-    if not all(1 <= count <= 128 for count in found):
-        raise argparse.ArgumentTypeError(
-            f'"{word}" is no list of numbers of streams, from 1 to 128'
-        )
-    return tuple(sorted(set(found)))
-
-
-def _host_count(word: str) -> int:
-    return whole(word, "number of hosts", 1, MOST)
+    return tuple(sorted(set(map(_stream_count, word.split(",")))))
 
 
 def _steps(word: str) -> frozenset[str]:
     found = frozenset(listed(word))
-    wrong = sorted(found - set(STEPS))
-    if wrong:
-        raise argparse.ArgumentTypeError(f'"{wrong[0]}" is none of the steps {", ".join(STEPS)}')
+    for wrong in sorted(found - set(STEPS)):
+        raise refused(wrong, f"one of the steps {', '.join(STEPS)}")
     return found
 
 
-CONFIG_OPTION: OptionTable = {
-    "config": {
-        "metavar": "FILE",
-        "help": "read the configuration from FILE (default: /etc/neuca/config)",
-    }
+def _plan_name(word: str) -> str:
+    if word not in PLANS:
+        raise refused(word, "a plan: quick, standard or full")
+    return word
+
+
+def _boolean(word: str) -> bool:
+    if word.lower() not in TRUTH:
+        raise refused(word, "true or false")
+    return TRUTH[word.lower()]
+
+
+# --- Option tables -------------------------------------------------------------------------------
+
+EXPECT_OPTION: Table = {
+    "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
 }
-EXPECT_OPTION: OptionTable = {
-    "expect": {"metavar": "RATE", "type": rate, "help": "the expected rate of the path (e.g. 5G)"}
-}
-JSON_OPTION: OptionTable = {"json": {"action": _FLAG, "help": "print JSON"}}
 # --json and --nagios exclude each other.
-OUTPUT_OPTIONS: OptionTable = {
-    **JSON_OPTION,
-    "nagios": {"action": _FLAG, "help": "print one line and exit as a Nagios plugin does"},
+OUTPUT_OPTIONS: Table = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
+_METRICS = "the textfile collector of the Prometheus node exporter"
+REPORT_OPTIONS: Table = {
+    "html": value("PATH", "also write the report to an HTML file", type=Path),
+    "prometheus": value("PATH", f"also write metrics for {_METRICS}", type=Path),
 }
-REPORT_OPTIONS: OptionTable = {
-    "html": {"metavar": "PATH", "type": Path, "help": "also write the report to an HTML file"},
-    "prometheus": {
-        "metavar": "PATH",
-        "type": Path,
-        "help": "also write metrics for the textfile collector of the Prometheus node exporter",
-    },
-}
+_PLANS = "about 15 seconds (quick), 3 minutes (standard, the default) or 10 minutes (full)"
 # Shared by a test of one path and by compare-paths.
-MEASURING_OPTIONS: OptionTable = {
-    **CONFIG_OPTION,
-    "plan": {
-        "choices": sorted(PLANS),
-        "help": "how long to test: about 15 seconds (quick), 3 minutes (standard, the default) or"
-        " 10 minutes (full)",
-    },
-    "time": {
-        "metavar": "SECONDS",
-        "type": _seconds,
-        "help": "duration of each throughput test",
-    },
-    "port": {
-        "metavar": "PORT",
-        "type": port_number,
-        "help": f"port of iperf3; the helper uses the next two (default: {PORT})",
-    },
-    "parallel": {
-        "metavar": "NUMBERS",
-        "type": _stream_counts,
-        "help": "numbers of parallel streams (e.g. 1,8,128)",
-    },
-    "bidir": {"action": _FLAG, "help": "test both directions at once, even with --plan quick"},
-    "udp": {"action": _FLAG, "help": "test UDP, even with --plan quick"},
-    "rate": {"metavar": "RATE", "type": rate, "help": "limit the sending rate (e.g. 500M)"},
+MEASURING_OPTIONS: Table = {
+    **CONFIG,
+    "plan": {"choices": sorted(PLANS), "help": f"how long to test: {_PLANS}"},
+    "time": value("SECONDS", "duration of each throughput test", type=_seconds(LONGEST)),
+    "port": value(
+        "PORT", f"port of iperf3; the helper uses the next two (default: {PORT})", type=port_number
+    ),
+    "parallel": value("NUMBERS", "numbers of parallel streams (e.g. 1,8,128)", type=_stream_counts),
+    "bidir": flag("test both directions at once, even with --plan quick"),
+    "udp": flag("test UDP, even with --plan quick"),
+    "rate": value("RATE", "limit the sending rate (e.g. 500M)", type=rate),
     **EXPECT_OPTION,
-    "skip": {
-        "metavar": "STEPS",
-        "type": _steps,
-        "default": frozenset(),
-        "help": f"skip these steps (comma-separated): {', '.join(STEPS)}",
-    },
-    "only": {"metavar": "STEPS", "type": _steps, "help": "run only these steps, and reach"},
-    "broadcast": {
-        "metavar": "NUMBER",
-        "type": _host_count,
-        "help": "also test broadcasts, and expect NUMBER hosts to answer",
-    },
-    "numa": {
-        "metavar": "NODE",
-        "help": "run iperf3 on this NUMA node; auto selects the node of the NIC",
-    },
-    "ssh": {"metavar": "HOST", "help": "start the helper on the peer by ssh"},
-    "secret-file": {"metavar": "FILE", "help": "file with the secret shared with the peer"},
+    "skip": value(
+        *("STEPS", f"skip these steps (comma-separated): {', '.join(STEPS)}"),
+        type=_steps,
+        default=frozenset(),
+    ),
+    "only": value("STEPS", "run only these steps, and reach", type=_steps),
+    "broadcast": value(
+        *("NUMBER", "also test broadcasts, and expect NUMBER hosts to answer"),
+        type=whole("a number of hosts", 1, MOST),
+    ),
+    "numa": value("NODE", "run iperf3 on this NUMA node; auto selects the node of the NIC"),
+    "ssh": value("HOST", "start the helper on the peer by ssh"),
+    "secret-file": value("FILE", "file with the secret shared with the peer"),
 }
-_ORIGIN_OPTIONS: OptionTable = {
-    "interface": {
-        "metavar": "NAME",
-        "help": "test through this interface, even if it is the management NIC",
-    },
-    "netns": {"metavar": "NAME", "help": "test from this network namespace"},
-    "container": {
-        "metavar": "NAME",
-        "help": "test from the network namespace of this container (docker, podman)",
-    },
+_RUN_OPTIONS: Table = {
+    "interface": value("NAME", "test through this interface, even if it is the management NIC"),
+    "netns": value("NAME", "test from this network namespace"),
+    "container": value("NAME", "test from this container's network namespace (docker, podman)"),
     "family": {"choices": ("4", "6"), "help": "resolve a PEER to IPv4 or IPv6 only"},
+    "try-fix": flag("apply the recommended sysctl, test again and keep it if it helps"),
+    "label": value("TEXT", "label of the stored report, for compare"),
+    "at-boot": flag("run a quick test, or none if run-at-boot in section [selftest] is off"),
 }
-_RUN_OPTIONS: OptionTable = {
-    "try-fix": {
-        "action": _FLAG,
-        "help": "apply the recommended sysctl, test again and keep it if it helps",
-    },
-    "label": {"metavar": "TEXT", "help": "label of the stored report, for compare"},
-    "at-boot": {
-        "action": _FLAG,
-        "help": "run a quick test, or none if run-at-boot in section [selftest] is off",
-    },
-}
-_SERVE_OPTIONS: OptionTable = {
-    "serve": {"action": _FLAG, "help": "serve tests to peers for a limited time"},
-    "for": {
-        "metavar": "SECONDS",
-        "dest": "period",
-        "type": _period,
-        "default": 600.0,
-        "help": "with --serve: how long to serve (default: %(default)g)",
-    },
-    "address": {
-        "metavar": "ADDRESS",
-        "action": "append",
-        "type": ip_address,
-        "help": "with --serve: listen on this address only; may be repeated",
-    },
-    "stdio": {
-        "action": _FLAG,
-        "help": "with --serve: serve one test over standard input and output, as used by --ssh",
-    },
+_SERVE_OPTIONS: Table = {
+    "serve": flag("serve tests to peers for a limited time"),
+    "for": value(
+        *("SECONDS", "with --serve: how long to serve (default: %(default)g)"),
+        dest="period",
+        type=_seconds(LONGEST_SERVICE),
+        default=600.0,
+    ),
+    "address": value(
+        *("ADDRESS", "with --serve: listen on this address only; may be repeated"),
+        action="append",
+        type=ip_address,
+    ),
+    "stdio": flag("with --serve: serve one test on standard input and output, for --ssh"),
 }
 
 
@@ -224,27 +175,22 @@ def run_parser() -> argparse.ArgumentParser:
     """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`."""
     parser = argparse.ArgumentParser(prog="neuca-selftest", description=DESCRIPTION)
     parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
-    for table in (MEASURING_OPTIONS, _ORIGIN_OPTIONS, _RUN_OPTIONS):
-        add_options(parser, table)
+    add_options(parser, {**MEASURING_OPTIONS, **_RUN_OPTIONS})
     add_options(parser.add_mutually_exclusive_group(), OUTPUT_OPTIONS)
-    for table in (REPORT_OPTIONS, _SERVE_OPTIONS):
-        add_options(parser, table)
+    add_options(parser, {**REPORT_OPTIONS, **_SERVE_OPTIONS})
     return parser
 
 
-# --- The values in effect --------------------------------------------------------------------------
+# --- The values in effect ------------------------------------------------------------------------
 
 
 def options(arguments: argparse.Namespace, config: Config) -> Options:
-    """The options of one test: the command line, then the configuration, then the plan.
-
-    Raises UsageError.
-    """
+    """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
     plan = _plan(arguments, known)
     return Options(
         steps=_selected_steps(arguments, plan),
-        seconds=arguments.time or _configured(known, "time", _seconds) or plan.seconds,
+        seconds=arguments.time or _configured(known, "time", _seconds(LONGEST)) or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
         port=port(arguments, config),
@@ -254,24 +200,18 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
         numa=_numa_node(arguments.numa),
         ssh=arguments.ssh,
         secret=secret(arguments, config),
-        label=_label(arguments),
+        label=arguments.label or ("boot" if arguments.at_boot else None),
         broadcast=arguments.broadcast,
     )
 
 
-def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Plan:
+def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Options:
     if arguments.at_boot:
         return PLANS["quick"]
     return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
 
 
-def _label(arguments: argparse.Namespace) -> Optional[str]:
-    if arguments.label:
-        return str(arguments.label)
-    return "boot" if arguments.at_boot else None
-
-
-def _selected_steps(arguments: argparse.Namespace, plan: Plan) -> frozenset[str]:
+def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:
     """The steps of the plan or of --only, with those that other options imply, less --skip."""
     steps = set(plan.steps)
     if arguments.only is not None:
@@ -305,8 +245,7 @@ def port(arguments: argparse.Namespace, config: Config) -> int:
 def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
     """The secret shared with the peer; None if no file is configured.
 
-    Raises UsageError if the file cannot be read, is owned or readable by another user, or holds
-    fewer than SHORTEST_SECRET bytes.
+    Raises UsageError if the file is unreadable, owned or readable by another user, or too short.
     """
     name = arguments.secret_file or config.selftest.get("secret-file")
     if not name:
@@ -318,13 +257,13 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
             found = stream.read(LONGEST_SECRET).strip()
     except OSError as error:
         raise UsageError(f'read the secret "{name}": {error.strerror}') from error
-    # A pipe, such as bash's <(...), has no owner or mode that says anything.
+    # The owner and mode of a pipe, such as bash's <(...), are meaningless.
     if stat.S_ISREG(status.st_mode):
         _check_private(name, status)
     if len(found) < SHORTEST_SECRET:
         raise UsageError(
             f'read the secret "{name}": it is shorter than {SHORTEST_SECRET} bytes',
-            hint=f"(umask 077; head -c 32 /dev/urandom | base64 > {name}), and the same file on the peer",
+            hint=f"(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer",
         )
     return found
 
@@ -336,9 +275,7 @@ def _check_private(name: str, status: os.stat_result) -> None:
             hint=f"chown root {name}",
         )
     if status.st_mode & 0o077:
-        raise UsageError(
-            f'read the secret "{name}": others can read it too', hint=f"chmod 600 {name}"
-        )
+        raise UsageError(f'read the secret "{name}": others can read it', hint=f"chmod 600 {name}")
 
 
 def _configured(
@@ -353,25 +290,13 @@ def _configured(
         raise UsageError(f"[selftest] {name}: {reason}") from None
 
 
-def _plan_name(word: str) -> str:
-    if word not in PLANS:
-        raise argparse.ArgumentTypeError(f'"{word}" is no plan: quick, standard or full')
-    return word
-
-
-def _boolean(word: str) -> bool:
-    if word.lower() not in TRUTH:
-        raise argparse.ArgumentTypeError(f'"{word}" is neither true nor false')
-    return TRUTH[word.lower()]
-
-
 def _numa_node(word: Optional[str]) -> Optional[str]:
     if word is not None and word != "auto" and not (word.isdecimal() and len(word) < 4):
         raise UsageError(f'--numa "{word}": it is neither a number nor auto')
     return word
 
 
-# --- Peers -----------------------------------------------------------------------------------------
+# --- Peers ---------------------------------------------------------------------------------------
 
 
 def literal(text: str) -> Optional[Address]:
@@ -394,7 +319,6 @@ def address_of(entry: str, family: Optional[str] = None) -> Address:
     try:
         known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(
-            f'test "{entry}": it is no address, and no name that can be looked up: {error}'
-        ) from error
+        reason = f"it is not an address, and cannot be resolved: {error}"
+        raise UsageError(f'test "{entry}": {reason}') from error
     return ip_address(str(known[0][4][0]).partition("%")[0])

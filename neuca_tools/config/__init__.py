@@ -1,4 +1,4 @@
-"""The agent's own configuration: `options` lists the options, `files` reads the files, `load` combines both."""
+"""The agent's configuration: `options` lists the options, `files` reads files, `load` both."""
 
 # SPDX-License-Identifier: MIT
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from neuca_tools.config.options import ConfigFault
+from neuca_tools.config.options import ConfigFault, Severity
 from neuca_tools.documents.neuca import values
 from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
+_TOO_EARLY = "it stands before the first section, ignoring it"
 
 
 class Entry(NamedTuple):
@@ -25,22 +26,13 @@ class Entry(NamedTuple):
     option: str
     value: str
 
-    def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> ConfigFault:
-        return ConfigFault(
-            file=self.file,
-            section=self.section,
-            option=self.option,
-            value=values.clip(self.value),
-            reason=reason,
-            severity=severity,
-        )
+    def fault(self, reason: str, severity: Severity = "error") -> ConfigFault:
+        value = values.clip(self.value)
+        return ConfigFault(self.file, self.section, self.option, value, reason, severity=severity)
 
 
 class _Parser(RawConfigParser):
-    """The grammar of version 1.7.
-
-    ` ;` begins a comment, the last of two equal options wins, and no section provides defaults.
-    """
+    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -48,14 +40,12 @@ class _Parser(RawConfigParser):
         )
 
     def optionxform(self, optionstr: str) -> str:
-        # Not lower-cased here, because a sysctl key may contain the name of an interface.
+        # Not converted to lower case: a sysctl key may contain the name of an interface.
         return optionstr
 
 
 def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
-    """Read a file and those in `config.d` next to it, in order.
-
-    Returns their options, with an entry without an option for each section header, and the faults.
+    """The options in a file and in those in `config.d` next to it, in order, and the faults.
 
     Raises ConfigError for a file that exists and cannot be read.
     """
@@ -73,17 +63,15 @@ def files(path: Path) -> list[Path]:
 
 def _drop_ins(directory: Path) -> list[Path]:
     try:
-        return sorted(
-            file
-            for file in directory.iterdir()
-            if file.suffix == ".conf" and not file.name.startswith(".")
-        )
+        names = sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
+        reason = error.strerror or error
         raise ConfigError(
-            f'cannot read the configuration directory "{directory}": {error.strerror or error}'
+            f'cannot read the configuration directory "{directory}": {reason}'
         ) from None
+    return [name for name in names if name.suffix == ".conf" and not name.name.startswith(".")]
 
 
 def _read(file: Path) -> str:
@@ -110,24 +98,17 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         parser.read_string(f"[{_NO_SECTION}]\n{text}", str(file))
     except ParsingError as error:
         # Raised at the end, when all other lines have been read.
-        faults += [_broken(file, number - 1) for number, _ in error.errors]
+        for number, _ in error.errors:
+            reason = f'line {number - 1} is neither a section nor "option = value", ignoring it'
+            faults.append(ConfigFault(str(file), "", "", "", reason))
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
         given = [
-            header._replace(option=option, value=value.strip())
-            for option, value in parser.items(section)
-            if option
+            header._replace(option=name, value=value.strip())
+            for name, value in parser.items(section)
+            if name
         ]
         if section == _NO_SECTION:
-            faults += [
-                entry._replace(section="").fault("it stands before the first section, ignoring it")
-                for entry in given
-            ]
+            faults += [entry._replace(section="").fault(_TOO_EARLY) for entry in given]
         else:
-            yield header
-            yield from given
-
-
-def _broken(file: Path, number: int) -> ConfigFault:
-    reason = f'line {number} is neither a section nor "option = value", ignoring it'
-    return ConfigFault(str(file), "", "", "", reason)
+            yield from (header, *given)

@@ -1,4 +1,4 @@
-"""Read a Config from raw options: an unusable value becomes a fault, and its option keeps its default."""
+"""Read a Config from raw options: an unusable value becomes a fault, and the default applies."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
@@ -68,9 +68,10 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
 def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> dict[str, Any]:
     """The field that an option sets, with its value; empty if it sets none."""
     if where in MAC_LISTS:
-        return {MAC_LISTS[where]: _macs(entry, faults)}
+        return {MAC_LISTS[where]: frozenset(_listed(entry, _mac, faults))}
     if where == SOURCES:
-        return _sources(entry, faults)
+        known = tuple(_listed(entry, _source, faults))
+        return {"sources": known} if known else {}
     if where not in OPTIONS:
         faults.append(entry.fault("unknown option, ignoring it", "warning"))
         return {}
@@ -84,35 +85,24 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         return {}
 
 
-def _macs(entry: Entry, faults: list[ConfigFault]) -> frozenset[str]:
-    """The MAC addresses that can be read.
-
-    An unreadable one is an error: nobody may overlook that the list is shorter than intended.
-    """
-    found = (_mac(entry, "".join(text.split()), faults) for text in listed(entry.value))
-    return frozenset(filter(None, found))
-
-
-def _sources(entry: Entry, faults: list[ConfigFault]) -> dict[str, tuple[str, ...]]:
-    """The field for the known sources, in order. An unknown one is skipped; empty if none is left."""
+def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFault]) -> list[Any]:
+    """The entries of a list that can be read. An unusable one is an error: the list lacks it."""
     found = []
     for text in listed(entry.value):
         try:
-            parse_source(text)
-            found.append(text)
-        except UsageError as reason:
+            found.append(read(text))
+        except (UnusableError, UsageError) as reason:
             faults.append(entry.fault(f"{reason}, ignoring this one"))
-    if not found:
-        return {}
-    return {"sources": tuple(found)}
+    return found
 
 
-def _mac(entry: Entry, text: str, faults: list[ConfigFault]) -> Optional[str]:
-    try:
-        return values.mac(text)
-    except UnusableError as reason:
-        faults.append(entry.fault(f"{reason}, ignoring this one"))
-        return None
+def _mac(text: str) -> str:
+    return values.mac("".join(text.split()))
+
+
+def _source(text: str) -> str:
+    parse_source(text)
+    return text
 
 
 def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
@@ -154,22 +144,13 @@ def _checked(
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     grouped: dict[tuple[str, str], list[Line]] = {}
-    for entry in entries:
-        lines = grouped.setdefault((entry.file, entry.section), [])
-        if entry.option and entry.value:
-            line = Line(
-                0, entry.section, entry.option.lower(), entry.value, entry.option, source=entry.file
-            )
-            lines.append(line)
+    for file, section, option, value in entries:
+        lines = grouped.setdefault((file, section), [])
+        if option and value:
+            lines.append(Line(0, section, option.lower(), value, option, source=file))
     return grouped
 
 
 def _config_fault(file: str, fault: Fault) -> ConfigFault:
-    return ConfigFault(
-        file=file,
-        section=fault.section,
-        option=fault.key,
-        value=fault.value,
-        reason=fault.reason,
-        severity=fault.severity,
-    )
+    where = (file, fault.section, fault.key, fault.value)
+    return ConfigFault(*where, fault.reason, severity=fault.severity)

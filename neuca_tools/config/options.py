@@ -1,4 +1,4 @@
-"""Every option of the configuration: its field, its default, and the reader that checks its bounds."""
+"""Every option of the configuration: its field, its default, and its reader with the bounds."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,13 +23,14 @@ from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
 
 _LOOPBACK = IPv4Address("127.255.255.1")
+Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
 class ConfigFault:
     """Something in a configuration file that cannot be used.
 
-    With an `error`, commands exit with EXIT_INVALID (78); a `warning` does not change the exit code.
+    With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code.
     """
 
     file: str
@@ -37,19 +38,18 @@ class ConfigFault:
     option: str
     value: str
     reason: str
-    severity: Literal["error", "warning"] = "error"
+    severity: Severity = "error"
 
     @property
     def text(self) -> str:
         """`FILE: [SECTION] "OPTION" = "VALUE": REASON`, without the parts that are empty."""
-        what = []
-        if self.section:
-            what.append(f"[{values.clip(self.section)}]")
-        if self.option:
-            what.append(f'"{values.clip(self.option)}"')
-        if self.value:
-            what.append(f'= "{self.value}"')
-        return ": ".join(filter(None, (self.file, " ".join(what), self.reason)))
+        parts = {
+            f"[{values.clip(self.section)}]": self.section,
+            f'"{values.clip(self.option)}"': self.option,
+            f'= "{self.value}"': self.value,
+        }
+        what = " ".join(shown for shown, given in parts.items() if given)
+        return ": ".join(filter(None, (self.file, what, self.reason)))
 
 
 @dataclass(frozen=True)
@@ -134,21 +134,15 @@ class Config:
         return self.log_directory / self.log_file
 
 
-# --- Readers of single values; each raises UnusableError ------------------------------------------------------------
+# --- Readers of single values; each raises UnusableError ------------------------------------------
 
-TRUTH = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
 # always a single word in a sudoers file.
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_NO_NAME_PART = 'it is not part of a file name: letters, digits, "_", "." and "-" only'
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -165,14 +159,6 @@ def _path(text: str) -> Path:
 def _file_name(text: str) -> str:
     if not text.isprintable() or text.endswith("/"):
         raise UnusableError("it is not the name of a file")
-    return text
-
-
-def _file_name_part(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", text):
-        raise UnusableError(
-            'it is not a part of a file name: letters, digits, "_", "." and "-" only'
-        )
     return text
 
 
@@ -206,7 +192,7 @@ def _level(text: str) -> str:
 
 
 def _host_sysctls(text: str) -> frozenset[str]:
-    """Keys of host-wide sysctls that documents may set; one that affects every interface is refused."""
+    """Keys of host-wide sysctls that documents may set, without those that change interfaces."""
     found = frozenset(map(values.sysctl_key, listed(text)))
     for key in sorted(found):
         reason = key_reason(key)
@@ -217,19 +203,21 @@ def _host_sysctls(text: str) -> frozenset[str]:
     return found
 
 
-def _login(text: str) -> str:
-    if not LOGIN.fullmatch(text):
-        raise UnusableError("it is not a login name")
-    return text
+def _matching(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise UnusableError(reason)
+        return text
+
+    return read
 
 
 def profile_names(text: str) -> tuple[str, ...]:
-    """A comma-separated list of profile names. Whether they exist shows when they are read."""
+    """A comma-separated list of profile names; whether they exist is found out later."""
     for name in listed(text):
         if not NAME.fullmatch(name):
-            raise UnusableError(
-                f'"{values.clip(name)}" cannot be the name of a profile: letters, digits, "_" and "-" only'
-            )
+            wrong = f'"{values.clip(name)}" cannot be the name of a profile'
+            raise UnusableError(f'{wrong}: letters, digits, "_" and "-" only')
     return listed(text)
 
 
@@ -248,7 +236,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("runtime", "command-timeout"): ("command_timeout", _seconds(1, 86400)),
     ("runtime", "hosts-file"): ("hosts_file", _path),
     ("linux", "udev-directory"): ("udev_directory", _path),
-    ("linux", "udev-substring"): ("udev_substring", _file_name_part),
+    ("linux", "udev-substring"): ("udev_substring", _matching(_NAME_PART, _NO_NAME_PART)),
     ("linux", "data-udev-priority"): ("data_udev_priority", _number(0, 99)),
     ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number(0, 99)),
     ("linux", "networkmanager-directory"): ("networkmanager_directory", _path),
@@ -271,7 +259,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("guest", "hostname"): ("guest_hostname", _truth),
     ("guest", "router"): ("guest_router", _truth),
     ("guest", "users"): ("guest_users", _truth),
-    ("guest", "login"): ("guest_login", _login),
+    ("guest", "login"): ("guest_login", _matching(LOGIN, "it is not a login name")),
     ("guest", "storage"): ("guest_storage", _truth),
     ("guest", "scripts"): ("guest_scripts", _truth),
     ("guest", "script-timeout"): ("script_timeout", _seconds(1, 86400)),
@@ -285,14 +273,9 @@ MAC_LISTS = {
 }
 # Options of version 1.7 that no longer have an effect. They are accepted without a fault, whatever
 # their value, so that an upgrade does not report a configuration that worked before.
-OBSOLETE = frozenset(
-    (
-        ("runtime", "pidfile-timeout"),
-        ("runtime", "testing"),
-        ("logging", "log-retain"),
-        ("logging", "log-size"),
-        ("logging", "log-file-size"),
-    )
-)
+OBSOLETE = {
+    *(("runtime", option) for option in ("pidfile-timeout", "testing")),
+    *(("logging", option) for option in ("log-retain", "log-size", "log-file-size")),
+}
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

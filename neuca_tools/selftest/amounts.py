@@ -12,7 +12,9 @@ def digits(value: float) -> str:
     # 99.95 and 9.995 are where rounding adds a digit before the point.
     if value >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"
 
 
 def rate(bits: float) -> str:

@@ -10,7 +10,7 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """See EXIT STATUS in neuca-selftest(1).
 
-    BELOW: the rate is below the threshold, or something is broken. WORSE: than in earlier tests.
+    BELOW: a rate is below its threshold, or something is broken. WORSE: than in earlier tests.
     """
 
     PASS = 0
@@ -25,17 +25,14 @@ class ExitCode(IntEnum):
     NOTHING_CONFIGURED = 77
 
 
+# OK, WARNING, CRITICAL and UNKNOWN are 0 to 3.
 NAGIOS = {
+    **dict.fromkeys(ExitCode, 3),
     ExitCode.PASS: 0,
     ExitCode.WORSE: 1,
     ExitCode.NOT_AS_PLANNED: 1,
     ExitCode.BELOW: 2,
     ExitCode.UNREACHABLE: 2,
-    ExitCode.ERROR: 3,
-    ExitCode.USAGE: 3,
-    ExitCode.INCONCLUSIVE: 3,
-    ExitCode.BUSY: 3,
-    ExitCode.NOTHING_CONFIGURED: 3,
 }
 WORDS = {
     ExitCode.PASS: "pass",

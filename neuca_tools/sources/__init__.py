@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
+from neuca_tools.sources.clouds import Azure, Gce, Hetzner, Oracle
 from neuca_tools.sources.directories import ConfigDrive, Nothing
-from neuca_tools.sources.ec2 import Ec2
+from neuca_tools.sources.ec2 import Alibaba, Ec2
 from neuca_tools.sources.file import File
+from neuca_tools.sources.hypervisors import Lxd, VMware
 from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
@@ -37,6 +40,7 @@ __all__ = [
     "offers",
     "parse_source",
     "platform",
+    "service_hosts",
     "uses_network",
     "without_network",
 ]
@@ -56,10 +60,18 @@ _KINDS: Mapping[str, _Kind] = {
     "nocloud": _Kind("nocloud[=PATH]", "=", NoCloud),
     "openstack": _Kind("openstack[=URL]", "=", OpenStack),
     "ec2": _Kind("ec2[=URL]", "=", Ec2),
+    "azure": _Kind("azure[=URL]", "=", Azure),
+    "oracle": _Kind("oracle[=URL]", "=", Oracle),
+    "gce": _Kind("gce[=URL]", "=", Gce),
+    "hetzner": _Kind("hetzner[=URL]", "=", Hetzner),
+    "alibaba": _Kind("alibaba[=URL]", "=", Alibaba),
+    "vmware": _Kind("vmware", "=", VMware),
+    "lxd": _Kind("lxd[=SOCKET]", "=", Lxd),
     "none": _Kind("none", "=", Nothing),
 }
-_AUTO = ("configdrive", "nocloud", "openstack", "ec2")  # local ones first
-_LOCAL = frozenset({"file", "configdrive", "nocloud"})
+_SERVICES = ("openstack", "ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
+_AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first
+_LOCAL = frozenset({"file", "configdrive", "nocloud", "lxd"})
 
 
 @dataclass(frozen=True)
@@ -166,13 +178,22 @@ def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
     """Whether one of these sources may use the network."""
-    return any(spec.kind in ("auto", "nocloud", "openstack", "ec2") for spec in specs)
+    return any(spec.kind in ("auto", "nocloud", *_SERVICES) for spec in specs)
 
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
     """Whether one of these sources is a service at this URL, given without an interface."""
     made = (_KINDS[spec.kind].make(spec.argument, Surroundings()) for spec in _each(specs))
     return any(isinstance(source, Service) and url in source.known_at() for source in made)
+
+
+def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
+    """The addresses of the services among these sources, which no document may take over."""
+    made = (
+        _KINDS[spec.kind].make(spec.argument, Surroundings())
+        for spec in _each(specs, platform(specs, surroundings))
+    )
+    return [host for source in made if isinstance(source, Service) for host in source.hosts()]
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

@@ -47,9 +47,13 @@ _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
 class Ec2(Service):
-    """`ec2` at EC2's own addresses, or `ec2=URL`."""
+    """`ec2` at EC2's own addresses, or `ec2=URL`.
+
+    `tokens` begins the names of the two headers for tokens.
+    """
 
     kind = "ec2"
+    tokens = "X-aws-ec2-metadata-token"
 
     def other_urls(self) -> Iterable[Url]:
         return [_IPV6]
@@ -72,7 +76,7 @@ class Ec2(Service):
             except SourceError:
                 data = b""
             token = Token(
-                instance("ec2", data.decode("ascii", "replace").strip()),
+                instance(self.kind, data.decode("ascii", "replace").strip()),
                 time.monotonic() + _NO_TREE_SECONDS,
             )
         return replace(answer, instance=token.value, session=answer.session.keep(known, token))
@@ -158,7 +162,7 @@ class Ec2(Service):
         return Answer(self.name, data, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
-        headers = {"X-aws-ec2-metadata-token": token.value} if token.value else {}
+        headers = {self.tokens: token.value} if token.value else {}
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
@@ -176,7 +180,7 @@ class Ec2(Service):
 
     def _put(self, deadline: Deadline) -> str:
         path = "/latest/api/token"
-        headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
+        headers = {f"{self.tokens}-ttl-seconds": str(_TOKEN_SECONDS)}
         response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
             raise SourceError(
@@ -186,6 +190,20 @@ class Ec2(Service):
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
         # A service that answers every request with 200 has no tokens either.
         return response.body.decode("ascii") if _TOKEN.fullmatch(response.body) else ""
+
+
+class Alibaba(Ec2):
+    """`alibaba`, or `alibaba=URL`: the same tree at another address, with gateways.
+
+    Reference: Alibaba Cloud, "View instance metadata" (ECS user guide).
+    """
+
+    kind = "alibaba"
+    well_known = Url("100.100.100.200")
+    tokens = "X-aliyun-ecs-metadata-token"
+
+    def other_urls(self) -> Iterable[Url]:
+        return []
 
 
 def _no_entry(response: Response, token: Token) -> str:

@@ -10,7 +10,7 @@ import select
 import socket
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,14 @@ _WIRE_LIMIT = 2 * BODY_LIMIT
 
 @dataclass(frozen=True)
 class Response:
-    """The status, and the body if it is 200; the bodies of errors are not read."""
+    """The status, and the body if it is 200; the bodies of errors are not read.
+
+    The names of the headers are in lower case.
+    """
 
     status: int
     body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 class _UnusableError(Exception):
@@ -159,7 +163,8 @@ def _response(connection: _Connection, method: str) -> Response:
         if response.status != 200:
             return Response(response.status)
         encoding = response.getheader("Content-Encoding", "identity")
-        return Response(200, _decoded(_body(response), encoding))
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Response(200, _decoded(_body(response), encoding), headers)
 
 
 def _body(response: HTTPResponse) -> bytes:

@@ -10,32 +10,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 UNKNOWN, ANY = "unknown", "any"
+_SERVICES = ("ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
 KINDS: Mapping[str, frozenset[str]] = {
     "openstack": frozenset({"openstack", "ec2"}),
-    "ec2": frozenset({"ec2"}),
+    **{kind: frozenset({kind}) for kind in (*_SERVICES, "vmware")},
     ANY: frozenset({"openstack", "ec2"}),
     UNKNOWN: frozenset(),
 }
-"""The kinds of sources that may be asked at a link-local address, by cloud."""
+"""The kinds of sources that may be asked at a well-known address, by cloud."""
+
+
+class _Sign(NamedTuple):
+    """The value of one DMI field by which a cloud is recognized."""
+
+    cloud: str
+    field: str
+    text: str
+
+
 # nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); the brands: cloud-init, DataSourceOpenStack.
 _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
-# AWS, "Detect whether a host is an EC2 instance"; Xen instances have a BIOS version ending in .amazon.
-_AMAZON = "Amazon EC2"
+# AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init, tools/ds-identify.
+_SIGNS = (
+    *(_Sign("openstack", "product_name", text) for text in _NOVA),
+    *(_Sign("openstack", "chassis_asset_tag", text) for text in (*_NOVA, *_BRANDS)),
+    _Sign("ec2", "sys_vendor", "Amazon EC2"),
+    _Sign("ec2", "chassis_asset_tag", "Amazon EC2"),
+    _Sign("azure", "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
+    _Sign("oracle", "chassis_asset_tag", "OracleCloud.com"),
+    _Sign("gce", "product_name", "Google Compute Engine"),
+    _Sign("gce", "product_name", "Google"),
+    _Sign("hetzner", "sys_vendor", "Hetzner"),
+    _Sign("alibaba", "product_name", "Alibaba Cloud ECS"),
+    _Sign("vmware", "sys_vendor", "VMware, Inc."),
+)
 
 
 def recognized(dmi: Path) -> str:
-    """`openstack`, `ec2` or `unknown`, from the files in /sys/class/dmi/id."""
-    product, asset = _field(dmi, "product_name"), _field(dmi, "chassis_asset_tag")
-    if product in _NOVA or asset in (*_NOVA, *_BRANDS):
-        return "openstack"
-    if _AMAZON in (_field(dmi, "sys_vendor"), asset):
-        return "ec2"
+    """A key of KINDS, `unknown` if nothing is recognized, from the files in /sys/class/dmi/id."""
+    for sign in _SIGNS:
+        if _field(dmi, sign.field) == sign.text:
+            return sign.cloud
+    # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
     if _field(dmi, "bios_version").endswith(".amazon"):
         return "ec2"
     return UNKNOWN
@@ -59,7 +82,7 @@ class Unknown(Source):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
         raise SourceError(
-            "the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "
+            "the firmware (DMI) names no cloud that is supported, so no well-known address is asked; "
             '"platform = any" in [metadata] asks all the same'
         )
 

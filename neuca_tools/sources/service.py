@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import SourceError
+from neuca_tools.model import Host
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings
 from neuca_tools.sources.url import Url, parse_url
@@ -46,10 +47,13 @@ class Service(Source):
 
     kind = ""
     local = False
+    well_known = LINK_LOCAL
+    guarded: tuple[Host, ...] = ()
+    """Other addresses of the platform that no document may take over."""
 
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         self.named, self.surroundings = bool(argument), surroundings
-        self.url, self.name = LINK_LOCAL, self.kind
+        self.url, self.name = self.well_known, self.kind
         if argument:
             self.url = parse_url(argument)
             self.name = f"{self.kind}={self.url}"
@@ -97,6 +101,12 @@ class Service(Source):
     def known_at(self) -> frozenset[str]:
         """Its possible URLs, without interfaces."""
         return frozenset(map(_bare, self._urls()))
+
+    def hosts(self) -> Iterator[Host]:
+        """The addresses that no document may take over."""
+        for url in self._urls():
+            yield ip_address(url.address.partition("%")[0])
+        yield from self.guarded
 
     def other_urls(self) -> Iterable[Url]:
         """Addresses to try besides the IPv4 address."""

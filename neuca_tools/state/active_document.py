@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -21,9 +20,16 @@ from neuca_tools.errors import DocumentError, RecordError, SourceError, UsageErr
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.stored import StoredDocument
-from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, look, parse_source
+from neuca_tools.sources import (
+    Answer,
+    Session,
+    SourceSpec,
+    Surroundings,
+    look,
+    parse_source,
+    service_hosts,
+)
 from neuca_tools.sources import platform as cloud
-from neuca_tools.sources.url import parse_url
 from neuca_tools.state.records import (
     load_document,
     load_look,
@@ -341,12 +347,10 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
     )
 
 
-def metadata_hosts(sources: Iterable[str]) -> list[Host]:
-    """The addresses of the metadata services that the configuration names, in addition to the well-known ones."""
-    hosts = []
+def metadata_hosts(sources: Iterable[str], surroundings: Surroundings) -> list[Host]:
+    """The addresses of the metadata services that may be asked, which no document may take over."""
+    specs = []
     for text in sources:
-        with suppress(UsageError, ValueError):
-            hosts.append(
-                ip_address(parse_url(parse_source(text).argument).address.partition("%")[0])
-            )
-    return hosts
+        with suppress(UsageError):
+            specs.append(parse_source(text))
+    return service_hosts(specs, surroundings)

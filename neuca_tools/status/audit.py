@@ -1,12 +1,13 @@
-"""The settings that tuning covers, for `neuca tune audit`: current, wanted, source, and effect."""
+"""The settings that tuning covers, for `neuca tune audit`: current, wanted, source and effect."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Union
+from itertools import chain
+from typing import Any, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
@@ -15,14 +16,14 @@ from neuca_tools.tuning.layer import Choice, Value
 from neuca_tools.tuning.profile import same
 
 RECEIVE = "net/ipv4/tcp_rmem"
-USUAL_PATHS = (0.01, 0.05, 0.1)  # seconds: round-trip times to show if none is configured
+USUAL_RTTS: tuple[float, ...] = (0.01, 0.05, 0.1)  # seconds: shown if none is configured
 EFFECTIVE, NOT_YET, OVERRIDDEN = "effective", "not yet", "overridden"  # effects, see Row
-SYSCTL = "sysctl."  # what the setting of an origin begins with if it is a sysctl
+SYSCTL = "sysctl."  # prefix of the name of a setting that is a sysctl
 
 
 @dataclass(frozen=True)
 class Row:
-    """One setting: its current value, the value wanted for it, and where that comes from.
+    """One setting: its current value, its wanted value, and the source of that.
 
     `effect` is `effective`, `not yet` (a pass at start or `neuca tune apply` sets it), or why the
     value of a profile is not set. `link` is None, and `name` empty, for a setting of the host.
@@ -40,7 +41,7 @@ class Row:
     def to_json(self) -> dict[str, Optional[str]]:
         return {
             "interface": self.name or None,
-            "link": str(self.link) if self.link else None,
+            "link": self.link and str(self.link),
             "setting": dotted(self.setting),
             "current": self.found,
             "wanted": self.wanted,
@@ -56,25 +57,24 @@ def dotted(path: str) -> str:
     >>> dotted("net/ipv4/conf/eth1.1445/rp_filter")
     'net.ipv4.conf.eth1/1445.rp_filter'
     """
-    return path.translate(str.maketrans("./", "/.")) if "/" in path else path
+    if "/" not in path:
+        return path
+    return path.translate(str.maketrans("./", "/."))
 
 
 def effect_text(effect: str, reason: str) -> str:
     """An effect with its reason, as one phrase: "overridden by FILE", "not applicable: REASON"."""
-    if not reason:
-        return effect
-    return f"{effect} {reason}" if effect == OVERRIDDEN else f"{effect}: {reason}"
+    if effect == OVERRIDDEN and reason:
+        return f"{effect} {reason}"
+    return ": ".join(filter(None, (effect, reason)))
 
 
 def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None) -> list[Row]:
-    """The settings of the host, then those of each dataplane link, NICs first.
-
-    With `link`, only the settings of that link.
-    """
+    """The settings of the host and those of each dataplane link, NICs first; or only of `link`."""
     keys = [key for key in resolution.requests if key in resolution.want.links]
+    found = list(_host(resolution, have))
     if link:
-        keys = [key for key in keys if key == link]
-    found = [] if link else list(_host(resolution, have))
+        keys, found = [key for key in keys if key == link], []
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
         found += _link_scalars(key, resolution, have)
         found += _link_sysctls(key, resolution, have)
@@ -82,32 +82,22 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
 
 
 def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    """A request goes before a profile."""
-    wanted, named = resolution.want.sysctls, _named_for_host(resolution)
+    """The settings of the host. A request takes precedence over a profile."""
+    wanted = resolution.want.sysctls
+    origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
+    named = {path: where for path, where in origins if OWN not in path and path in wanted}
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
         found = have.sysctls.get(path)
         if path in named:
             yield _requested(path, found, wanted[path], named[path])
-        elif found is None:
-            yield _of_profile(values[path], values[path].found)
         else:
-            yield _of_profile(values[path], found)
-
-
-def _named_for_host(resolution: Resolution) -> dict[str, str]:
-    """The sysctls of the host that requests set, and where they do so."""
-    wanted = resolution.want.sysctls
-    return {
-        path: where
-        for request in resolution.requests.values()
-        for path, where in _sysctl_origins(request)
-        if OWN not in path and path in wanted
-    }
+            value = values[path]
+            yield _of_profile(value, value.found if found is None else found)
 
 
 def _link_scalars(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    """The MTU and the queue length of a link, as far as a profile or a request sets them."""
+    """The MTU and the queue length of a link, if a profile or a request sets them."""
     found, name = have.links.get(key), _name(key, resolution, have)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
     values = {value.setting: value for value in resolution.tuning.values if value.link == key}
@@ -122,9 +112,8 @@ def _link_scalars(key: LinkKey, resolution: Resolution, have: NetworkState) -> I
 
 
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    found, name = have.links.get(key), _name(key, resolution, have)
-    wanted = resolution.want.links[key].sysctls
-    current = found.sysctls if found else {}
+    wanted, name = resolution.want.links[key].sysctls, _name(key, resolution, have)
+    current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
     for path, where in _sysctl_origins(resolution.requests[key]):
         if OWN in path and path in wanted:
             row = _requested(path.replace(OWN, name), current.get(path), wanted[path], where)
@@ -132,7 +121,7 @@ def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> I
 
 
 def _name(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
-    """The current name of a link, or the one it is to get."""
+    """The current name of a link, or the requested one."""
     found = have.links.get(key)
     return (found and found.name) or resolution.names.get(key, "")
 
@@ -149,17 +138,11 @@ def _requested(setting: str, found: Optional[str], wanted: str, source: str) -> 
 
 
 def _of_profile(value: Value, found: Optional[str], name: str = "") -> Row:
-    refused = value.effect or value.wanted is None
-    return Row(
-        value.setting,
-        found,
-        value.asked if refused else value.wanted,
-        value.source,
-        value.effect or _effect(found, value.wanted),
-        reason=value.reason,
-        link=value.link,
-        name=name,
-    )
+    wanted, effect = value.wanted, value.effect or _effect(found, value.wanted)
+    if value.effect or wanted is None:
+        wanted = value.asked
+    row = Row(value.setting, found, wanted, value.source, effect)
+    return replace(row, reason=value.reason, link=value.link, name=name)
 
 
 def _effect(found: Optional[str], wanted: Optional[str]) -> str:
@@ -170,13 +153,8 @@ def _text(number: Optional[int]) -> Optional[str]:
     return None if number is None else str(number)
 
 
-# --- for status -----------------------------------------------------------------------------------
-
-
 def notes(resolution: Resolution, have: NetworkState) -> list[str]:
-    """One line for each reason why values of a profile are not set for the host; it is no
-    problem.
-    """
+    """For status: one line for each reason why values of a profile are not set for the host."""
     grouped: dict[str, list[str]] = {}
     for row in _host(resolution, have):
         if row.effect not in (EFFECTIVE, NOT_YET):
@@ -190,13 +168,10 @@ def to_json(
 ) -> dict[str, Any]:
     """What `neuca tune audit --json` and `neuca status --json` print."""
     layer = resolution.tuning
-    choice: dict[str, Union[int, float, list[str], None]] = {
+    return {
         "profiles": list(layer.choice.profiles),
         "rate": layer.choice.rate,
         "rtt": layer.choice.rtt,
-    }
-    return {
-        **choice,
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
         "values": [row.to_json() for row in rows(resolution, have, link)],
@@ -205,31 +180,26 @@ def to_json(
 
 
 def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
-    """The throughput that the receive buffers allow: as they are, and as wanted."""
-    row = next((row for row in _host(resolution, have) if row.setting == RECEIVE), None)
-    if row is None:
-        return []
-    values = [row.found]
-    if row.effect in (EFFECTIVE, NOT_YET) and row.wanted != row.found:
-        values.append(row.wanted)
-    texts = [_sentence(value, resolution.tuning.choice) for value in values]
-    return [text for text in texts if text]
+    """The throughput that the present and the wanted receive buffers allow."""
+    values: list[Optional[str]] = []
+    for row in (row for row in _host(resolution, have) if row.setting == RECEIVE):
+        values.append(row.found)
+        if row.effect in (EFFECTIVE, NOT_YET) and row.wanted != row.found:
+            values.append(row.wanted)
+    return list(filter(None, (_sentence(value, resolution.tuning.choice) for value in values)))
 
 
 def _sentence(value: Optional[str], choice: Choice) -> str:
-    """The throughput that one value of tcp_rmem (tcp(7)) allows; empty if the value has
-    no maximum.
-    """
+    """The throughput that a value of tcp_rmem (tcp(7)) allows; empty if it has no maximum."""
     largest = (value or "").split()[-1:]
     if not largest or not largest[0].isdecimal():
         return ""
     size = int(largest[0])
-    first, *more = [choice.rtt] if choice.rtt else USUAL_PATHS
-    text = (
-        f"{arithmetic.size_text(size)} at {arithmetic.rtt_text(first)} RTT allows "
-        f"{arithmetic.rate_text(arithmetic.allowed(size, first))}"
-    )
-    for rtt in more:
-        rate = arithmetic.rate_text(arithmetic.allowed(size, rtt))
-        text += f", {arithmetic.rtt_text(rtt)} {rate}"
-    return text
+    rtts = USUAL_RTTS
+    if choice.rtt:
+        rtts = (choice.rtt,)
+    names = map(arithmetic.rtt_text, rtts)
+    rates = [arithmetic.rate_text(arithmetic.allowed(size, rtt)) for rtt in rtts]
+    first, *more = zip(names, rates)
+    text = f"{arithmetic.size_text(size)} at {first[0]} RTT allows {first[1]}"
+    return ", ".join([text, *map(" ".join, more)])

@@ -1,7 +1,4 @@
-"""How far the host is from its desired state, judged from the plan that a pass would carry out.
-
-Both use the same plan, so that status lists exactly what a pass would still have to do.
-"""
+"""How far the host is from its desired state, judged from the plan that a pass would carry out."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import mac as mac_of
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
-from neuca_tools.model import Link, LinkKey, NetworkState, Problem
+from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem
+from neuca_tools.model.links import Virtual
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 
@@ -23,7 +21,13 @@ MOST_FILES = 3  # that are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_MANAGERS: Mapping[str, Mapping[str, str]] = {}
 MANAGERS = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
-# Problem codes that leave the state "ok": the administrator asked for it.
+EXIT_CODES = {
+    "ok": EXIT_OK,
+    "pending": EXIT_PENDING,
+    "degraded": EXIT_DEGRADED,
+    "failed": EXIT_FAILED,
+}
+# Problem codes that leave the state "ok", because the administrator asked for it.
 INFORMATION = frozenset({"ignored"})
 
 
@@ -33,8 +37,7 @@ class Report:
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
     of the operations that were carried out; `undone`: changes were rolled back. `removed` lists
-    what managers had configured on NICs before those became ours and what has been removed since;
-    it covers all passes since the boot.
+    the configuration of network managers that was removed from NICs since the boot.
     """
 
     finished: str
@@ -49,7 +52,7 @@ class Report:
 class DocumentStatus:
     """The active document as status shows it; `source` is empty if there is none.
 
-    `disputed`: another metadata service has answered too, with a different document.
+    `disputed`: another metadata service has a different document.
     """
 
     source: str = ""
@@ -68,8 +71,6 @@ class DocumentStatus:
 class Status:
     """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`. `routed`: there
     are routing rules to keep.
-
-    `notes` in the data are worth a line, but they are not problems.
     """
 
     data: Mapping[str, Any]
@@ -98,26 +99,26 @@ def judge(
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
-    pending = {operation for operation in alive if _is_pending(operation, unapplied)}
-    found = [*resolution.problems, *_document_problems(document), *failed]
-    found += _unfinished(alive, pending)
-    found += [*_rolled_back(failed, left), *_files(left, report is not None)]
-    found += _contested(resolution, have)
+    pending = {one for one in alive if not one.handles.isdisjoint(unapplied)}
+    found = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
+    if document.disputed:
+        found.append(Problem("contested", document.disputed))
+    found += [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
+    found += [*_files(left, report is not None), *_contested(resolution, have)]
     problems = list(dict.fromkeys(found))
     codes = {problem.code for problem in problems} - INFORMATION
-    held = bool(resolution.roles.held)
-    state = _state(codes, document, bool(pending) or held)
+    state = _state(codes, document, bool(pending or resolution.roles.held))
     data = {
         "version": 1,
         "neuca": version,
         "state": state,
         "document": _document(document),
         "interfaces": _interfaces(resolution, have, problems, managers, own_names),
-        "problems": [_problem(problem) for problem in problems if problem.link is None],
+        "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    return Status(data, _exit_code(state, codes), held, bool(resolution.want.rules))
+    return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -144,39 +145,22 @@ def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
 
 
 def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Status:
-    """The same status, with what it means that the state cannot be saved.
+    """The status of a host that cannot save its state for this `reason`; empty if it can.
 
-    `reason` says why, and is empty if it can be saved. `held` are the operations that wait until
-    it can: none is carried out before the journal is on disk.
+    `held` are the operations that wait, because none is carried out before the journal is on disk.
     """
     problems = status.data["problems"]
     files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
     why = reason or next(iter(files), None)
-    waits = [_problem(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
+    waits = [problem_json(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
     data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
     if why is None or data["state"] != "ok":
         return replace(status, data=data)
     return replace(status, data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
 
 
-def unsaved_line(data: Mapping[str, Any]) -> list[str]:
-    """The line of `neuca status` that says why the state cannot be saved; none if it can be."""
-    return [f"degraded: not saved: {data['unsaved']}"] if data.get("unsaved") else []
-
-
-def _document_problems(document: DocumentStatus) -> list[Problem]:
-    problems = [Problem("invalid", text) for text in document.invalid]
-    if document.disputed:
-        problems.append(Problem("contested", document.disputed))
-    return problems
-
-
 def _exit_code(state: str, codes: Collection[str]) -> int:
-    if "invalid" in codes:
-        return EXIT_INVALID
-    return {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED}.get(
-        state, EXIT_OK
-    )
+    return EXIT_INVALID if "invalid" in codes else EXIT_CODES[state]
 
 
 def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
@@ -185,14 +169,8 @@ def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operati
     return [operation for operation in left if operation.domain not in lost]
 
 
-def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
-    return not operation.handles.isdisjoint(unapplied)
-
-
 def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozenset[str]:
-    """The NICs that failed, and those that are rolled back with one: members of the same
-    bond, say.
-    """
+    """The NICs that failed, and those rolled back with them, such as members of the same bond."""
     before = None
     while failed != before:
         before = failed
@@ -202,9 +180,7 @@ def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozense
 
 
 def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
-    """A problem for each other link of a NIC that failed, since its changes were rolled
-    back too.
-    """
+    """A problem for each other link of a NIC that failed: its changes were rolled back too."""
     first: dict[str, Problem] = {}
     for problem in failed:
         if problem.link:
@@ -213,19 +189,18 @@ def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[P
     named = {problem.link for problem in failed}
     links = {one.link.key for one in left if one.link and one.domain in first}
     return [
-        Problem("failed", f"undone, since this failed: {first[key.mac].text}", key)
+        Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
         for key in sorted(links - named)
     ]
 
 
 def _files(left: Sequence[Operation], passed: bool) -> list[Problem]:
-    """One problem for each file that differs, or a single one where they are many."""
+    """One problem for each file that differs, or a single one if there are many."""
     paths = [operation.path for operation in left if isinstance(operation, WriteFile)]
-    word = "as {} should be" if passed else "written yet"
+    word = "as requested" if passed else "written yet"
     if len(paths) > MOST_FILES:
-        word = word.format("they")
         return [Problem("drift", f'{len(paths)} files are not {word}, "{paths[0]}" among them')]
-    return [Problem("drift", f'"{path}" is not {word.format("it")}') for path in paths]
+    return [Problem("drift", f'"{path}" is not {word}') for path in paths]
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
@@ -242,38 +217,30 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
     for operation in left:
         if isinstance(operation, WriteFile):
             continue
-        link = operation.link.key if operation.link else None
         text = f"changed since; a start would {operation.text}"
         if operation in pending:
             text = f"not done yet: {operation.text}"
-        problems.append(Problem("drift", text, link))
+        problems.append(Problem("drift", text, operation.link and operation.link.key))
     return problems
 
 
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     """A problem for each of our links that a network manager manages as well."""
-    return [
-        Problem("contested", f"{MANAGERS.get(manager, manager)} manages it", key)
-        for key, link in have.links.items()
-        if key in resolution.want.links
-        for manager, state in link.managers.items()
-        if state == "managed"
-    ]
+    problems = []
+    for key in (key for key in have.links if key in resolution.want.links):
+        managing = [one for one, state in have.links[key].managers.items() if state == "managed"]
+        texts = [f"{MANAGERS.get(one, one)} manages it" for one in managing]
+        problems += [Problem("contested", text, key) for text in texts]
+    return problems
 
 
 def _document(document: DocumentStatus) -> dict[str, Any]:
-    return {
-        "source": document.source or None,
-        "sha256": document.sha256 or None,
-        "fetched": document.fetched or None,
-        "stale": document.stale,
-        "none_for_us": document.none_for_us,
-        "reason": document.reason or None,
-        "platform": document.platform or None,
-    }
+    keys = ("source", "sha256", "fetched", "stale", "none_for_us", "reason", "platform")
+    values = {key: getattr(document, key) for key in keys}
+    return {key: None if value == "" else value for key, value in values.items()}
 
 
-def _problem(problem: Problem) -> dict[str, str]:
+def problem_json(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "text": problem.text}
 
 
@@ -289,49 +256,32 @@ def _interfaces(
         by_link.setdefault(problem.link, []).append(problem)
     interfaces = []
     for link in resolution.shown:
-        name = _name(link, resolution, have)
-        interface = _interface(
-            link,
-            resolution,
-            by_link.get(link.key, []),
-            name=name,
-            wanted_name=_wanted_name(link, resolution, own_names),
-            managers={one: _manager_state(managers.get(one), name) for one in MANAGERS},
-        )
+        name, found = _name(link, resolution, have), by_link.get(link.key, [])
+        interface = {
+            "mac": nic_mac(link),
+            "name": name,
+            "wanted_name": _wanted_name(link, resolution, own_names),
+            "kind": link.kind,
+            "role": link.role,
+            "ok": all(problem.code in INFORMATION for problem in found),
+            "managers": {one: _manager_state(managers.get(one), name) for one in MANAGERS},
+            "problems": [problem_json(problem) for problem in found],
+            "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
+            "parent": parent(link),
+            "vlan_id": link.key.vlan_id,
+            "members": members(link),
+            "master": link.master and str(link.master),
+            "table": resolution.tables.get(link.key),
+        }
         interfaces.append(interface)
     return interfaces
 
 
-def _interface(
-    link: Link,
-    resolution: Resolution,
-    problems: Sequence[Problem],
-    *,
-    name: Optional[str],
-    wanted_name: Optional[str],
-    managers: Mapping[str, str],
-) -> dict[str, Any]:
-    return {
-        "mac": link.key.mac if is_nic(link) else None,
-        "name": name,
-        "wanted_name": wanted_name,
-        "kind": link.kind,
-        "role": link.role,
-        "ok": all(problem.code in INFORMATION for problem in problems),
-        "managers": managers,
-        "problems": [_problem(problem) for problem in problems],
-        "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
-        "parent": parent(link),
-        "vlan_id": link.key.vlan_id,
-        "members": members(link),
-        "master": link.master and str(link.master),
-        "table": resolution.tables.get(link.key),
-    }
-
-
-def is_nic(link: Link) -> bool:
-    """Whether it is a NIC rather than a VLAN or a virtual link."""
-    return not link.key.rank
+def nic_mac(link: Link) -> Optional[str]:
+    """The MAC of a NIC; None for a VLAN or a virtual link."""
+    if link.key.rank:
+        return None
+    return link.key.mac
 
 
 def _manager_state(states: Optional[Mapping[str, str]], name: Optional[str]) -> str:
@@ -345,39 +295,39 @@ def parent(link: Link) -> Optional[str]:
     """The lower device of a VLAN, VXLAN or macvlan: a MAC, or `bond NAME`; None for the others."""
     if link.key.vlan_id is not None:
         return link.key.mac
-    if link.virtual is None or link.virtual.parent is None:
-        return None
-    return str(link.virtual.parent)
+    lower = (link.virtual or Virtual()).parent
+    return lower and str(lower)
 
 
-def members(link: Link) -> list[str]:
+def members(link: Union[Link, LinkRequest]) -> list[str]:
     """The members of a bond or the ports of a bridge, as text."""
-    return [str(member) for member in link.virtual.members] if link.virtual else []
+    return [str(member) for member in (link.virtual or Virtual()).members]
 
 
 def _name(link: Link, resolution: Resolution, have: NetworkState) -> Optional[str]:
-    """The name that it has, or that it is to get if it does not exist."""
+    """The present name of a link, or the requested one if the link does not exist."""
     found = have.links.get(link.key)
     if found and found.name:
         return found.name
-    present = resolution.roles.name(link.key.mac) if is_nic(link) else ""
-    return present or link.name
+    if link.key.rank:
+        return link.name
+    return resolution.roles.name(link.key.mac) or link.name
 
 
 def _wanted_name(
     link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
 ) -> Optional[str]:
-    """The name that it should have, whether or not it can be renamed now."""
-    if is_nic(link):
+    """The requested name of a link, whether or not it can be renamed now."""
+    if not link.key.rank:
         return own_names.get(link.key)
     request = resolution.requests.get(link.key)
     return (request and request.name) or link.name
 
 
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
-    """The link with this name, this MAC in any notation, or this `MAC.VLAN_ID`; None for no link.
+    """The link with this current name, this MAC in any notation, or this `MAC.VLAN_ID`, if any.
 
-    `names` has the current name of each link. A name goes before a MAC.
+    A name takes precedence over a MAC.
     """
     by_name = {name: key for key, name in names.items()}
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}

@@ -10,14 +10,22 @@ from typing import Any, Optional, Union
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import effect_text
-from neuca_tools.status.judge import unsaved_line
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
+_CLOUDS = {
+    "openstack": "OpenStack",
+    "ec2": "EC2",
+    "azure": "Azure",
+    "oracle": "Oracle Cloud",
+    "gce": "Google Compute Engine",
+    "hetzner": "Hetzner Cloud",
+    "alibaba": "Alibaba Cloud",
+    "vmware": "VMware",
+}
 PLATFORMS = {
-    "openstack": "OpenStack, as the firmware (DMI) says",
-    "ec2": "EC2, as the firmware (DMI) says",
-    "unknown": "the firmware (DMI) names none, so no link-local address is asked",
+    **{kind: f"{name}, as the firmware (DMI) says" for kind, name in _CLOUDS.items()},
+    "unknown": "not named by the firmware (DMI), so no well-known address is queried",
     "any": "not checked (platform = any)",
 }
 
@@ -25,25 +33,18 @@ PLATFORMS = {
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Left-aligned columns, two spaces apart. Every row has a cell for each column."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return [_aligned(row, widths) for row in rows]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-
-
-# --- status and plan ------------------------------------------------------------------------------
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def status(data: Mapping[str, Any], color: bool) -> str:
-    """What `neuca status` prints: one line for each interface, and its problems and notes
-    below it.
-    """
+    """`neuca status`: one line for each interface, with its problems and notes below it."""
     lines = [_headline(data, color)]
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")
-    lines += [*unsaved_line(data), _last_pass(data["last_pass"])]
+    if data.get("unsaved"):
+        lines.append(f"degraded: not saved: {data['unsaved']}")
+    lines.append(_last_pass(data["last_pass"]))
     lines += _interfaces(data["interfaces"], color)
     mark = _colored("!!", good=False, color=color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]
@@ -95,7 +96,7 @@ def _interface_row(interface: Mapping[str, Any]) -> list[str]:
 
 
 def _identity(interface: Mapping[str, Any]) -> str:
-    """The MAC of a NIC; for other links, what they are made of."""
+    """The MAC of a NIC; for other links, their lower devices."""
     if interface["mac"]:
         return str(interface["mac"])
     if interface["vlan_id"]:
@@ -110,7 +111,7 @@ def _note(note: Mapping[str, str]) -> str:
 
 
 def _guest(features: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What became of each feature; findings that are problems are listed with the problems."""
+    """The state of each feature, with those findings that are not problems."""
     if not features:
         return []
     lines = ["guest: " + ", ".join(f"{one['feature']} {one['state']}" for one in features)]
@@ -136,12 +137,12 @@ def _colored(text: str, *, good: bool, color: bool) -> str:
 def plan(
     operations: Iterable[Operation], problems: Iterable[Problem], names: Mapping[LinkKey, str]
 ) -> str:
-    """One line for each operation, in order; then one for each problem. `names` are of links."""
+    """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
     for problem in problems:
         outcome = "left alone" if problem.code == "ignored" else "not done"
-        link = f"{names.get(problem.link) or problem.link}: " if problem.link else ""
-        lines.append(f"{outcome}: {link}{problem.text}")
+        link = problem.link and (names.get(problem.link) or str(problem.link))
+        lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return "\n".join(lines)
 
 
@@ -161,32 +162,26 @@ def _tuning_row(value: Mapping[str, Any]) -> list[str]:
     return [*shown, value["source"], effect_text(value["effect"], value["reason"])]
 
 
-# --- show and explain -----------------------------------------------------------------------------
-
-
 def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:
     """JSON data as an indented outline, without values that are null or empty."""
     pad = " " * indent
     if not isinstance(data, Mapping):
         return "\n".join(_branch(f"{pad}-", value, indent) for value in data)
-    lines = [
-        _branch(f"{pad}{key}:", value, indent) for key, value in data.items() if value not in EMPTY
-    ]
-    return "\n".join(lines)
+    shown = {key: value for key, value in data.items() if value not in EMPTY}
+    return "\n".join(_branch(f"{pad}{key}:", value, indent) for key, value in shown.items())
 
 
 def _branch(head: str, value: object, indent: int) -> str:
     if isinstance(value, (Mapping, list)):
         return f"{head}\n{tree(value, indent + 2)}"
-    lines = str(value).split("\n")
-    if len(lines) == 1:
+    if "\n" not in str(value):
         return f"{head} {value}"
     pad = " " * (indent + 4)
-    return "\n".join([head, *(f"{pad}{line}" for line in lines)])
+    return "\n".join([head, *(f"{pad}{line}" for line in str(value).split("\n"))])
 
 
 def explain(data: Mapping[str, Any]) -> str:
-    """`neuca explain`: what `render_json.explanation` returns, as a table."""
+    """`neuca explain`: the result of `render_json.explanation` as a table."""
     rows = [["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE NEUCA"]]
     for row in data["settings"]:
         values = [row[name] for name in ("asked", "found", "from", "overrode", "original")]

@@ -1,13 +1,10 @@
-"""Stages as data for JSON, as `neuca show`, `neuca plan` and `neuca explain` print it with --json.
-
-Scripts depend on the keys; neuca(8) lists them.
-"""
+"""What `neuca show`, `neuca plan` and `neuca explain` print with --json; see neuca-status(7)."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional, Union
 
 from neuca_tools.desired.device_settings import flat, group_of
@@ -28,13 +25,13 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
+from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
-from neuca_tools.status.audit import dotted
-from neuca_tools.status.judge import is_nic, members, parent
+from neuca_tools.status.audit import SYSCTL, dotted
+from neuca_tools.status.judge import members, nic_mac, parent, problem_json
 
-SYSCTL = "sysctl."  # what the name of a setting begins with if it is a sysctl
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
     "dataplane": "a document or the configuration names it",
@@ -62,7 +59,7 @@ def desired_json(resolution: Resolution) -> dict[str, Any]:
         "routes": routes,
         "sysctl": {dotted(path): value for path, value in want.sysctls.items()},
         "problems": [
-            {"link": problem.link and str(problem.link), "code": problem.code, "text": problem.text}
+            {"link": problem.link and str(problem.link), **problem_json(problem)}
             for problem in resolution.problems
         ],
     }
@@ -73,7 +70,7 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
     sysctls = {path.replace(OWN, name): value for path, value in link.sysctls.items()}
     return {
         "kind": link.kind,
-        "mac": link.key.mac if is_nic(link) else None,
+        "mac": nic_mac(link),
         "name": link.name,
         "parent": parent(link),
         "vlan_id": link.key.vlan_id,
@@ -86,39 +83,36 @@ def _link_json(link: Link, resolution: Resolution) -> dict[str, Any]:
         "device": dict(link.device),
         "members": members(link),
         "master": link.master and str(link.master),
-        "options": dict(link.virtual.options) if link.virtual else {},
+        "options": dict((link.virtual or Virtual()).options),
     }
 
 
 def observed_json(world: World) -> dict[str, Any]:
     """`neuca show observed --json`: every device, its addresses, and the main routing table."""
     names = {index: device.name for index, device in world.devices.items()}
-    routes = [
-        {
-            "to": str(route.to),
-            "via": route.via and str(route.via),
-            "interface": names.get(route.index),
-            "metric": route.metric,
-            "protocol": route.protocol,
-        }
-        for route in world.routes
-    ]
     return {
         "version": 1,
-        "links": [
-            _device_json(device, world, names) for _, device in sorted(world.devices.items())
+        "links": [_device_json(world.devices[index], world, names) for index in sorted(names)],
+        "routes": [
+            {
+                "to": str(route.to),
+                "via": route.via and str(route.via),
+                "interface": names.get(route.index),
+                "metric": route.metric,
+                "protocol": route.protocol,
+            }
+            for route in world.routes
         ],
-        "routes": routes,
         "metadata_interface": names.get(world.metadata_index),
     }
 
 
 def _device_json(device: Device, world: World, names: Mapping[int, str]) -> dict[str, Any]:
-    hardware_or_not = "physical" if device.hardware else "virtual"
+    kinds = {True: "physical", False: "virtual"}
     return {
         "name": device.name,
         "index": device.index,
-        "kind": device.kind or hardware_or_not,
+        "kind": device.kind or kinds[device.hardware],
         "mac": device.mac or None,
         "permanent_mac": device.permanent_mac or None,
         "state": "up" if device.up else "down",
@@ -135,7 +129,7 @@ def _device_json(device: Device, world: World, names: Mapping[int, str]) -> dict
 
 
 def document_json(document: Optional[Document], stored: Optional[StoredDocument]) -> dict[str, Any]:
-    """`neuca show document --json`: all that was parsed, except for the secrets of CHAP."""
+    """`neuca show document --json`: all that was parsed, except the CHAP secrets."""
     if document is None or stored is None:
         return {"version": 1, "source": None}
     return {
@@ -145,7 +139,7 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         "hostname": document.hostname,
         "router": document.router,
         "links": [_request_json(link) for link in document.links],
-        "routes": [_route_request_json(route) for route in document.routes],
+        "routes": _routes_json(document.routes),
         "platform": _platform_json(document.platform),
         "users": [
             {"login": user.login, "sudo": user.sudo, "keys": list(user.keys)}
@@ -162,14 +156,12 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
 
 def _storage_json(storage: Storage) -> dict[str, Any]:
     data = {**storage.__dict__, "ip": str(storage.ip)}
-    for name in storage.SECRETS:
-        if any(data[name]):
-            data[name] = "(not shown)"
-    return data
+    hidden = [name for name in storage.SECRETS if any(data[name])]
+    return {**data, **dict.fromkeys(hidden, "(not shown)")}
 
 
 def _request_json(link: LinkRequest) -> dict[str, Any]:
-    virtual = link.virtual
+    virtual = link.virtual or Virtual()
     return {
         "link": str(link.key),
         "state": link.state,
@@ -179,14 +171,14 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "addresses": [str(address) for address in link.addresses],
         "sysctl": dict(link.sysctls),
         "device": dict(link.device),
-        "members": [str(member) for member in virtual.members] if virtual else [],
-        "parent": str(virtual.parent) if virtual and virtual.parent else None,
-        "options": dict(virtual.options) if virtual else {},
+        "members": members(link),
+        "parent": virtual.parent and str(virtual.parent),
+        "options": dict(virtual.options),
     }
 
 
-def _route_request_json(route: RouteRequest) -> dict[str, Any]:
-    return _route_json(route.to, route.via, route.state)
+def _routes_json(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
+    return [_route_json(route.to, route.via, route.state) for route in routes]
 
 
 def _route_json(to: object, via: object, state: str) -> dict[str, Any]:
@@ -199,7 +191,7 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
     return {
         "hostname": platform.hostname,
         "links": [_request_json(link) for link in platform.links],
-        "routes": [_route_request_json(route) for route in platform.routes],
+        "routes": _routes_json(platform.routes),
         "management": {hint.mac: hint.reason for hint in platform.management},
     }
 
@@ -210,8 +202,8 @@ def explanation(
     """`neuca explain --json`: each setting of one link.
 
     `asked` is the value in the desired state, `found` the current one, `from` the place in a
-    document that asks for it, `overrode` the place that it overrode, and `original` the value
-    from before the agent changed it.
+    document that requests it, `overrode` the place that this one overrides, and `original` the
+    value from before the agent changed it.
     """
     role = resolution.roles.role(key.mac)
     return {
@@ -220,11 +212,7 @@ def explanation(
         "role": role,
         "reason": resolution.roles.reasons.get(key.mac) or ROLE_REASONS.get(role, ""),
         "settings": _settings_explained(key, resolution, have, record),
-        "problems": [
-            {"code": problem.code, "text": problem.text}
-            for problem in resolution.problems
-            if problem.link == key
-        ],
+        "problems": [problem_json(one) for one in resolution.problems if one.link == key],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],
     }
 
@@ -235,14 +223,19 @@ Setting = Union[str, int, None]
 def _settings_explained(
     key: LinkKey, resolution: Resolution, have: NetworkState, record: Record
 ) -> list[dict[str, Setting]]:
-    request = resolution.requests.get(key)
+    request = resolution.requests.get(key) or LinkRequest(key)
     wanted = _settings(resolution.want.links.get(key))
     found = _settings(have.links.get(key))
     before = record.originals.get(key, Original())
-    original = _originals(before)
+    original: dict[str, Setting] = {
+        "mtu": before.mtu,
+        "txqueuelen": before.txqueuelen,
+        **_sysctl_settings(before.sysctls),
+        **before.device,
+    }
     origins = _origins(request)
     rows = []
-    for setting in _explained(request, before, wanted, origins):
+    for setting in _explained(request, before, {*origins, *wanted}, origins):
         origin = origins.get(setting, NO_ORIGIN)
         row = {
             "setting": setting,
@@ -259,53 +252,28 @@ def _settings_explained(
 
 
 def _explained(
-    request: Optional[LinkRequest],
-    before: Original,
-    wanted: Mapping[str, Setting],
-    origins: Mapping[str, Origin],
+    request: LinkRequest, before: Original, named: Collection[str], origins: Collection[str]
 ) -> list[str]:
     """The names of the settings to explain, in the order of the rows."""
-    named = {*origins, *wanted}
     own: list[str] = []
-    if request and request.virtual:
+    if request.virtual:
         own = [name for name in link_kinds.names(request.key.kind) if name in named]
-    asked = [name for name in _device_settings(request) if name in origins]
+    device = {name for name in flat(request.device) if name in origins}
     return [
         *own,
-        "name",
-        "state",
-        "mtu",
-        "txqueuelen",
-        "addresses",
-        *sorted({*asked, *before.device}),
+        *("name", "state", "mtu", "txqueuelen", "addresses"),
+        *sorted(device.union(before.device)),
         *sorted(name for name in named if name.startswith(SYSCTL)),
     ]
 
 
-def _device_settings(request: Optional[LinkRequest]) -> list[str]:
-    """The device settings that a request sets, one by one: `rings.rx` rather than `rings`."""
-    return list(flat(request.device)) if request else []
-
-
-def _origins(request: Optional[LinkRequest]) -> dict[str, Origin]:
-    """Where each setting of a request comes from; a device setting comes from where its
-    group does.
-    """
-    origins = {origin.setting: origin for origin in request.origins} if request else {}
-    for name in _device_settings(request):
-        group = group_of(name)
-        if group in origins:
-            origins[name] = origins[group]
+def _origins(request: LinkRequest) -> dict[str, Origin]:
+    """The origin of each setting of a request; that of `rings.rx` is the one of `rings`."""
+    origins = {origin.setting: origin for origin in request.origins}
+    for name in flat(request.device):
+        if group_of(name) in origins:
+            origins[name] = origins[group_of(name)]
     return origins
-
-
-def _originals(before: Original) -> dict[str, Setting]:
-    return {
-        "mtu": before.mtu,
-        "txqueuelen": before.txqueuelen,
-        **_sysctl_settings(before.sysctls),
-        **before.device,
-    }
 
 
 def _settings(link: Optional[Link]) -> dict[str, Setting]:
@@ -313,8 +281,8 @@ def _settings(link: Optional[Link]) -> dict[str, Setting]:
         return {}
     settings: dict[str, Setting] = {}
     if link.virtual:
-        for name in link_kinds.names(link.key.kind):
-            settings[name] = link_kinds.shown(link.virtual, name) or None
+        names = link_kinds.names(link.key.kind)
+        settings = {name: link_kinds.shown(link.virtual, name) or None for name in names}
     return {
         **settings,
         "name": link.name,

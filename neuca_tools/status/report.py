@@ -15,7 +15,7 @@ from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import read, save
-from neuca_tools.status.judge import Report
+from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
 
@@ -33,23 +33,16 @@ def now(
 
 
 def write_report(directory: Path, report: Report) -> None:
-    """Replace the report of the pass before. Raises ApplyError."""
-    problems = [
-        {
-            "code": problem.code,
-            "text": problem.text,
-            "mac": problem.link and problem.link.mac,
-            "vlan_id": problem.link and problem.link.vlan_id,
-        }
-        for problem in report.problems
-    ]
+    """Replace the report of the previous pass. Raises ApplyError."""
+    problems = []
+    for problem in report.problems:
+        mac, vlan_id = problem.link and problem.link.mac, problem.link and problem.link.vlan_id
+        problems.append({**problem_json(problem), "mac": mac, "vlan_id": vlan_id})
     save(directory, FILE, {**report.__dict__, "problems": problems}, 0o644)
 
 
 def read_report(directory: Path) -> Optional[Report]:
-    """The report of the last pass; None if there was none since the boot, or if it is
-    unreadable.
-    """
+    """The report of the last pass since the boot; None if there is none, or it is unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, FILE)
         if data is None:

@@ -1,4 +1,4 @@
-"""Which sysctls a document may set: those of its own interfaces, and a list of host-wide ones with bounds.
+"""Which sysctls a document may set: those of its interfaces, and some host-wide ones with bounds.
 
 A host-wide setting affects the management NIC too: `ip_default_ttl = 1` or `tcp_rmem = 1 1 1` would
 make the guest unreachable. A key that is not in the list is refused, unless the administrator's
@@ -9,22 +9,15 @@ configuration allows or sets it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import OWN, LinkRequest
 
-PER_INTERFACE = (
-    ("net", "ipv4", "conf"),
-    ("net", "ipv6", "conf"),
-    ("net", "ipv4", "neigh"),
-    ("net", "ipv6", "neigh"),
-    ("net", "mpls", "conf"),
-)
-HOST_WIDE = (
-    "it is a setting of the whole host that no document may change; allow-sysctls permits it"
-)
+PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
+HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
 
 
 class Numbers(NamedTuple):
@@ -43,26 +36,28 @@ class Words(NamedTuple):
 MOST_DIGITS = 10
 _INT = 2**31 - 1
 _MIB = 1024 * 1024
+# Congestion control algorithms of the kernel (net/ipv4/Kconfig).
+_ALGORITHMS = tuple(
+    "reno cubic bbr htcp bic cdg dctcp highspeed hybla illinois lp nv scalable vegas veno westwood"
+    " yeah".split()
+)
 _SOCKET = "less than 64 KiB stalls every socket of the host"
 _PAGE = "a socket needs a page (ip-sysctl.rst)"
-_NEIGHBOURS = "less than the kernel's own default leaves neighbours unreachable (arp(7))"
-_BACKLOG = (
-    "less than the kernel's own default drops packets of every NIC (admin-guide/sysctl/net.rst)"
-)
+_NEIGHBOURS = "less than the kernel's default leaves neighbours unreachable (arp(7))"
+_BACKLOG = "less than the kernel's default drops packets of every NIC (admin-guide/sysctl/net.rst)"
 _QUEUE = "a shorter queue refuses connections (listen(2))"
-_TIME = "a shorter time breaks connections that are in use"
-_FRAGMENTS = "less than 256 KiB, the first default of the kernel, drops fragments"
-_POLL = "beyond a millisecond every read keeps a processor busy (admin-guide/sysctl/net.rst)"
-_VALUES = "the kernel knows no other value (ip-sysctl.rst)"
+_TIME = "a lower value breaks connections in use"
+_FRAGMENTS = "less than 256 KiB, the kernel's original default, drops fragments"
+_POLL = "above 1 ms, each read keeps a processor busy (admin-guide/sysctl/net.rst)"
+_VALUES = "the kernel accepts no other value (ip-sysctl.rst)"
 
 
 def _one(low: int, high: int, why: str = _VALUES) -> Numbers:
     return Numbers(((low, high),), why)
 
 
-# References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The shipped
-# profiles and the recommendations of the ESnet host tuning guide (fasterdata.es.net) are within
-# these bounds.
+# References: ip-sysctl.rst and admin-guide/sysctl/net.rst of the kernel, tcp(7), arp(7). The bounds
+# include the shipped profiles and the advice of the ESnet host tuning guide (fasterdata.es.net).
 ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     # Buffers, in bytes: every socket of the host, and those of TCP and UDP.
     "net/core/rmem_max": _one(65536, _INT, _SOCKET),
@@ -84,7 +79,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/core/netdev_budget_usecs": _one(2000, 100000, _BACKLOG),
     "net/core/busy_read": _one(0, 1000, _POLL),
     "net/core/busy_poll": _one(0, 1000, _POLL),
-    "net/core/rps_sock_flow_entries": _one(0, _MIB, "more takes memory without a use"),
+    "net/core/rps_sock_flow_entries": _one(0, _MIB, "more only wastes memory"),
     "net/core/default_qdisc": Words(("fq", "fq_codel", "fq_pie", "pfifo_fast", "sfq", "cake")),
     # Connections.
     "net/core/somaxconn": _one(128, 65535, _QUEUE),
@@ -93,18 +88,15 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/ipv4/tcp_keepalive_intvl": _one(5, 32767, _TIME),
     "net/ipv4/tcp_keepalive_probes": _one(3, 127, _TIME),
     "net/ipv4/tcp_fin_timeout": _one(5, 120, _TIME),
-    "net/ipv4/tcp_retries2": _one(8, 100, "RFC 1122, 4.2.3.5: at least 100 s, which 8 stands for"),
+    "net/ipv4/tcp_retries2": _one(
+        8, 100, "at least 100 s, which are 8 retries (RFC 1122, 4.2.3.5)"
+    ),
     "net/ipv4/ip_local_port_range": Numbers(
         ((1024, 40000), (50000, 65535)), "every connection of the host needs a port"
     ),
     "net/netfilter/nf_conntrack_max": _one(65536, 16 * _MIB, "a full table drops every packet"),
-    # How TCP behaves. None of these words or numbers keeps two hosts from talking to each other.
-    "net/ipv4/tcp_congestion_control": Words(
-        (
-            *("reno", "cubic", "bbr", "htcp", "bic", "cdg", "dctcp", "highspeed", "hybla"),
-            *("illinois", "lp", "nv", "scalable", "vegas", "veno", "westwood", "yeah"),
-        )
-    ),
+    # TCP behaviour. With none of these values do two hosts become unable to communicate.
+    "net/ipv4/tcp_congestion_control": Words(_ALGORITHMS),
     "net/ipv4/tcp_mtu_probing": _one(0, 2),
     "net/ipv4/tcp_no_metrics_save": _one(0, 1),
     "net/ipv4/tcp_moderate_rcvbuf": _one(0, 1),
@@ -116,7 +108,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/ipv4/tcp_ecn": _one(0, 2),
     "net/ipv4/tcp_fastopen": _one(0, 3, "client and server are bits 1 and 2 (ip-sysctl.rst)"),
     "net/ipv4/tcp_tw_reuse": _one(0, 2),
-    "net/ipv4/tcp_syncookies": _one(1, 2, "without them a flood of SYNs locks everybody out"),
+    "net/ipv4/tcp_syncookies": _one(1, 2, "without them, a SYN flood locks everybody out"),
     "net/ipv4/tcp_pacing_ss_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
     "net/ipv4/tcp_pacing_ca_ratio": _one(100, 1000, "less than 100 % throttles every connection"),
     # Tables of neighbours and routes, multicast, addresses, MPLS.
@@ -129,7 +121,7 @@ ALLOWED: Mapping[str, Union[Numbers, Words]] = {
     "net/ipv6/route/max_size": _one(4096, _INT, "a full table takes no route of any NIC"),
     "net/ipv4/fib_multipath_hash_policy": _one(0, 3),
     "net/ipv6/fib_multipath_hash_policy": _one(0, 3),
-    "net/ipv4/igmp_max_memberships": _one(20, 65535, "20 is the kernel's own default"),
+    "net/ipv4/igmp_max_memberships": _one(20, 65535, "20 is the kernel's default"),
     "net/ipv4/ip_nonlocal_bind": _one(0, 1),
     "net/ipv6/ip_nonlocal_bind": _one(0, 1),
     "net/mpls/platform_labels": _one(0, 2**20 - 1, "a label has 20 bits (RFC 3032)"),
@@ -142,19 +134,19 @@ def key_reason(key: str) -> Optional[str]:
     `key` is a path below /proc/sys that may contain `{interface}`. `conf/all`, `conf/default` and
     `ip_forward` change every NIC, the management NIC included (ip-sysctl.rst).
     """
-    parts = tuple(key.split("/"))
-    if parts[:3] in PER_INTERFACE:
+    parts = key.split("/")
+    if PER_INTERFACE.match(key):
         return _interface_key_reason(parts)
     if key == "net/ipv4/ip_forward":
         return "it changes every interface; ask with router in [global]"
     if parts[-1] == "flush":
-        return "it is an order, not a setting"
+        return "it triggers an action and is not a setting"
     if OWN in key:
         return "{interface} does not belong in it"
     return None
 
 
-def _interface_key_reason(parts: tuple[str, ...]) -> Optional[str]:
+def _interface_key_reason(parts: list[str]) -> Optional[str]:
     """`key_reason` for a key below one of PER_INTERFACE."""
     table = "".join(parts[3:4])
     if table == OWN and len(parts) > 4:
@@ -166,11 +158,7 @@ def _interface_key_reason(parts: tuple[str, ...]) -> Optional[str]:
 
 
 class Judge:
-    """Decides which sysctls are refused.
-
-    `configured` are the requests of the configuration, which are not bounded; `permitted` are the
-    keys of `allow-sysctls`.
-    """
+    """Decides which sysctls are refused; neither `configured` nor `permitted` keys have bounds."""
 
     def __init__(self, configured: Iterable[LinkRequest], permitted: Collection[str]) -> None:
         self._configured = set(chain.from_iterable(request.sysctls for request in configured))
@@ -196,12 +184,10 @@ def value_reason(key: str, value: str) -> Optional[str]:
     words = value.split()
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
-    wrong = (
-        f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
-        for word, (low, high) in zip(words, rule.bounds)
-        if not _is_within(word, low, high)
-    )
-    return next(wrong, None)
+    for word, (low, high) in zip(words, rule.bounds):
+        if not _is_within(word, low, high):
+            return f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
+    return None
 
 
 def _is_within(word: str, low: int, high: int) -> bool:

@@ -1,8 +1,8 @@
 """Compute the buffer size that a path needs from its rate and round-trip time, and back.
 
 Rates are in bit/s, times in seconds, buffers in bytes. Linux advertises about half of a receive
-buffer as window (tcp_adv_win_scale = 1, ip-sysctl.rst; 3,144,960 of 6,291,456 measured), so a buffer
-has to be twice as large as the data in flight.
+buffer as window (tcp_adv_win_scale = 1, ip-sysctl.rst; 3,144,960 of 6,291,456 measured), so a
+buffer has to be twice as large as the data in flight.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,32 +10,24 @@ has to be twice as large as the data in flight.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from neuca_tools.documents.neuca.values import UnusableError, clip
 
-# Buffer size divided by window size.
-SHARE = 2
-# For packet overhead and retransmissions.
-MARGIN = 1.25
-# A buffer is at most this fraction of the memory; the two of a connection are an eighth.
-MOST_OF_MEMORY = 16
-# Bytes: tcp_rmem and tcp_wmem are int (net/ipv4/sysctl_net_ipv4.c).
-LARGEST = 2**31 - 1
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+SHARE = 2  # buffer size divided by window size
+MARGIN = 1.25  # for packet overhead and retransmissions
+MOST_OF_MEMORY = 16  # a buffer takes at most a sixteenth, the two of a connection an eighth
+LARGEST = 2**31 - 1  # bytes: tcp_rmem and tcp_wmem are int (net/ipv4/sysctl_net_ipv4.c)
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def rate(text: str) -> int:
-    """A rate as tc(8) writes it, in powers of 1000: `10G`, `10Gbit`, `2.5 Gbit/s`; from 1 kbit/s to 10 Tbit/s.
+    """A rate as tc(8) writes it: `10G`, `2.5 Gbit/s`; from 1 kbit/s to 10 Tbit/s.
 
     Raises UnusableError.
     """
-    found = re.fullmatch(
-        r"([0-9]{1,15}(?:\.[0-9]{1,6})?) *([kmgt]?)(?:bit(?:/s)?)?", text.strip().lower()
-    )
-    bits = 0.0
-    if found:
-        bits = float(found[1]) * 1000 ** _POWERS[found[2]]
+    bits = _parsed(text, r"([kmgt]?)(?:bit(?:/s)?)?", _PREFIXES)
     if not 1e3 <= bits <= 1e13:
         raise UnusableError(f'"{clip(text)}" is not a rate like "10Gbit"')
     return round(bits)
@@ -43,13 +35,16 @@ def rate(text: str) -> int:
 
 def rtt(text: str) -> float:
     """A round-trip time: `50ms`, `100us`, `0.2s`; from 1 us to 100 s. Raises UnusableError."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) *(us|ms|s)", text.strip().lower())
-    seconds = 0.0
-    if found:
-        seconds = float(found[1]) * _UNITS[found[2]]
+    seconds = _parsed(text, r"(us|ms|s)", _UNITS)
     if not 1e-6 <= seconds <= 100:
         raise UnusableError(f'"{clip(text)}" is not a round-trip time like "50ms"')
     return seconds
+
+
+def _parsed(text: str, unit: str, factors: Mapping[str, float]) -> float:
+    """A number times the factor of its unit, 0 if the text is not a number with such a unit."""
+    found = re.fullmatch(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,6}})?) *{unit}", text.strip().lower())
+    return float(found[1]) * factors[found[2]] if found else 0.0
 
 
 def product(bits: float, seconds: float) -> float:
@@ -58,14 +53,12 @@ def product(bits: float, seconds: float) -> float:
 
 
 def buffer(bits: float, seconds: float, memory: int = 0) -> int:
-    """The buffer in bytes that such a path needs, limited by the kernel and by `memory`.
+    """The buffer in bytes that such a path needs, as far as the kernel and the memory permit.
 
     `memory` is that of the host in bytes, 0 if unknown.
     """
-    limit = LARGEST
-    if memory:
-        limit = min(limit, memory // MOST_OF_MEMORY)
-    return min(limit, round(SHARE * MARGIN * product(bits, seconds)))
+    limit = memory // MOST_OF_MEMORY if memory else LARGEST
+    return min(limit, LARGEST, round(SHARE * MARGIN * product(bits, seconds)))
 
 
 def allowed(size: int, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""Detect a virtual machine, container or bare metal by the files that systemd-detect-virt(1) reads."""
+"""Tell virtual machine, container and bare metal apart, as systemd-detect-virt(1) does."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,60 +9,36 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Optional
 
-# The files to read. An empty file counts as present.
+# The files to read, those of systemd-detect-virt(1). An empty file counts as present.
 DMI = tuple(
     f"/sys/class/dmi/id/{name}"
     for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
 )
 CONTAINER, DOCKER, PODMAN = "/run/systemd/container", "/.dockerenv", "/run/.containerenv"
-INIT, OPENVZ, OPENVZ_HOST, RELEASE = (
-    "/proc/1/environ",
-    "/proc/vz",
-    "/proc/bc",
-    "/proc/sys/kernel/osrelease",
-)
-CPUINFO, XEN, XEN_DOMAIN = "/proc/cpuinfo", "/sys/hypervisor/type", "/proc/xen/capabilities"
-DEVICE_TREE, QEMU_TREE, SYSINFO = (
-    "/proc/device-tree/hypervisor/compatible",
-    "/proc/device-tree/fw-cfg",
-    "/proc/sysinfo",
-)
-SIGNS = (
-    *DMI,
-    CONTAINER,
-    DOCKER,
-    PODMAN,
-    INIT,
-    OPENVZ,
-    OPENVZ_HOST,
-    RELEASE,
-    CPUINFO,
-    XEN,
-    XEN_DOMAIN,
-    DEVICE_TREE,
-    QEMU_TREE,
-    SYSINFO,
-)
+INIT, OPENVZ, OPENVZ_HOST = "/proc/1/environ", "/proc/vz", "/proc/bc"
+RELEASE, CPUINFO, SYSINFO = "/proc/sys/kernel/osrelease", "/proc/cpuinfo", "/proc/sysinfo"
+XEN, XEN_DOMAIN = "/sys/hypervisor/type", "/proc/xen/capabilities"
+DEVICE_TREE = "/proc/device-tree/hypervisor/compatible"
+QEMU_TREE = "/proc/device-tree/fw-cfg"
+_OF_CONTAINERS = (CONTAINER, DOCKER, PODMAN, INIT, OPENVZ, OPENVZ_HOST, RELEASE)
+_OF_HYPERVISORS = (CPUINFO, XEN, XEN_DOMAIN, DEVICE_TREE, QEMU_TREE, SYSINFO)
+SIGNS = (*DMI, *_OF_CONTAINERS, *_OF_HYPERVISORS)
 
-# What the firmware of a virtual machine says of itself: dmi_vendor_table of systemd (src/basic/virt.c).
-_VENDORS = (
-    ("KVM", "kvm"),
-    ("OpenStack", "kvm"),
-    ("KubeVirt", "kvm"),
-    ("Amazon EC2", "amazon"),
-    ("QEMU", "qemu"),
-    ("VMware", "vmware"),
-    ("VMW", "vmware"),
-    ("innotek GmbH", "oracle"),
-    ("VirtualBox", "oracle"),
-    ("Xen", "xen"),
-    ("Bochs", "bochs"),
-    ("Parallels", "parallels"),
-    ("BHYVE", "bhyve"),
-    ("Hyper-V", "microsoft"),
-    ("Apple Virtualization", "apple"),
-    ("Google Compute Engine", "google"),
-)
+# Names in the firmware of virtual machines: dmi_vendor_table of systemd (src/basic/virt.c).
+_VENDORS = {
+    "kvm": ("KVM", "OpenStack", "KubeVirt"),
+    "amazon": ("Amazon EC2",),
+    "qemu": ("QEMU",),
+    "vmware": ("VMware", "VMW"),
+    "oracle": ("innotek GmbH", "VirtualBox"),
+    "xen": ("Xen",),
+    "bochs": ("Bochs",),
+    "parallels": ("Parallels",),
+    "bhyve": ("BHYVE",),
+    "microsoft": ("Hyper-V",),
+    "apple": ("Apple Virtualization",),
+    "google": ("Google Compute Engine",),
+}
 _CONTAINER_MANAGER = re.compile(r"(?:^|\0)container=([^\0]+)")
 
 Kind = Literal["vm", "bare metal", "container"]
@@ -79,20 +55,15 @@ class Environment:
     def text(self) -> str:
         """The kind in words, for messages."""
         words = {"vm": "a virtual machine", "container": "a container"}.get(self.kind, self.kind)
-        if self.detail:
-            return f"{words} ({self.detail})"
-        return words
+        return f"{words} ({self.detail})" if self.detail else words
 
 
 def detect(signs: Mapping[str, str]) -> Environment:
-    """Judge by the contents of those SIGNS that exist. A container in a virtual machine is a container."""
-    container = _container(signs)
+    """Judge by the contents of those SIGNS that exist; a container in a VM is a container."""
+    container, hypervisor = _container(signs), _hypervisor(signs)
     if container:
         return Environment("container", container)
-    hypervisor = _hypervisor(signs)
-    if hypervisor:
-        return Environment("vm", hypervisor)
-    return Environment()
+    return Environment("vm", hypervisor) if hypervisor else Environment()
 
 
 def _container(signs: Mapping[str, str]) -> Optional[str]:
@@ -134,35 +105,28 @@ def _hypervisor_of_x86(signs: Mapping[str, str], flags: Collection[str]) -> Opti
     vendor = _vendor(signs)
     if "hypervisor" in flags:
         return vendor or _xen(signs) or "hypervisor"
-    if vendor != "amazon":
-        return vendor
-    return None
+    return vendor if vendor != "amazon" else None
 
 
 def _vendor(signs: Mapping[str, str]) -> Optional[str]:
-    texts = [signs.get(path, "") for path in DMI]
-    return next(
-        (name for prefix, name in _VENDORS if any(text.startswith(prefix) for text in texts)), None
-    )
+    for name, prefixes in _VENDORS.items():
+        if any(signs.get(path, "").startswith(prefixes) for path in DMI):
+            return name
+    return None
 
 
 def _xen(signs: Mapping[str, str]) -> Optional[str]:
-    if signs.get(XEN, "").strip() == "xen":
-        return "xen"
-    return None
+    return "xen" if signs.get(XEN, "").strip() == "xen" else None
 
 
 def _other_hypervisor(signs: Mapping[str, str]) -> Optional[str]:
     """Detect it on Arm, POWER and RISC-V by the device tree, on s390 by /proc/sysinfo, and UML."""
     compatible = signs.get(DEVICE_TREE, "")
     if compatible or QEMU_TREE in signs:
-        return {"linux,kvm": "kvm", "xen": "xen", "vmware": "vmware"}.get(
-            compatible.strip("\0\n"), "qemu"
-        )
+        known = {"linux,kvm": "kvm", "xen": "xen", "vmware": "vmware"}
+        return known.get(compatible.strip("\0\n"), "qemu")
     if "VM00 Control Program" in signs.get(SYSINFO, ""):
-        if "KVM" in signs[SYSINFO]:
-            return "kvm"
-        return "zvm"
+        return "kvm" if "KVM" in signs[SYSINFO] else "zvm"
     if re.search(r"^vendor_id\s*: User Mode Linux$", signs.get(CPUINFO, ""), re.MULTILINE):
         return "uml"
     return None

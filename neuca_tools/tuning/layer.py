@@ -1,8 +1,8 @@
 """Judge the values of the profiles against the host and the administrator's sysctl.d files.
 
 Profiles have the lowest precedence: the configuration and the document override them. A number is
-raised, never lowered, starting from the value that the agent found before it first wrote one, as
-long as nobody else has changed the setting since.
+raised, never lowered. It is compared with the value from before the agent first wrote one, or with
+the present value if something else has changed it since.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey, Problem, Record
@@ -21,10 +22,8 @@ from neuca_tools.tuning.profile import AUTO, BUFFER, KEEP, Profile, raised, same
 from neuca_tools.tuning.sysctld import Settings
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
-AVAILABLE, PERMITTED = (
-    "net/ipv4/tcp_available_congestion_control",
-    "net/ipv4/tcp_allowed_congestion_control",
-)
+AVAILABLE = "net/ipv4/tcp_available_congestion_control"
+PERMITTED = "net/ipv4/tcp_allowed_congestion_control"
 AUTO_PROFILE = "exogeni"
 # The source of a value from a profile is this and the name of the profile.
 PROFILE = "profile "
@@ -53,8 +52,7 @@ class Facts:
     `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
     the administrator's sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the
     congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the network
-    namespace is not the initial one. `probed` maps the MAC of a NIC to the MTU in bytes that a peer
-    acknowledged.
+    namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
     environment: Environment = field(default_factory=Environment)
@@ -88,8 +86,8 @@ class Asked(NamedTuple):
 class Value:
     """One judged value.
 
-    `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting stays
-    as it is. `effect` is None if the value can be set: then it is effective once `found` is `wanted`.
+    `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting is
+    not to change. `effect` is None if the value can be set.
     """
 
     setting: str
@@ -107,8 +105,7 @@ class Layer:
     """What the profiles request for the host (`values`) and for every link (`mtu`, `txqueuelen`).
 
     `values` gets those of single links once the links are known. `before` maps each sysctl to the
-    value to restore when nothing requests it any more. `faults` say what is unusable, `notes` are
-    for users.
+    value to restore when nothing requests it any more. `notes` are for users.
     """
 
     choice: Choice = field(default_factory=Choice)
@@ -129,17 +126,13 @@ class Layer:
     @property
     def sysctls(self) -> dict[str, str]:
         """The wanted sysctls of the host, by path."""
-        return {
-            value.setting: value.wanted
-            for value in self.values
-            if value.wanted is not None and value.link is None
-        }
+        host = [value for value in self.values if value.link is None]
+        return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
 def named(choice: Choice) -> tuple[str, ...]:
     """The names of the profiles to read for a choice, in order and without repetition."""
-    names = {AUTO: AUTO_PROFILE}
-    return tuple(dict.fromkeys(names.get(name, name) for name in choice.profiles))
+    return tuple(dict.fromkeys({AUTO: AUTO_PROFILE}.get(name, name) for name in choice.profiles))
 
 
 def layer(
@@ -149,18 +142,15 @@ def layer(
     record: Record,
     missing: Sequence[str] = (),
 ) -> Layer:
-    """Judge every value of the profiles that `named` lists; `missing` says why some are not here."""
-    has_path = bool(choice.rate and choice.rtt)
-    usable = [profile for profile in profiles if has_path or not profile.needs_path]
-    asked = _combine(
-        [replace(profile, sysctls=_computed(profile, choice, facts)) for profile in usable]
-    )
-    # Profile "auto" does not change the links of a guest.
-    on_links = [
-        profile
-        for profile in usable
-        if profile.name in choice.profiles or facts.environment.kind == "bare metal"
-    ]
+    """Judge every value of the profiles that `named` lists; `missing`: why others are not here."""
+    usable, size = [profile for profile in profiles if not profile.needs_path], 0
+    if choice.rate and choice.rtt:
+        usable, size = list(profiles), arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
+    on_links = usable
+    if facts.environment.kind != "bare metal":
+        # Profile "auto" does not change the links of a guest.
+        on_links = [profile for profile in usable if profile.name in choice.profiles]
+    asked = _combine(usable, str(size))
     return Layer(
         choice,
         facts.environment,
@@ -175,36 +165,24 @@ def layer(
 
 
 def _faults(profiles: Sequence[Profile], usable: Sequence[Profile]) -> list[str]:
-    faults: list[str] = []
-    for profile in profiles:
-        faults += profile.faults
-    lacking = (profile for profile in profiles if profile not in usable)
-    return faults + [f'profile "{profile.name}": it needs rate and rtt' for profile in lacking]
+    unusable = [profile for profile in profiles if profile not in usable]
+    lacking = [f'profile "{profile.name}": it needs rate and rtt' for profile in unusable]
+    return [*chain.from_iterable(profile.faults for profile in profiles), *lacking]
 
 
 def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
     """By path, what to restore: the administrator's value if there is one, else the original."""
-    before = dict(record.original_sysctls)
-    for path in before:
-        setting = facts.words.setting(path)
-        if setting:
-            before[path] = setting.value
-    return before
+    settings = {path: facts.words.setting(path) for path in record.original_sysctls}
+    of_files = {path: setting.value for path, setting in settings.items() if setting}
+    return {**record.original_sysctls, **of_files}
 
 
-def _computed(profile: Profile, choice: Choice, facts: Facts) -> dict[str, str]:
-    """The sysctls of a profile, with the buffer size that the path needs filled in."""
-    size = 0
-    if choice.rate and choice.rtt:
-        size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
-    return {path: value.replace(BUFFER, str(size)) for path, value in profile.sysctls.items()}
-
-
-def _combine(profiles: Sequence[Profile]) -> dict[str, Asked]:
-    """By path, the highest of each number; if the values are words, or a profile is exact, the last."""
+def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
+    """By path, the highest of each number; of words, and with an exact profile, the last value."""
     asked: dict[str, Asked] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
+            value = value.replace(BUFFER, buffer)
             new = Asked(value, profile.exact, PROFILE + profile.name)
             old = asked.get(path)
             if old and not (new.exact or old.exact):
@@ -214,13 +192,10 @@ def _combine(profiles: Sequence[Profile]) -> dict[str, Asked]:
 
 
 def _merged(old: Asked, value: str, profile: str) -> Asked:
-    """Two values as one, number by number; the source names the profiles that the result is from."""
+    """Two values combined number by number; the source names the profiles they are from."""
     both = _higher(old.value, value)
-    if both == old.value:
-        return Asked(both, False, old.source)
-    if both == value:
-        return Asked(both, False, PROFILE + profile)
-    return Asked(both, False, f"{old.source}, {profile}")
+    sources = {value: PROFILE + profile, old.value: old.source}
+    return Asked(both, False, sources.get(both, f"{old.source}, {profile}"))
 
 
 def _higher(old: str, new: str) -> str:
@@ -273,9 +248,8 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     if name not in facts.found.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
     if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():
-        return Obstacle(
-            "not applicable", f'the host does not allow "{name}" in this network namespace'
-        )
+        reason = f'the host does not allow "{name}" in this network namespace'
+        return Obstacle("not applicable", reason)
     return None
 
 
@@ -284,10 +258,9 @@ def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile])
     given = [profile for profile in profiles if getattr(profile, setting) is not None]
     if not given:
         return None
-    exact = [profile for profile in given if profile.exact]
-    # Of equal values, the last one counts.
-    chosen = exact or sorted(given, key=lambda profile: int(getattr(profile, setting)))
-    profile = chosen[-1]
+    # Of equal values, the last one wins.
+    by_value = sorted(given, key=lambda profile: int(getattr(profile, setting)))
+    profile = ([profile for profile in given if profile.exact] or by_value)[-1]
     return Asked(str(getattr(profile, setting)), profile.exact, PROFILE + profile.name)
 
 

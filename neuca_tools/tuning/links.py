@@ -1,17 +1,17 @@
-"""Add the MTU and transmit queue length of the profiles to the requests for dataplane NICs and their VLANs."""
+"""Add the MTU and queue length of the profiles to the requests for dataplane NICs and VLANs."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record
 from neuca_tools.model.effects import Note
-from neuca_tools.tuning.layer import Layer, Value
+from neuca_tools.tuning.layer import Asked, Layer, Value
 
 
 class Tuned(NamedTuple):
@@ -34,7 +34,7 @@ def tune(
     devices: Mapping[LinkKey, Device],
     record: Record,
 ) -> Tuned:
-    """Add the profiles' values to every NIC and VLAN with state `up` that has no such value requested.
+    """Add the profiles' values to each NIC and VLAN with state `up`, where no value is requested.
 
     `devices` are those present. Virtual links are left out: a bond gets the MTU of its members, the
     others follow their lower devices.
@@ -45,68 +45,77 @@ def tune(
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
         if requests[key].state != "up" or key.nic not in devices or key.made:
             continue
-        for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
-            if asked is None or getattr(requests[key], setting) is not None:
-                continue
-            most, limit = int(asked.value), ""
+        for setting, asked in _asked(requests[key], layer):
+            limit = _Limit(int(asked.value))
             if setting == "mtu":
-                most, limit = _highest_mtu(key, layer, tuned, devices)
-            present = _present(setting, key, devices, record)
+                limit = _highest_mtu(key, layer, tuned, devices)
             value = Value(setting, asked.value, asked.source, link=key)
-            value, kept = _judge(value, asked.exact, present, most, limit)
+            present = _present(key, setting, devices.get(key), record, limit)
+            value, kept = _judge(value, asked.exact, present, limit)
             values.append(value)
             if value.wanted is not None and not kept:
                 tuned[key] = _with(tuned[key], value)
     return Tuned(tuned, tuple(values))
 
 
-class _Present(NamedTuple):
-    """A setting of a link now, None where the link does not exist yet.
+def _asked(request: LinkRequest, layer: Layer) -> Iterator[tuple[str, Asked]]:
+    """The settings of the profiles that the request lacks, with their values."""
+    for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
+        if asked is not None and getattr(request, setting) is None:
+            yield setting, asked
 
-    `original` is the value before the agent first changed it, None if it has not; `ours`: the agent
-    wrote the present value.
+
+class _Limit(NamedTuple):
+    """The highest value that may be set, and what limits it."""
+
+    most: int
+    reason: str = ""
+
+
+class _Present(NamedTuple):
+    """The present value of a setting, None if the link does not exist yet.
+
+    `base` is the value without the agent, 0 if unknown. `ours`: the agent wrote the present value.
+    `changed`: the agent has changed the setting before.
     """
 
     found: Optional[int]
-    original: Optional[int]
+    base: int
     ours: bool
+    changed: bool
 
 
 def _present(
-    setting: str, key: LinkKey, devices: Mapping[LinkKey, Device], record: Record
+    key: LinkKey, setting: str, device: Optional[Device], record: Record, limit: _Limit
 ) -> _Present:
     original: Optional[int] = getattr(record.originals.get(key, Original()), setting)
-    if key not in devices:
-        return _Present(None, original, ours=False)
-    found: int = getattr(devices[key], setting)
-    return _Present(found, original, record.written.get(f"{key} {setting}") == str(found))
+    # A new VLAN inherits the MTU of its NIC.
+    found: Optional[int] = limit.most
+    if device is not None:
+        found = getattr(device, setting)
+    elif setting != "mtu":
+        found = None
+    ours = record.written.get(f"{key} {setting}") == str(found)
+    if ours and device is not None:
+        return _Present(found, original or 0, ours=True, changed=original is not None)
+    return _Present(found, found or 0, ours=False, changed=original is not None)
 
 
-def _judge(
-    value: Value, exact: bool, present: _Present, most: int, reason: str
-) -> tuple[Value, bool]:
-    """The judged value, and whether the link has it without the agent.
-
-    `most` is the highest possible value, and `reason` says why.
-    """
+def _judge(value: Value, exact: bool, present: _Present, limit: _Limit) -> tuple[Value, bool]:
+    """The judged value, and whether the link has it without the agent."""
     asked = int(value.asked)
-    found, base = present.found, present.found or 0
-    if found is None and value.setting == "mtu":
-        # A new VLAN inherits the MTU of its NIC.
-        found = base = most
-    if present.ours:
-        base = present.original or 0
-    wanted = min(asked, most)
+    wanted = min(asked, limit.most)
     if not exact:
-        wanted = max(base, wanted)
-    kept = present.original is None and wanted == found
-    if most >= asked:
-        return replace(value, wanted=str(wanted)), kept
-    if wanted > base:
-        return replace(value, wanted=str(wanted), reason=reason), kept
+        wanted = max(present.base, wanted)
+    kept = wanted == present.found and not present.changed
+    judged = replace(value, wanted=str(wanted))
+    if limit.most >= asked:
+        return judged, kept
+    if wanted > present.base:
+        return replace(judged, reason=limit.reason), kept
     if present.ours or kept:
-        return replace(value, effect="not applicable", reason=reason), kept
-    return replace(value, effect="not applicable", reason=reason, wanted=str(wanted)), kept
+        judged = value
+    return replace(judged, effect="not applicable", reason=limit.reason), kept
 
 
 def _highest_mtu(
@@ -114,19 +123,19 @@ def _highest_mtu(
     layer: Layer,
     tuned: Mapping[LinkKey, LinkRequest],
     devices: Mapping[LinkKey, Device],
-) -> tuple[int, str]:
-    """The highest MTU in bytes that may be set, and what limits it."""
+) -> _Limit:
+    """The highest MTU in bytes."""
     nic = devices[key.nic]
     if key.vlan_id is not None:
         most = tuned[key.nic].mtu or nic.mtu
-        return most, f'its NIC "{nic.name}" has {most}'
-    if layer.environment.kind != "bare metal" and key.mac not in layer.probed:
-        return 0, f"in {layer.environment.text} only an acknowledged probe of the path may raise it"
-    limits = [(nic.max_mtu or 65535, f'"{nic.name}" takes at most {nic.max_mtu}')]
-    if layer.environment.kind != "bare metal":
-        probed = layer.probed[key.mac]
-        limits.append((probed, f"the path carries {probed} (acknowledged probe)"))
-    return min(limits)
+        return _Limit(most, f'its NIC "{nic.name}" has {most}')
+    device = _Limit(nic.max_mtu or 65535, f'"{nic.name}" takes at most {nic.max_mtu}')
+    if layer.environment.kind == "bare metal":
+        return device
+    where, probed = layer.environment.text, layer.probed.get(key.mac)
+    if probed is None:
+        return _Limit(0, f"in {where} only an acknowledged probe of the path may raise it")
+    return min(device, _Limit(probed, f"the path carries {probed} (acknowledged probe)"))
 
 
 def _with(request: LinkRequest, value: Value) -> LinkRequest:

@@ -1,4 +1,4 @@
-"""Parse a tuning profile: a file with settings for the host (`[sysctl]`) and for dataplane links (`[link]`)."""
+"""Parse a tuning profile: settings of the host (`[sysctl]`) and of dataplane links (`[link]`)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -15,12 +15,9 @@ from neuca_tools.model import OWN
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
 AUTO, NONE = "auto", "none"
-# Placeholder for the buffer size in bytes that the path with `rate` and `rtt` needs.
-BUFFER = "{buffer}"
-# Placeholder for the present number.
-KEEP = "-"
-# Size limit of a profile in bytes.
-LARGEST = 64 * 1024
+BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
+KEEP = "-"  # placeholder for the present number
+LARGEST = 64 * 1024  # size limit of a profile in bytes
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -29,8 +26,8 @@ _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 class Profile:
     """A profile. `mtu` is in bytes, `txqueuelen` in packets, both None if not set.
 
-    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Every number is a minimum,
-    unless `exact` is set. `faults` has a message for each line that is unusable.
+    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Numbers are minimums
+    unless `exact` is set. `faults` has a message for each unusable line.
     """
 
     name: str
@@ -42,7 +39,7 @@ class Profile:
 
     @property
     def needs_path(self) -> bool:
-        """Whether it is unusable without a rate and a round-trip time."""
+        """Whether it needs a rate and a round-trip time."""
         return any(BUFFER in value.split() for value in self.sysctls.values())
 
 
@@ -54,7 +51,7 @@ _READERS: Mapping[tuple[str, str], Callable[[str], object]] = {
 
 
 def parse(name: str, text: str) -> Profile:
-    """Parse a profile; a line that is unusable becomes a fault and is ignored."""
+    """Parse a profile; an unusable line becomes a fault and is ignored."""
     fields: dict[str, object] = {}
     sysctls: dict[str, str] = {}
     faults: list[str] = []
@@ -75,15 +72,14 @@ def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Line number, section, key and value of each setting; a line without "=" has an empty key."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if stripped.startswith("[") and stripped.endswith("]"):
-            section = stripped[1:-1].strip().lower()
-        elif stripped and stripped[0] not in "#;":
-            key, sign, value = stripped.partition("=")
-            if sign:
-                yield number, section, key.strip(), value.strip()
-            else:
-                yield number, section, "", stripped
+        line = line.strip()
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip().lower()
+        elif line and line[0] not in "#;":
+            key, sign, value = line.partition("=")
+            if not sign:
+                key, value = "", line
+            yield number, section, key.strip(), value.strip()
 
 
 def _sysctl(key: str) -> str:
@@ -97,9 +93,6 @@ def _sysctl(key: str) -> str:
     return path
 
 
-# --- values ---------------------------------------------------------------------------------------------------------
-
-
 def same(found: Optional[str], wanted: Optional[str]) -> bool:
     """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
     return found is not None and wanted is not None and _numbers(found) == _numbers(wanted)
@@ -108,7 +101,7 @@ def same(found: Optional[str], wanted: Optional[str]) -> bool:
 def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
     """The value to set: `asked`, with no number lower than in `base` unless `exact`.
 
-    KEEP stands for the number in `base`. Words, and a different count of numbers, are used as asked.
+    KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
 
     >>> raised("4096 131072 6291456", "4096 87380 16777216")
     '4096 131072 16777216'

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple, Optional
 
@@ -65,21 +66,16 @@ def _is_matching_glob(line: _Line, path: str) -> bool:
 
 
 def order(paths: Iterable[str]) -> list[str]:
-    """The files to read, in the order in which they are applied.
+    """The files to read, in the order in which they apply; `paths` are in that of DIRECTORIES.
 
-    `paths` are all files, in the order of DIRECTORIES.
-
-    >>> order(["/etc/sysctl.d/90-a.conf", "/etc/sysctl.conf", "/usr/lib/sysctl.d/10-b.conf", "/usr/lib/sysctl.d/90-a.conf"])
-    ['/usr/lib/sysctl.d/10-b.conf', '/etc/sysctl.d/90-a.conf', '/etc/sysctl.conf']
+    >>> order(["/etc/sysctl.d/9.conf", "/etc/sysctl.conf", "/lib/sysctl.d/1.conf"])
+    ['/lib/sysctl.d/1.conf', '/etc/sysctl.d/9.conf', '/etc/sysctl.conf']
     """
     first: dict[str, str] = {}
     for path in paths:
         first.setdefault(PurePosixPath(path).name, path)
-    last = first.pop(PurePosixPath(LAST).name, None)
-    found = [first[name] for name in sorted(first)]
-    if last:
-        found.append(last)
-    return found
+    last = PurePosixPath(LAST).name
+    return [first[name] for name in sorted(first, key=lambda name: (name == last, name))]
 
 
 def parse(files: Sequence[tuple[str, str]]) -> Settings:
@@ -87,20 +83,16 @@ def parse(files: Sequence[tuple[str, str]]) -> Settings:
 
     A line that cannot be parsed is ignored.
     """
-    lines: list[_Line] = []
-    for path, text in files:
-        lines += _lines(path, text)
-    return Settings(tuple(lines))
+    return Settings(tuple(chain.from_iterable(_lines(path, text) for path, text in files)))
 
 
-def _lines(file: str, text: str) -> Iterable[_Line]:
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#;":
-            continue
-        key, sign, value = stripped.partition("=")
+def _lines(file: str, text: str) -> Iterator[_Line]:
+    for line in map(str.strip, text.splitlines()):
+        key, sign, value = line.partition("=")
         pattern = sysctl_path(key.strip().lstrip("-").strip())
+        if not line or line[0] in "#;":
+            continue
         if sign:
             yield _Line(pattern, " ".join(value.split()), file)
-        elif stripped.startswith("-"):
+        elif line.startswith("-"):
             yield _Line(pattern, None, file)

@@ -19,7 +19,8 @@ SAME = """import json
 from ipaddress import ip_address
 from neuca_tools.backends import outlook
 from neuca_tools.backends.netlink import Netlink
-fields = "index name kind mac permanent_mac lower master slave hardware vlan_id up carrier".split()
+fields = "index name kind mac permanent_mac lower master slave hardware vlan_id up carrier"
+fields = (fields + " mtu max_mtu txqueuelen qdisc").split()
 def told(world):
     devices = {i: [getattr(one, name) for name in fields] for i, one in world.devices.items()}
     routes = sorted(map(repr, world.routes))
@@ -90,6 +91,28 @@ def test_the_nic_that_has_answered_stays_the_only_one(first_boot):
     guest.metadata.mode = "500"
     assert guest.once().code == 4
     assert evil.asked() == []
+    guest.metadata.mode = "ok"
+    assert guest.once().code == 0
+
+
+def test_a_damaged_record_of_the_machine_opens_no_door(first_boot):
+    """Which service has answered for this instance is unknown then, which is not the same as none."""
+    guest, evil = first_boot
+    assert guest.once().code == 0
+    place = guest.folder / "state" / "machine.json"
+    whole = place.read_text()
+    guest.ip("route del default dev mgmt0")
+    guest.ip("address add 10.66.0.2/24 dev eth7")
+    guest.ip("route add default via 10.66.0.1 dev eth7 proto dhcp")
+    guest.metadata.mode = "500"
+    for damage in (whole.replace(MANAGEMENT_MAC, mac(7)), whole[:40], ""):
+        place.write_text(damage)
+        done = guest.once()
+        assert (done.code, evil.asked(), place.read_text()) == (4, [], damage)
+        assert f'read "{place}": ' in done.err
+        assert guest.addresses("dp1") == {"172.16.1.1/24"}
+        assert any(str(place) in note for note in guest.status()[1]["notes"])
+    place.write_text(whole)
     guest.metadata.mode = "ok"
     assert guest.once().code == 0
 

@@ -186,7 +186,7 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     ] == ["172.16.1.1/24"]
     assert served.neuca("show", "observed", prefix=nobody).code == 0
     assert served.neuca("plan", "--source", "ec2", prefix=nobody).err == (
-        'neuca: read the document from "ec2": only root asks the network\n'
+        'neuca: read the document from "ec2": only root may query the network\n'
     )
     assert served.neuca("apply", prefix=nobody).err == "neuca: neuca apply: only root may do this\n"
     assert served.metadata.seen() == asked

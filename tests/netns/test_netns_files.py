@@ -138,7 +138,7 @@ def test_a_file_that_was_edited_by_hand_is_drift_and_is_put_right(lab):
     rule = lab.folder / "udev" / DATA
     rule.write_text("# mine\n")
     assert lab.status()[0] == 4
-    assert lab.problems() == [("drift", f'"{rule}" is not as it should be')]
+    assert lab.problems() == [("drift", f'"{rule}" is not as requested')]
     lab.once()
     assert len(lines(lab, f"udev/{DATA}")) == 2
 

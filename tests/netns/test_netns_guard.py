@@ -316,9 +316,7 @@ def test_settings_that_would_cut_the_guest_off_are_refused(guarded):
     assert [guarded.sysctl(path) for path in seen] == before
     problems = [text for code, text in guarded.problems("dp1") if code == "refused"]
     assert [text.split(":")[0] for text in problems] == [f"sysctl {path}" for path in settings]
-    whole = (
-        "it is a setting of the whole host that no document may change; allow-sysctls permits it"
-    )
+    whole = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
     assert problems[0] == f"sysctl net/ipv4/ip_default_ttl: {whole}"
 
 

@@ -193,7 +193,7 @@ def test_an_advice_is_tried_at_both_ends_and_kept_only_if_it_helps(ends, before,
     ends.serve()
     was = values()
     said = ends.lab.run(sys.executable, "-c", TRY, SECRET.strip(), before, FAR).out
-    assert ("kept until the next boot" in said, "and put back" in said) == (kept, not kept), said
+    assert ("kept until the next boot" in said, "so restored" in said) == (kept, not kept), said
     assert values() == (["7777777"] * 2 if kept else was)
     ends.lab.run("sh", "-c", f"echo 4096 131072 {was[0]} > /proc/sys/net/ipv4/tcp_rmem")
 
@@ -531,7 +531,7 @@ def test_a_secret_that_others_can_read_is_none(ends):
     done = ends.test("--secret-file", ends.secret, *TCP)
     assert (done.code, done.err) == (
         2,
-        f'neuca: read the secret "{ends.secret}": others can read it too\n       chmod 600 {ends.secret}\n',
+        f'neuca: read the secret "{ends.secret}": others can read it\n       chmod 600 {ends.secret}\n',
     )
 
 
@@ -553,7 +553,7 @@ def test_a_helper_serves_the_dataplane_alone(ends):
     assert done.code == 2
     assert done.err == (
         "neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
-        "       --interface mgmt0 says that this is meant\n"
+        "       to serve there, add --interface mgmt0\n"
     )
     helper = ends.start(
         sys.executable,

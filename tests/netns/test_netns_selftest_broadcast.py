@@ -85,7 +85,7 @@ def test_nobody_is_asked_without_a_secret_nor_unless_it_is_wanted(ends):
         (one["verdict"], one["text"])
         for one in report["evidence"]["steps"]
         if one["name"] == "broadcast"
-    ] == [("skipped", "this needs the secret that all who answer share (--secret-file)")]
+    ] == [("skipped", "this needs the secret that all responders share (--secret-file)")]
     ends.serve()
     others = "tcp,tcp-reverse,tcp-parallel,tcp-bidir,udp,latency,path-mtu,connections"
     done = ends.test("--secret-file", ends.secret, "--plan", "full", "--skip", others)

@@ -79,7 +79,7 @@ def test_a_profile_by_hand_holds_over_restarts_and_goes_with_revert(host):
         0,
         [
             "2 settings changed",
-            "profile bdp holds until the next boot; [tuning] in the configuration keeps it",
+            "profile bdp is in effect until the next boot; set [tuning] to keep it",
         ],
     )
     assert host.once().code == 0

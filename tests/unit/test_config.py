@@ -170,7 +170,7 @@ def test_an_empty_value_is_the_default(config, option):
             "linux",
             "udev-substring",
             "../x",
-            'it is not a part of a file name: letters, digits, "_", "." and "-" only',
+            'it is not part of a file name: letters, digits, "_", "." and "-" only',
         ),
         ("linux", "data-udev-priority", "100", '"100" is not a number from 0 to 99'),
         ("linux", "mgmt-udev-priority", "x", '"x" is not a number from 0 to 99'),

@@ -268,7 +268,7 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     ("net/ipv4/conf/{interface}", 'it would change "{interface}", not this interface alone'),
     ("net/ipv4/conf", 'it would change "", not this interface alone'),
     ("net/ipv4/ip_forward", "it changes every interface; ask with router in [global]"),
-    ("net/ipv4/route/flush", "it is an order, not a setting"),
+    ("net/ipv4/route/flush", "it triggers an action and is not a setting"),
     ("net/core/{interface}", "{interface} does not belong in it"),
     ("net/ipv4/conf/x{interface}/rp_filter", 'it would change "x{interface}", not this interface alone'),
 ])  # fmt: skip

@@ -341,7 +341,10 @@ def test_status_with_nothing_to_show():
     [
         ("openstack", "platform: OpenStack, as the firmware (DMI) says"),
         ("ec2", "platform: EC2, as the firmware (DMI) says"),
-        ("unknown", "platform: the firmware (DMI) names none, so no link-local address is asked"),
+        (
+            "unknown",
+            "platform: not named by the firmware (DMI), so no well-known address is queried",
+        ),
         ("any", "platform: not checked (platform = any)"),
     ],
 )

@@ -198,8 +198,8 @@ def test_host_keys_stay_where_nothing_would_make_new_ones(host, capsys):
     assert host.left == (set(OTHERS), {*NOT_IDENTITY, *KEYS, "etc/machine-id"})
     said = capsys.readouterr()
     assert said.err == (
-        f'neuca: keep the SSH host keys in "{host.root}/etc/ssh": nothing would make new ones at the next boot, and sshd starts'
-        " with none\n       enable neuca-host-keys.service; if something else makes them, remove them by hand\n"
+        f'neuca: keep the SSH host keys in "{host.root}/etc/ssh": nothing generates new ones at the next boot\n'
+        "       enable neuca-host-keys.service; if something else generates them, remove them by hand\n"
     )
     assert "ssh_host" not in said.out
 

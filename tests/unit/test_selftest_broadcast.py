@@ -25,7 +25,7 @@ from neuca_tools.selftest.measure.helper.answering import (
     message,
     read,
 )
-from neuca_tools.selftest.measure.probes.broadcast import WARM, judged
+from neuca_tools.selftest.measure.probes.broadcast import WARM, result_of
 
 SECRET, NONCE = b"a secret that both sides share", bytes(range(16))
 ASKER, EVERYBODY = endpoint(("10.0.0.1", 9)), endpoint(("255.255.255.255", 45680))
@@ -44,7 +44,7 @@ def came(*times: float) -> dict[int, float]:
 
 
 def test_the_times_of_all_answers():
-    found = judged(
+    found = result_of(
         SENT,
         {
             "10.0.0.2": came(0.001, 0.002, 0.003, 0.004),
@@ -59,7 +59,7 @@ def test_the_times_of_all_answers():
 
 @pytest.mark.parametrize(("expected", "lost", "count"), [(None, 1, 4), (1, 1, 4), (3, 9, 12)])
 def test_what_is_lost_is_what_each_of_those_expected_did_not_answer(expected, lost, count):
-    found = judged(SENT, {"10.0.0.2": came(0.001, 0.002, 0.003)}, expected)
+    found = result_of(SENT, {"10.0.0.2": came(0.001, 0.002, 0.003)}, expected)
     assert (found.expected, found.answered, found.times.lost, found.times.count) == (
         expected,
         1,
@@ -69,8 +69,8 @@ def test_what_is_lost_is_what_each_of_those_expected_did_not_answer(expected, lo
 
 
 def test_nobody_answers():
-    assert judged(SENT, {}, 3) == Broadcast(3, 0, Latency(12, 12))
-    assert judged(SENT, {}, None) == Broadcast(None, 0, Latency())
+    assert result_of(SENT, {}, 3) == Broadcast(3, 0, Latency(12, 12))
+    assert result_of(SENT, {}, None) == Broadcast(None, 0, Latency())
 
 
 def query(number=1, nonce=NONCE, route=OUT, secret=SECRET):
@@ -173,12 +173,12 @@ HEALTHY = {"rtt": 400, "min_rtt": 300, "snd_cwnd": 100, "unacked": 30, "snd_wnd"
         (Broadcast(3, 3, Latency(150, 1, 1e-3, 2e-3, 3e-3)), None),  # one of 150
         (
             Broadcast(3, 2, Latency(150, 50, 1e-3, 2e-3, 3e-3)),
-            "1 of 3 hosts never answered a broadcast",
+            "1 of 3 hosts never responded to a broadcast",
         ),
-        (Broadcast(3, 0, Latency(150, 150)), "3 of 3 hosts never answered a broadcast"),
+        (Broadcast(3, 0, Latency(150, 150)), "3 of 3 hosts never responded to a broadcast"),
         (
             Broadcast(1000, 1000, Latency(50_000, 8_300, 1e-3, 2e-3, 3e-3)),
-            "17% of the answers to broadcasts were lost",
+            "17% of the responses to broadcasts were lost",
         ),
     ],
 )

@@ -10,9 +10,9 @@ import struct
 import pytest
 
 from neuca_tools.backends import wire
+from neuca_tools.model import Device
 from neuca_tools.selftest.evidence import Cpu, Sample
 from neuca_tools.selftest.measure.host import counters, facts, tcp_info
-from neuca_tools.selftest.measure.host.kernel import NetDevice
 from neuca_tools.selftest.measure.probes.roundtrip import answered, checksum, echo_request, latency
 
 NETSTAT = """TcpExt: SyncookiesSent ListenDrops TCPTimeouts
@@ -41,7 +41,7 @@ def test_damaged_pairs_are_nothing(text):
 
 def test_udp_of_ipv6_counts_with_that_of_ipv4():
     text = "Ip6ReasmFails   3\nUdp6RcvbufErrors\t7\nUdp6NoPorts 1\nIcmp6InMsgs 2\nodd\n"
-    assert counters.six(text) == {
+    assert counters.snmp6(text) == {
         "Ip6.Ip6ReasmFails": 3,
         "Udp.RcvbufErrors": 7,
         "Udp6.Udp6NoPorts": 1,
@@ -162,8 +162,8 @@ def test_tcp_info_of_an_old_kernel_has_less():
 # --- Devices and round trips ----------------------------------------------------------------------------------------------
 
 
-def device(index: int, name: str, kind: str = "", parent: int = 0, master: int = 0) -> NetDevice:
-    return NetDevice(index, name, kind, "", True, 1500, 0, 1000, "", parent, master)
+def device(index: int, name: str, kind: str = "", parent: int = 0, master: int = 0) -> Device:
+    return Device(index, name, kind, lower=parent, master=master)
 
 
 def test_the_path_goes_down_to_what_carries_it():

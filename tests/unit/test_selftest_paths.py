@@ -67,6 +67,11 @@ def test_what_only_varies_is_no_difference():
     assert taxes(measured(6e9), measured(3e9, label="once"))[0][1] == ("once", 0.5, None)
 
 
+def test_a_path_as_fast_as_the_baseline_has_a_tax_of_zero_without_a_sign():
+    paths = (measured(6e9), measured(6e9, label="same"))
+    assert [str(row.values[1].tax) for row in compare_paths(paths).rows] == ["0.0"]
+
+
 def test_a_time_that_grows_is_a_tax_too_and_a_better_path_has_none():
     quick, slow = (
         measured(
@@ -274,20 +279,20 @@ def test_a_path(text, expected):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("172.16.0.2", "it is no LABEL=PEER[,netns=NAME…]"),
-        ("=172.16.0.2", "it is no LABEL=PEER[,netns=NAME…]"),
-        ("host=", "it is no LABEL=PEER[,netns=NAME…]"),
-        ("a b=10.0.0.2", "it is no LABEL=PEER[,netns=NAME…]"),
-        ("a=10.0.0.2,netns=x,netns=y", "it is no LABEL=PEER[,netns=NAME…]"),
+        ("172.16.0.2", "it is not LABEL=PEER[,netns=NAME…]"),
+        ("=172.16.0.2", "it is not LABEL=PEER[,netns=NAME…]"),
+        ("host=", "it is not LABEL=PEER[,netns=NAME…]"),
+        ("a b=10.0.0.2", "it is not LABEL=PEER[,netns=NAME…]"),
+        ("a=10.0.0.2,netns=x,netns=y", "it is not LABEL=PEER[,netns=NAME…]"),
         (
             "a=10.0.0.2,mtu=9000",
-            '"mtu" in it is none of netns, container, interface, port, with a value',
+            '"mtu" is not one of netns, container, interface, port, with a value',
         ),
         (
             "a=10.0.0.2,netns=",
-            '"netns" in it is none of netns, container, interface, port, with a value',
+            '"netns" is not one of netns, container, interface, port, with a value',
         ),
-        ("a=10.0.0.2,netns=x,container=y", "netns and container are two places"),
+        ("a=10.0.0.2,netns=x,container=y", "netns and container exclude each other"),
     ],
 )
 def test_what_is_no_path(text, reason):
@@ -297,11 +302,13 @@ def test_what_is_no_path(text, reason):
 
 
 def test_a_port_and_rounds_within_bounds():
-    with pytest.raises(argparse.ArgumentTypeError, match='"80" is no port from 1024 to 65533'):
+    with pytest.raises(argparse.ArgumentTypeError, match='"80" is not a port from 1024 to 65533'):
         _path("a=10.0.0.2,port=80")
     assert [_rounds("1"), _rounds("20")] == [1, 20]
     for word in ("0", "21", "x", "1.5", "9999999999"):
-        with pytest.raises(argparse.ArgumentTypeError, match="is no number of rounds from 1 to 20"):
+        with pytest.raises(
+            argparse.ArgumentTypeError, match="is not a number of rounds from 1 to 20"
+        ):
             _rounds(word)
 
 
@@ -309,7 +316,7 @@ def test_a_port_and_rounds_within_bounds():
 def test_it_takes_two_paths_or_more(words, capsys):
     assert main(["selftest", "compare-paths", *words]) == 2
     assert capsys.readouterr().err == (
-        "neuca: neuca-selftest compare-paths: it takes 2 to 16 paths, each with a label of its own\n"
+        "neuca: neuca-selftest compare-paths: it needs 2 to 16 paths with different labels\n"
     )
 
 

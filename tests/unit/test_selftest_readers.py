@@ -186,7 +186,7 @@ def test_a_truncated_object_says_where_it_ends(cut):
     [
         (
             '{"start": {}, "intervals": [',
-            "the JSON ends in the middle, at line 1: it was truncated",
+            "the JSON ends at line 1: it was truncated",
         ),
         ('{"start" {}}', "the JSON is broken at line 1, column 10: Expecting ':' delimiter"),
         ('{"start":' + "[" * 100_000, "the JSON cannot be read: it is nested too deeply"),
@@ -335,6 +335,14 @@ def test_a_dual_test_of_iperf_2_has_two_directions():
 )
 def test_rates_are_read_as_iperf_reads_them(word, bits):
     assert lines.parse_rate(word) == bits
+
+
+@pytest.mark.parametrize("prefix", ["K", "k", "\u212a"])
+def test_a_prefix_in_any_script_is_read(prefix):
+    """Case-insensitive patterns take the Kelvin sign for a K, and a long s for an S."""
+    row = lines.parse_row(f"[  5] 0.0-1.0 \u017fec  2.00 {prefix}Bytes  16.0 {prefix}bit\u017f/sec")
+    assert row is not None
+    assert (row.bytes, row.rate) == (2048.0, 16_000.0)
 
 
 def test_a_pasted_command_line_says_what_was_asked_for():

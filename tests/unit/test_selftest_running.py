@@ -15,11 +15,11 @@ from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles
 from neuca_tools.errors import ApplyError, UsageError
-from neuca_tools.model import NetworkState, Owned
+from neuca_tools.model import Device, NetworkState, Owned
 from neuca_tools.selftest.diagnosis.diagnose import Finding
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure import store
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
@@ -80,7 +80,7 @@ ENDS = {
     "nothing at all": (Ended(1, b"", b""), "iperf3 ended without a result or an error message"),
     "truncated": (
         Ended(0, WHOLE[:80], b""),
-        "the JSON ends in the middle, at line 1: it was truncated",
+        "the JSON ends at line 1: it was truncated",
     ),
     "rubbish": (
         Ended(0, b"\xff\xfe\x00", b""),
@@ -161,8 +161,8 @@ def test_the_largest_packet_that_is_carried(carried):
 # --- Who may be tested ----------------------------------------------------------------------------------------------------
 
 
-def device(index: int, name: str) -> NetDevice:
-    return NetDevice(index, name, "", "", True, 1500, 0, 1000, "", 0, 0)
+def device(index: int, name: str) -> Device:
+    return Device(index, name)
 
 
 OUTLOOK = Outlook(
@@ -278,10 +278,10 @@ def test_the_command_line_wins_over_the_configuration():
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("port", "80", '"80" is no port from 1024 to 65533'),
-        ("expect", "fast", '"fast" is no rate, such as 5G or 100M'),
-        ("plan", "huge", '"huge" is no plan: quick, standard or full'),
-        ("time", "0", '"0" is no time from 1 to 3600 seconds'),
+        ("port", "80", '"80" is not a port from 1024 to 65533'),
+        ("expect", "fast", '"fast" is not a rate such as 5G or 100M'),
+        ("plan", "huge", '"huge" is not a plan: quick, standard or full'),
+        ("time", "0", '"0" is not a number of seconds from 1 to 3600'),
     ],
 )
 def test_a_configuration_that_cannot_be_used(name, value, reason):

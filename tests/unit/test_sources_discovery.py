@@ -32,7 +32,7 @@ from neuca_tools.state.active_document import fetch
 LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}
 UNKNOWN = (
-    'auto: the firmware (DMI) names neither OpenStack nor EC2, so no link-local address is asked; "platform = any" in '
+    'auto: the firmware (DMI) names no cloud that is supported, so no well-known address is asked; "platform = any" in '
     "[metadata] asks all the same"
 )
 
@@ -89,6 +89,15 @@ def asked(text, surroundings):
         ({"chassis_asset_tag": "Amazon EC2"}, "ec2"),
         ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, "ec2"),
         ({"sys_vendor": "Xen", "bios_version": "4.11"}, "unknown"),
+        ({"chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, "azure"),
+        ({"sys_vendor": "Microsoft Corporation", "product_name": "Virtual Machine"}, "unknown"),
+        ({"sys_vendor": "QEMU", "chassis_asset_tag": "OracleCloud.com"}, "oracle"),
+        ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, "gce"),
+        ({"sys_vendor": "Google", "product_name": "Google"}, "gce"),
+        ({"sys_vendor": "Google", "product_name": "Drallion"}, "unknown"),
+        ({"sys_vendor": "Hetzner", "product_name": "vServer"}, "hetzner"),
+        ({"sys_vendor": "Alibaba Cloud", "product_name": "Alibaba Cloud ECS"}, "alibaba"),
+        ({"sys_vendor": "VMware, Inc.", "product_name": "VMware7,1"}, "vmware"),
         ({"product_name": "\udcff"}, "unknown"),
     ],
 )
@@ -99,7 +108,8 @@ def test_the_firmware_says_which_cloud_this_is(around, dmi, cloud):
 
 def test_auto_asks_nobody_where_the_firmware_names_no_cloud(around):
     assert (
-        reason("auto", around()) == f"configdrive: there is none; nocloud: there is none; {UNKNOWN}"
+        reason("auto", around())
+        == f"configdrive: there is none; nocloud: there is none; lxd: there is none; {UNKNOWN}"
     )
 
 

@@ -20,7 +20,10 @@ from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources import Session, SourceSpec, Token, fetch_path, look, parse_source
 
 LONG = 300
-KNOWN = "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], none"
+KNOWN = (
+    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+)
 
 
 def ask(*texts, budget=LONG, session=None):

@@ -122,12 +122,12 @@ def test_a_file_that_somebody_changed_is_drift_of_the_host():
     found = status(agent)
     assert (found.exit_code, found.data["problems"]) == (
         4,
-        [{"code": "drift", "text": f'"{path}" is not as it should be'}],
+        [{"code": "drift", "text": f'"{path}" is not as requested'}],
     )
     agent.kernel.files = dict.fromkeys(agent.kernel.files, b"other")
     text = status(agent).data["problems"][0]["text"]
     assert text.endswith(
-        ' files are not as they should be, "/networkd/05-neuca-nics.network" among them'
+        ' files are not as requested, "/networkd/05-neuca-nics.network" among them'
     )
 
 
@@ -292,7 +292,7 @@ def test_a_failure_of_a_vlan_counts_for_its_nic():
     assert [one["problems"] for one in found.data["interfaces"] if one["vlan_id"] == 7] == [
         [{"code": "failed", "text": "boom"}]
     ]
-    assert own(found) == [("failed", "undone, since this failed: boom")]
+    assert own(found) == [("failed", "rolled back, because this failed: boom")]
     assert found.exit_code == 1
 
 
@@ -373,7 +373,7 @@ def test_a_problem_is_told_once():
     found = judge("2.0.0", GOOD, LINKLESS, NetworkState(), left, report=report)
     assert [problem["text"] for problem in found.data["problems"]] == [
         "boom",
-        '"/x" is not as it should be',
+        '"/x" is not as requested',
     ]
 
 

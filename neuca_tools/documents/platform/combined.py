@@ -14,7 +14,16 @@ from functools import partial
 from typing import Callable, NamedTuple
 
 from neuca_tools.documents.neuca.links import overlay
-from neuca_tools.documents.platform import ec2, instance, netplan, openstack
+from neuca_tools.documents.platform import (
+    azure,
+    ec2,
+    gce,
+    hetzner,
+    instance,
+    netplan,
+    oci,
+    openstack,
+)
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
 from neuca_tools.errors import DocumentError
@@ -58,6 +67,10 @@ _KINDS: Mapping[str, _Kind] = {
     openstack.NAME: _Kind(from_json, _only(openstack.KEYS), openstack.read),
     netplan.NAME: _Kind(from_yaml, _only(netplan.KEYS), netplan.read),
     ec2.NAME: _Kind(from_json, _only(ec2.KEYS), ec2.read),
+    azure.NAME: _Kind(from_json, _only(azure.KEYS), azure.read),
+    oci.NAME: _Kind(from_json, _only(oci.KEYS), oci.read),
+    gce.NAME: _Kind(from_json, _only(gce.KEYS), gce.read),
+    hetzner.NAME: _Kind(hetzner.load, _only(hetzner.KEYS), hetzner.read),
     instance.OPENSTACK: _Kind(from_json, instance.kept, instance.read),
     instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
 }

@@ -15,6 +15,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.stacking import lower_of, with_parents
 from neuca_tools.model import (
     Address,
+    Host,
     LinkKey,
     LinkRequest,
     ManagementHint,
@@ -24,7 +25,7 @@ from neuca_tools.model import (
     RouteRequest,
     Virtual,
 )
-from neuca_tools.model.routing import UNROUTED, NicRouting, RuleRequest
+from neuca_tools.model.routing import NicRouting, RuleRequest
 from neuca_tools.model.topology import METADATA_HOSTS
 
 MAX_LINKS = 4096
@@ -32,6 +33,8 @@ MAX_ROUTES = 16384
 MAX_RULES = 1024
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
+DEFAULT_ROUTE = "the platform's document gives it the default route"
+PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
 
@@ -45,8 +48,8 @@ class Draft:
     """One link while its document is read.
 
     `part` describes the link. `addresses` maps each address to the place that gives it.
-    `management` is the reason why the NIC is a management NIC, empty if it is none. `routing` has
-    the gateways, for the case that it is a dataplane NIC.
+    `management` is the reason why the NIC is a management NIC, empty if it is none. `gateways` are
+    the routers of the link's subnets; `implied`: they are those of the platform.
     """
 
     key: LinkKey
@@ -58,24 +61,20 @@ class Draft:
     management: str = ""
     virtual: Optional[Virtual] = None
     sysctls: tuple[tuple[str, str], ...] = ()
-    routing: NicRouting = UNROUTED
     rules: list[RuleRequest] = field(default_factory=list)
+    gateways: list[Host] = field(default_factory=list)
+    implied: bool = False
 
     def manage(self, reason: str) -> None:
         """Record that the NIC is a management NIC; the first reason is kept."""
         self.management = self.management or reason
 
-    def add_gateway(self, part: Part, key: str) -> None:
-        """Add the gateway of a key, if it has one: the next hop of the default route."""
-        text = part.text(key)
-        if text is not None:
-            self._add_default(part, key, text)
-
-    def _add_default(self, part: Part, key: str, via: Optional[str]) -> None:
-        self.manage("the platform's document gives it the default route")
-        gateway = None if via is None else part.made(key, via, values.next_hop)
-        if gateway is not None:
-            self.routing = self.routing.over(NicRouting(gateways=(gateway,)))
+    def add_default_route(self, part: Part, key: str, via: Optional[str] = None) -> None:
+        """Add the default route with this next hop, or with that of a key, if it has one."""
+        via = via or part.text(key)
+        if via is not None:
+            self.manage(DEFAULT_ROUTE)
+            self._add_router(part, key, via)
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask.
@@ -95,7 +94,8 @@ class Draft:
         are not added, because the agent never changes them.
         """
         if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
-            self._add_default(part, "via" if key == "to" else "gateway", via)
+            self.manage(DEFAULT_ROUTE)
+            self.add_default_route(part, "via" if key == "to" else "gateway", via)
             return
         network = part.made(key, to, lambda text: values.network(cidr(text, netmask)))
         if network is None:
@@ -109,6 +109,17 @@ class Draft:
             if key == "to":
                 hop_key = "via"
             self._add_hop(part, hop_key, via, network)
+
+    def add_gateway(self, part: Part, key: str, text: str) -> None:
+        """Add the router of this link's subnet, which the platform gives or implies."""
+        self.implied = True
+        self._add_router(part, key, text)
+
+    def _add_router(self, part: Part, key: str, text: str) -> None:
+        """Add a router; the first of each family counts."""
+        hop = part.made(key, text, values.next_hop)
+        if hop is not None and all(hop.version != other.version for other in self.gateways):
+            self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
         hop = part.made(key, via, values.next_hop)
@@ -131,7 +142,7 @@ class Draft:
             sysctls=self.sysctls,
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
-            routing=self.routing,
+            routing=NicRouting(gateways=tuple(self.gateways), implied=self.implied),
         )
 
     def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:

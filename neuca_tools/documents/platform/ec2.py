@@ -16,11 +16,10 @@ from dataclasses import replace
 from ipaddress import ip_network
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
-from neuca_tools.model.routing import NicRouting
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
@@ -34,8 +33,24 @@ LEAVES = (
     "subnet-ipv6-cidr-blocks",
     "ipv4-prefix",
     "ipv6-prefix",
+    # Alibaba's names; a gateway is not in EC2's tree.
+    "private-ipv4s",
+    "vswitch-cidr-block",
+    "vswitch-ipv6-cidr-block",
+    "gateway",
+    "ipv6-gateway",
 )
 KEYS = frozenset(("mac", PUBLIC_KEYS, *LEAVES))
+_ADDRESSES = {
+    "local-ipv4s": ("subnet-ipv4-cidr-block",),
+    "private-ipv4s": ("vswitch-cidr-block",),
+    "ipv6s": (
+        "subnet-ipv6-cidr-blocks",
+        "subnet-ipv6-cidr-block",
+        "vswitch-ipv6-cidr-block",
+    ),
+}
+_PUNCTUATION = str.maketrans('[]",', "    ")
 _PREFIXES = ("ipv4-prefix", "ipv6-prefix")
 
 
@@ -56,10 +71,11 @@ def read(root: Part) -> PlatformDocument:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac))
         if mac == primary or (primary is None and _is_first(nic)):
-            draft.manage("it is the primary NIC of the instance")
+            draft.manage(PRIMARY)
         else:
-            _addresses(draft, "local-ipv4s", ("subnet-ipv4-cidr-block",))
-            _addresses(draft, "ipv6s", ("subnet-ipv6-cidr-blocks", "subnet-ipv6-cidr-block"))
+            for key, blocks in _ADDRESSES.items():
+                _addresses(draft, key, blocks)
+            _gateways(draft)
         drafts.append(draft)
         items += _prefixes(mac, nic)
     return replace(finish(drafts, root), routes=(), items=tuple(items))
@@ -91,19 +107,6 @@ def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
         if host is not None:
             length = _prefix_length(host, networks, lengths)
             draft.add_address(nic, key, f"{host}/{length}")
-            _imply_gateway(draft, host, length)
-
-
-def _imply_gateway(draft: Draft, host: Host, length: int) -> None:
-    """Set the gateway: the first host of an IPv4 subnet (VPC user guide, "Subnet CIDR blocks").
-
-    The IPv6 one announces itself.
-    """
-    routing = NicRouting(implied=True)
-    if host.version == 4 and length < host.max_prefixlen - 1:
-        subnet = ip_network(f"{host}/{length}", strict=False)
-        routing = NicRouting(gateways=(subnet.network_address + 1,), implied=True)
-    draft.routing = draft.routing.over(routing)
 
 
 def _prefix_length(
@@ -124,5 +127,21 @@ def _prefix_length(
     return length
 
 
+def _gateways(draft: Draft) -> None:
+    """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
+
+    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and announces itself.
+    """
+    draft.implied = True
+    for key in ("gateway", "ipv6-gateway"):
+        for text in _lines(draft.part, key):
+            draft.add_gateway(draft.part, key, text)
+    for text in _lines(draft.part, "subnet-ipv4-cidr-block"):
+        subnet = draft.part.made("subnet-ipv4-cidr-block", text, values.network)
+        if subnet is not None:
+            draft.add_gateway(draft.part, "subnet-ipv4-cidr-block", str(subnet[1]))
+
+
 def _lines(nic: Part, key: str) -> list[str]:
-    return (nic.text(key) or "").split()
+    """The words of a leaf; Alibaba writes lists as JSON."""
+    return (nic.text(key) or "").translate(_PUNCTUATION).split()

@@ -180,7 +180,7 @@ def _common(draft: Draft, link: Part) -> Draft:
     if link.true("dhcp4") or link.true("dhcp6"):
         draft.manage("the platform's document has DHCP on it")
     for key in ("gateway4", "gateway6"):
-        draft.add_gateway(link, key)
+        draft.add_default_route(link, key)
     if "accept-ra" in link.tree:
         draft.sysctls = ((ACCEPT_RA, str(int(link.true("accept-ra")))),)
     _addresses(draft, link)

@@ -155,7 +155,7 @@ def _static(draft: Draft, subnet: Part) -> None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
         draft.add_address(subnet, "address", address, subnet.text("netmask"))
-    draft.add_gateway(subnet, "gateway")
+    draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
         _route(draft, route)
 

@@ -16,7 +16,6 @@ from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
-from neuca_tools.model.routing import NicRouting
 
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
@@ -138,8 +137,8 @@ def _static(network: Part, draft: Draft) -> None:
         network.fault("ip_address", None, "a static network without its address", "warning")
     else:
         draft.add_address(network, "ip_address", address, network.text("netmask"))
-    draft.add_gateway(network, "gateway")
-    draft.routing = draft.routing.over(NicRouting(implied=True))
+    draft.add_default_route(network, "gateway")
+    draft.implied = True
     for route in network.parts("routes"):
         draft.add_route(
             route,

@@ -1,13 +1,13 @@
-"""The 47 conditions (D01 to D47 of neuca-selftest(1)): a table of small rules, causes before symptoms.
+"""The 47 conditions of neuca-selftest(1), D01 to D47: a small rule each, causes before symptoms.
 
-To add one: a rule in the module that it belongs to, a row in that module's table, a line in the manual page, a test.
+To add one, write a rule in the module where it belongs, a row in that module's table, a line in the
+manual page, and a test.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from neuca_tools.selftest.conditions.base import PhaseRule, SessionRule
 from neuca_tools.selftest.conditions.capacity import CAPACITY, CAPACITY_SESSION
 from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
@@ -15,11 +15,13 @@ from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
+from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.udp import UDP, UDP_SESSION
 from neuca_tools.selftest.conditions.window import WINDOW
+from neuca_tools.selftest.evidence.look import Look
 
-PHASE_RULES: tuple[PhaseRule, ...] = (*UDP, *QUEUES, *CAPACITY, *HOST, *WINDOW, *LOSS)
-SESSION_RULES: tuple[SessionRule, ...] = (
+PHASE_RULES: tuple[Rule[Look], ...] = (*UDP, *QUEUES, *CAPACITY, *HOST, *WINDOW, *LOSS)
+SESSION_RULES: tuple[Rule[Session], ...] = (
     *REACH_SESSION,
     *PATH_SESSION,
     *UDP_SESSION,

@@ -7,53 +7,42 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    INFO,
-    LIMIT,
-    LOW,
-    MEDIUM,
-    Hit,
-    PhaseRule,
-    Session,
-    SessionRule,
-    fact,
-    links_of,
-)
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
+from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
-from neuca_tools.selftest.conditions.udp import counted_losses, losing, lost, lowest
-from neuca_tools.selftest.conditions.window import LOSSY, NETWORK, is_unbounded, sender_buffer
-from neuca_tools.selftest.evidence.look import Fact, Look, steady_sockets
+from neuca_tools.selftest.conditions.udp import (
+    counted_losses,
+    is_losing,
+    lost,
+    offered,
+    slowest_test,
+)
+from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
+from neuca_tools.selftest.evidence.look import Look, steady_sockets
 
-# Coefficient of variation of the rate (D18).
-STEADY = 0.03
+STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
-# Times the idle round trip (D18).
-QUEUED = 1.5
-# Times the shortest round trip: no queue forms before packets are dropped (D17).
-FLAT_RTT = 1.2
-# Of the datagrams: more than a host loses when it is busy for a moment (D17).
-CLEARLY = 0.02
-# Of the plateau (D17).
-LEVEL = 0.9
-# Of the rate of a policer: what is sent more slowly than this is not dropped.
-PACE = 0.95
+QUEUED = 1.5  # times the idle round trip (D18)
+FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+LEVEL = 0.9  # of the plateau (D17)
+PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
 def policed(session: Session) -> Optional[Hit]:
-    """UDP is free of loss up to a rate that it never exceeds; TCP loses packets while no queue forms."""
+    """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
     ladder = sorted(filter(_is_measured_udp, session.looks), key=_offered)
-    clean = [one for one in ladder if not losing(one)]
+    clean = [one for one in ladder if not is_losing(one)]
     over = list(filter(_is_lost_on_the_path, ladder))
     if clean and over:
         return _plateau(clean, over, ladder)
-    slowest = lowest(ladder)
-    if slowest is not None and (not over or losing(slowest)):
+    slowest = slowest_test(ladder)
+    if slowest is not None and (not over or is_losing(slowest)):
         # UDP gets through at every rate that was offered, or is lost at every rate (D19).
         return None
-    tcp = next(filter(_looks_policed, session.tcp), None)
-    return None if tcp is None else _policed_by_tcp_alone(tcp)
+    return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
 
 
 def _is_measured_udp(look: Look) -> bool:
@@ -61,32 +50,29 @@ def _is_measured_udp(look: Look) -> bool:
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
-    """Whether a UDP test lost datagrams that neither a counter nor a full CPU of the hosts explains."""
+    """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     if (look.loss or 0) < CLEARLY or look.is_full:
         return False
     return counted_losses(look) < 0.5 * lost(look)
 
 
 def _looks_policed(look: Look) -> bool:
-    return _flat_with_loss(look) and not passed(look) and look.phase.name != TOGETHER
+    return _loses_without_queue(look) and not passed(look) and look.phase.name != TOGETHER
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
     """Without a UDP ladder, random loss cannot be ruled out."""
     near = round_rate(max(tcp.throughput.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
-    # The kernel's round-trip times are known, not only iperf's retransmits.
-    has_samples = bool(tcp.phase.sender)
+    # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
+    share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
     return Hit(
-        (0.95 if has_samples else 0.5) * tcp.left,
+        share * tcp.left,
         f"packets are lost while no queue forms{where}: a policer or random loss; "
         "a UDP ladder can tell them apart",
-        (
-            fact("bytes_retrans / bytes_sent", tcp.loss),
-            Fact("rtt / min_rtt", after=tcp.queueing),
-        ),
+        (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
         "find the loss-free rate with iperf3 -u -b 10M, 100M …, then pace just below it",
-        confidence=MEDIUM if has_samples else LOW,
+        confidence=confidence,
     )
 
 
@@ -105,7 +91,7 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
         0.97,
         f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
-        tuple(Fact(f"of {amounts.rate(_offered(one))}, bit/s", after=one.rate) for one in ladder),
+        tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
         f"ask for a shaper; iperf3 --fq-rate {pace}M, or tc qdisc replace dev DEV root fq "
         f"maxrate {pace}mbit",
         fixed=plateau * PACE,
@@ -113,86 +99,93 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
 
 
 def _offered(look: Look) -> float:
-    return (look.flow.sent.rate if look.flow else None) or look.rate or 0.0
+    """bit/s that a UDP test sent, or at least the rate at which it arrived."""
+    return offered(look) or look.rate or 0.0
 
 
-def _flat_with_loss(look: Look) -> bool:
+def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
-    if look.left < NETWORK or not look.loss or look.loss <= LOSSY:
-        return False
-    if sender_buffer(look) is not None:
+    if not is_lossy(look):
         return False
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.throughput.retransmits)
     if look.queueing <= FLAT_RTT:
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return _alone_late(look) and (look.spread or 0.0) >= STEADY
+    return _delays_only_itself(look) and (look.spread or 0.0) >= STEADY
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
     """A steady rate with a queue on the path, or all that TCP can carry over a known link."""
     if look.protocol != "tcp" or not look.rate or not is_unbounded(look):
         return None
-    speed = _line(look)
+    speed = _filled_line(look, look.rate)
     if speed is not None:
         return Hit(
             look.left,
-            f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet",
+            f"{amounts.rate(look.rate)} is all that TCP can carry over {amounts.rate(speed)} "
+            "Ethernet",
             (fact("rate, bit/s", round(look.rate)),),
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
-    if look.is_full or look.spread is None or not _is_queued(look):
-        return None
-    if look.spread >= (IN_PIECES if _has_standing_queue(look) else STEADY):
+    spread = _steady_spread(look)
+    if spread is None or look.is_full or not _is_queued(look):
         return None
     return Hit(
         look.left,
-        f"the rate stays within {amounts.percent(look.spread)} of {amounts.rate(look.rate)} while a "
+        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
         "queue forms: this is the capacity of the path",
-        (fact("rate, bit/s", round(look.rate)), Fact("rtt / min_rtt", after=look.queueing)),
+        (fact("rate, bit/s", round(look.rate)), fact("rtt / min_rtt", look.queueing)),
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
         fixed=look.rate,
     )
 
 
+def _steady_spread(look: Look) -> Optional[float]:
+    """The coefficient of variation of a steady rate; None if it varies, or is not known."""
+    limit = STEADY
+    if _has_standing_queue(look):
+        limit = IN_PIECES
+    if look.spread is None or look.spread >= limit:
+        return None
+    return look.spread
+
+
 def _is_queued(look: Look) -> bool:
     """Whether packets waited on the path, and not merely for a receiver that was late."""
-    return look.queueing is not None and look.queueing > QUEUED and not _alone_late(look)
+    return look.queueing is not None and look.queueing > QUEUED and not _delays_only_itself(look)
 
 
 def _has_standing_queue(look: Look) -> bool:
-    """Whether every sample saw a queue. The path was never idle then, and the rate varies only by the way iperf3 counts."""
+    """Whether every sample saw a queue.
+
+    The path was never idle then, and the rate varies only by the way iperf3 counts.
+    """
     known = [one.rtt / 1e6 for one in steady_sockets(look) if one.rtt]
     shortest = look.round_trip.shortest
     return len(known) > 1 and shortest is not None and min(known) > QUEUED * shortest
 
 
-def _alone_late(look: Look) -> bool:
-    """Whether requests sent during the test took no longer than before it, so that no queue on the path delayed them."""
+def _delays_only_itself(look: Look) -> bool:
+    """Whether requests took no longer during the test than before it: no queue delayed them."""
     if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
         return False
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
     return bool(idle and loaded and loaded <= FLAT_RTT * idle)
 
 
-def _line(look: Look) -> Optional[float]:
-    """The speed in bit/s of the link that this rate fills; guessed from the rate if no link's speed is known."""
-    if not look.rate:
-        return None
+def _filled_line(look: Look, rate: float) -> Optional[float]:
+    """The speed in bit/s of the link that this rate fills; guessed if no link's speed is known."""
     links = (*links_of(look.sender), *links_of(look.receiver))
-    speeds = [link.speed for link in links if link.speed]
-    mtu = min((link.mtu for link in links_of(look.sender) if link.mtu), default=None)
-    if speeds:
-        slowest = min(speeds)
-        return slowest if look.rate >= 0.98 * goodput(slowest, mtu or 1500) else None
+    mtu = smallest_mtu(links_of(look.sender))
+    slowest = min((link.speed for link in links if link.speed), default=None)
+    if slowest is not None:
+        return slowest if rate >= 0.98 * goodput(slowest, mtu or 1500) else None
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY
-    if look.phase.sender and not is_steady:
-        return None
-    return line_of(look.rate, mtu)
+    return line_of(rate, mtu) if is_steady or not look.phase.sender else None
 
 
-CAPACITY = (PhaseRule("D18", "path capacity reached", LIMIT, path_capacity),)
-CAPACITY_SESSION = (SessionRule("D17", "policed", LIMIT, policed),)
+CAPACITY = (Rule("D18", "path capacity reached", LIMIT, path_capacity),)
+CAPACITY_SESSION = (Rule("D17", "policed", LIMIT, policed),)

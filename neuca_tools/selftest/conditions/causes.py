@@ -39,54 +39,32 @@ class Outcome(NamedTuple):
 
 
 EXPLANATIONS = (
-    Explanation(
-        ("D05",), ("D11", "D13", "D14"), "the packets that TCP lost are those that a queue dropped"
-    ),
-    Explanation(
-        ("D05",), ("D17", "D18"), "a path that is full or policed drops what exceeds its rate"
-    ),
-    Explanation(
-        ("D05",), ("D19", "D40"), "the path or the link loses at any rate; TCP only answers it"
-    ),
-    Explanation(
-        ("D05",), ("D21",), "segments larger than the path MTU are lost however often they are sent"
-    ),
-    Explanation(
-        ("D05",), ("D39",), "packets that overtake each other look like loss to the sender"
-    ),
+    Explanation(("D05",), ("D11", "D13", "D14"), "a queue dropped the packets that TCP lost"),
+    Explanation(("D05",), ("D17", "D18"), "a full or policed path drops what exceeds its rate"),
+    Explanation(("D05",), ("D19", "D40"), "the path or the link loses at any rate"),
+    Explanation(("D05",), ("D21",), "retransmitted segments larger than the path MTU are lost too"),
+    Explanation(("D05",), ("D39",), "packets that overtake others look like loss to the sender"),
     Explanation(
         ("D26", "D27", "D28"),
         ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
         "what holds one stream back makes it slower than several, or than the other direction",
     ),
-    Explanation(
-        ("D09",), ("D06", "D24"), "small packets cost a CPU more for each byte than large ones"
-    ),
-    Explanation(
-        ("D04",), ("D21",), "full-size segments vanish, so nothing is in flight most of the time"
-    ),
-    Explanation(
-        ("D17",), ("D21",), "a black hole loses without a queue before it, as a policer does"
-    ),
-    Explanation(
-        ("D42",), ("D21",), "a connection whose first large segment vanishes counts as turned away"
-    ),
+    Explanation(("D09",), ("D06", "D24"), "small packets take more CPU time for each byte"),
+    Explanation(("D04",), ("D21",), "full-size segments vanish, and nothing else is in flight"),
+    Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),
+    Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
     Explanation(
         ("D18",),
         ("D21", "D26", "D27"),
         "what other streams or the other direction exceed is not the capacity of the path",
     ),
-    Explanation(
-        (BLOAT,), ("D26",), "a queue that only one stream fills is not in the way of the others"
-    ),
+    Explanation((BLOAT,), ("D26",), "a queue that only one stream fills does not delay the others"),
     Explanation(
         ("D29", "D33", "D35"),
         ("D43",),
-        "the other host with this address answers, refuses, or has another secret",
+        "the other host with this address responds, refuses, or has another secret",
     ),
-    Explanation(
-        ("D33",), ("D16", "D30"), "an answer that is dropped or cannot be sent looks like a filter"
-    ),
+    Explanation(("D33",), ("D16", "D30"), "a response that is dropped looks like a filter"),
     Explanation(
         ("D04", "D05", "D14", "D18"),
         ("D28",),

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, Session, SessionRule
+from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
+from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
 from neuca_tools.selftest.evidence.look import Fact
 
 GAP = 1.5  # rate of many streams over that of one (D26)
-ASYMMETRY = 1.3  # (D27)
+ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -23,8 +24,8 @@ def per_flow(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.4 * (1 - one.rate / many.rate),
-        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is limited, "
-        "by its window, or by a policer or a hash over links on the path",
+        f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is "
+        "limited, by its window, or by a policer or a hash over links on the path",
         (Fact("one and many streams, bit/s", one.rate, many.rate),),
         "raise tcp_rmem and tcp_wmem on both ends; compare a few source ports",
         confidence=MEDIUM,
@@ -33,17 +34,18 @@ def per_flow(session: Session) -> Optional[Hit]:
 
 
 def asymmetric(session: Session) -> Optional[Hit]:
-    there, back = session.named("tcp"), session.named("tcp", "reverse")
-    if there is None or back is None or not there.rate or not back.rate:
+    rates = _rates_alone(session)
+    if rates is None:
         return None
-    fast, slow = max(there.rate, back.rate), min(there.rate, back.rate)
+    there, back = rates
+    fast, slow = max(rates), min(rates)
     if fast <= ASYMMETRY * slow:
         return None
-    direction = "forward" if there.rate < back.rate else "reverse"
+    direction = "forward" if there < back else "reverse"
     return Hit(
         0.5 * (1 - slow / fast),
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
-        (Fact("forward and back, bit/s", there.rate, back.rate),),
+        (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both ends",
         confidence=MEDIUM,
         fixed=fast,
@@ -51,11 +53,10 @@ def asymmetric(session: Session) -> Optional[Hit]:
 
 
 def collapse(session: Session) -> Optional[Hit]:
-    both = session.named(TOGETHER)
-    alone = _sum_of_directions(session)
-    if both is None or both.phase.run is None or alone is None or both.is_full:
+    both, rates = session.named(TOGETHER), _rates_alone(session)
+    if both is None or both.phase.run is None or both.is_full or rates is None:
         return None
-    flows = both.phase.run.flows
+    alone, flows = sum(rates), both.phase.run.flows
     together = sum(flow.rate or 0.0 for flow in flows)
     if len(flows) < 2 or not together or together >= BOTH_WAYS * alone:
         return None
@@ -70,16 +71,18 @@ def collapse(session: Session) -> Optional[Hit]:
     )
 
 
-def _sum_of_directions(session: Session) -> Optional[float]:
-    """bit/s of both directions, each measured alone; a direction that was not counts as much as the other."""
+def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
+    """bit/s forward and back, each measured alone; without a way back, it counts as the other."""
     there, back = session.named("tcp"), session.named("tcp", "reverse")
     if there is None or not there.rate:
         return None
-    return there.rate + ((back.rate if back else None) or there.rate)
+    if back is None or not back.rate:
+        return there.rate, there.rate
+    return there.rate, back.rate
 
 
 COMPARE_SESSION = (
-    SessionRule("D26", "one stream gets less than many", LIMIT, per_flow),
-    SessionRule("D27", "the two directions differ", LIMIT, asymmetric),
-    SessionRule("D28", "both ways at once are slow", LIMIT, collapse),
+    Rule("D26", "one stream slower than several", LIMIT, per_flow),
+    Rule("D27", "the two directions differ", LIMIT, asymmetric),
+    Rule("D28", "slow in both directions at once", LIMIT, collapse),
 )

@@ -8,35 +8,22 @@ from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    HIGH,
-    INFO,
-    LIMIT,
-    MEDIUM,
-    Hit,
-    PhaseRule,
-    Session,
-    SessionRule,
-    fact,
-    links_of,
-)
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule, Session, ends, for_each_host, links_of
 from neuca_tools.selftest.conditions.window import is_unbounded
-from neuca_tools.selftest.evidence import Link
+from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, delta
 
-# Of a CPU's time (D10).
-STEAL = 0.05
-# bit/s, above which the NUMA node matters (D41).
-FAST = 10e9
-# Of an interval's length (D44).
-DEVIATION = 0.05
+STEAL = 0.05  # of a CPU's time (D10)
+FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
+DEVIATION = 0.05  # of an interval's length (D44)
+LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 # What to do about a full CPU, by what it spends most of its time on (D09).
 RELIEVE = {
-    "softirq": "spread the packets over CPUs: ethtool -L DEV combined N, or rps_cpus; jumbo frames; "
-    "offloads (ethtool -k)",
+    "softirq": "spread the packets over CPUs: ethtool -L DEV combined N, or rps_cpus; jumbo "
+    "frames; offloads (ethtool -k)",
     "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 or later",
     "user": "more streams (-P) with iperf3 3.16 or later, which has a thread for each",
 }
@@ -44,24 +31,27 @@ RELIEVE = {
 
 def cpu(look: Look) -> Optional[Hit]:
     """A CPU of either end is full, and nothing else limits the flow."""
-    both = (("sender", look.sender_load), ("receiver", look.receiver_load))
-    end, load = max(both, key=lambda one: ((one[1].full or 0), (one[1].busy or 0)))
+    receiver, sender = ends(look)
+    end, _, load = max(sender, receiver, key=lambda one: (one.load.full or 0, one.load.busy or 0))
     if not load.is_full or not is_unbounded(look) or _got_nothing(look):
         return None
-    # iperf3 itself hardly computes.
-    by_others = load.what == "user"
-    suspect = "; another program may be running there" if by_others else ""
+    full, suspect, confidence = load.full or 0, "", HIGH
+    if load.what == "user":
+        # iperf3 itself hardly computes.
+        suspect, confidence = "; another program may be running there", MEDIUM
     return Hit(
-        (load.full or 0) * look.left,
-        f"CPU {load.cpu} of the {end} is full {amounts.percent(load.full or 0)} of the time, mostly "
-        f"with {load.what}{suspect}",
-        tuple(
-            Fact(f"CPU {load.cpu} {name}", after=getattr(load, name))
-            for name in ("busy", "user", "system", "softirq")
+        full * look.left,
+        f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
+        f"{load.what}{suspect}",
+        (
+            fact(f"CPU {load.cpu} busy", load.busy),
+            fact(f"CPU {load.cpu} user", load.user),
+            fact(f"CPU {load.cpu} system", load.system),
+            fact(f"CPU {load.cpu} softirq", load.softirq),
         ),
         RELIEVE[load.what],
         end,
-        MEDIUM if by_others else HIGH,
+        confidence=confidence,
     )
 
 
@@ -73,14 +63,14 @@ def _got_nothing(look: Look) -> bool:
 def steal(look: Look) -> Optional[Hit]:
     if _got_nothing(look):
         return None
-    for end, load in (("sender", look.sender_load), ("receiver", look.receiver_load)):
+    for end, _, load in reversed(ends(look)):
         stolen = load.steal or 0
         if stolen <= STEAL:
             continue
         return Hit(
             min(1.0, stolen * 2),
-            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is not "
-            "reliable",
+            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
+            "not reliable",
             (fact("steal", stolen),),
             "ask for dedicated CPUs, or test when the hypervisor is idle",
             end,
@@ -89,7 +79,7 @@ def steal(look: Look) -> Optional[Hit]:
 
 
 def clock(look: Look) -> Optional[Hit]:
-    """iperf3 ends its intervals by the clock: if their lengths vary, the clock jumped or a host stalled."""
+    """Intervals, which iperf3 ends by the clock, vary in length if it jumps or a host stalls."""
     lengths = [one.seconds for one in look.throughput.steady[:-1] if one.seconds > 0]
     if len(lengths) < 3:
         return None
@@ -104,65 +94,62 @@ def clock(look: Look) -> Optional[Hit]:
         (Fact("interval, seconds", usual, worst),),
         "test again; check steal and the clock source",
         "tool",
-        MEDIUM,
+        confidence=MEDIUM,
         severity=INFO,
     )
 
 
-def tuning(session: Session) -> Optional[Hit]:
+@for_each_host
+def tuning(end: str, host: Host) -> Optional[Hit]:
     """Sysctls do not have the values that the tuning profile asks for."""
-    for end, host in session.hosts:
-        wrong = [
-            Fact(name, wanted, host.sysctls[name])
-            for name, wanted in sorted(host.wanted.items())
-            if name in host.sysctls and host.sysctls[name].split() != wanted.split()
-        ]
-        if not wrong:
-            continue
-        names = ", ".join(one.field for one in wrong[:3])
-        more = " and more" if len(wrong) > 3 else ""
-        return Hit(
-            0.4,
-            f"sysctls of the {end} host differ from its tuning profile: {names}{more}",
-            tuple(wrong),
-            "neuca tune audit; a later file in /etc/sysctl.d or tuned may override them; in a "
-            "container, set them on the host",
-            end,
-        )
-    return None
+    wrong = [
+        Fact(name, wanted, host.sysctls[name])
+        for name, wanted in sorted(host.wanted.items())
+        if host.sysctls.get(name, wanted).split() != wanted.split()
+    ]
+    if not wrong:
+        return None
+    names = ", ".join(one.field for one in wrong[:3])
+    more = " and more" if len(wrong) > 3 else ""
+    return Hit(
+        0.4,
+        f"sysctls of the {end} host differ from its tuning profile: {names}{more}",
+        tuple(wrong),
+        "neuca tune audit; a later file in /etc/sysctl.d or tuned may override them; in a "
+        "container, set them on the host",
+        end,
+    )
 
 
-def drift(session: Session) -> Optional[Hit]:
+@for_each_host
+def drift(end: str, host: Host) -> Optional[Hit]:
     """The agent would change names, addresses, routes, marks or MTUs now."""
-    for end, host in session.hosts:
-        if not host.drift:
-            continue
-        more = f", and {len(host.drift) - 1} more" if len(host.drift) > 1 else ""
-        return Hit(
-            0.3,
-            f"the {end} host differs from its desired state: {host.drift[0]}{more}",
-            tuple(fact("neuca plan", text) for text in host.drift[:10]),
-            "neuca status says why; neuca apply corrects it",
-            end,
-        )
-    return None
+    if not host.drift:
+        return None
+    more = f", and {len(host.drift) - 1} more" if len(host.drift) > 1 else ""
+    return Hit(
+        0.3,
+        f"the {end} host differs from its desired state: {host.drift[0]}{more}",
+        tuple(fact("neuca plan", text) for text in host.drift[:10]),
+        "neuca status says why; neuca apply corrects it",
+        end,
+    )
 
 
-def congestion(session: Session) -> Optional[Hit]:
+@for_each_host
+def congestion(end: str, host: Host) -> Optional[Hit]:
     """The congestion control that tuning asks for is not available."""
-    for end, host in session.hosts:
-        wanted, available = host.wanted.get(CONGESTION), host.sysctls.get(AVAILABLE, "").split()
-        if not wanted or not available or wanted in available:
-            continue
-        return Hit(
-            0.5,
-            f'the {end} host has no congestion control "{wanted}": the kernel still uses '
-            f'"{host.sysctls.get(CONGESTION, available[0])}"',
-            (Fact(AVAILABLE, wanted, " ".join(available)),),
-            f"modprobe tcp_{wanted}; echo tcp_{wanted} > /etc/modules-load.d/neuca.conf",
-            end,
-        )
-    return None
+    wanted, available = host.wanted.get(CONGESTION), host.sysctls.get(AVAILABLE, "").split()
+    if not wanted or not available or wanted in available:
+        return None
+    return Hit(
+        0.5,
+        f'the {end} host has no congestion control "{wanted}": the kernel still uses '
+        f'"{host.sysctls.get(CONGESTION, available[0])}"',
+        (Fact(AVAILABLE, wanted, " ".join(available)),),
+        f"modprobe tcp_{wanted}; echo tcp_{wanted} > /etc/modules-load.d/neuca.conf",
+        end,
+    )
 
 
 def degraded(session: Session) -> Optional[Hit]:
@@ -193,48 +180,48 @@ def _below_maximum(link: Link) -> Iterator[Fact]:
         yield Fact(f"{link.name} PCIe", link.pcie_max_speed, link.pcie_speed)
 
 
-def _line_errors(session: Session, device: str) -> list[Fact]:
+def _line_errors(session: Session, device: str) -> Iterator[Fact]:
     """The first counter of line errors that grew."""
-    names = (f"{device}.rx_crc_errors", f"{device}.rx_frame_errors", f"{device}.carrier_changes")
-    for one in session.looks:
-        for samples in (one.phase.sender, one.phase.receiver):
-            found = [grown for name in names if (grown := delta(samples, name)) is not None]
-            if found:
-                return found[:1]
-    return []
+    for look in session.looks:
+        for end in reversed(ends(look)):
+            grown = (delta(end.samples, f"{device}.{name}") for name in LINE_ERRORS)
+            found = next(filter(None, grown), None)
+            if found is not None:
+                yield found
+                return
 
 
-def numa(session: Session) -> Optional[Hit]:
+@for_each_host
+def numa(end: str, host: Host) -> Optional[Hit]:
     """iperf3 ran on another NUMA node than that of a fast NIC."""
-    for end, host in session.hosts:
-        links = links_of(host)
-        nodes = {one.numa_node for one in links if one.numa_node is not None and one.numa_node >= 0}
-        if host.numa_node is None or not nodes or host.numa_node in nodes:
-            continue
-        if not any((link.speed or 0) > FAST for link in links):
-            continue
-        node = min(nodes)
-        return Hit(
-            0.25,
-            f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node "
-            f"{node}",
-            (Fact("NUMA node", node, host.numa_node),),
-            f"numactl --cpunodebind={node} --membind={node} iperf3 …",
-            end,
-            MEDIUM,
-        )
-    return None
+    links = links_of(host)
+    # sysfs has -1 for a device without a node.
+    nodes = {-1 if link.numa_node is None else link.numa_node for link in links} - {-1}
+    if host.numa_node is None or not nodes or host.numa_node in nodes:
+        return None
+    if not any((link.speed or 0) > FAST for link in links):
+        return None
+    node = min(nodes)
+    return Hit(
+        0.25,
+        f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node "
+        f"{node}",
+        (Fact("NUMA node", node, host.numa_node),),
+        f"numactl --cpunodebind={node} --membind={node} iperf3 …",
+        end,
+        confidence=MEDIUM,
+    )
 
 
 HOST = (
-    PhaseRule("D09", "CPU full", LIMIT, cpu),
-    PhaseRule("D10", "time stolen by the hypervisor", FAULT, steal),
-    PhaseRule("D44", "clock trouble", INFO, clock),
+    Rule("D09", "CPU full", LIMIT, cpu),
+    Rule("D10", "time stolen by the hypervisor", FAULT, steal),
+    Rule("D44", "unstable clock", INFO, clock),
 )
 HOST_SESSION = (
-    SessionRule("D38", "congestion control missing", FAULT, congestion),
-    SessionRule("D37", "tuning not in effect", FAULT, tuning),
-    SessionRule("D46", "not as planned", FAULT, drift),
-    SessionRule("D40", "link degraded", FAULT, degraded),
-    SessionRule("D41", "wrong NUMA node", LIMIT, numa),
+    Rule("D38", "congestion control missing", FAULT, congestion),
+    Rule("D37", "tuning not in effect", FAULT, tuning),
+    Rule("D46", "not as planned", FAULT, drift),
+    Rule("D40", "link degraded", FAULT, degraded),
+    Rule("D41", "wrong NUMA node", LIMIT, numa),
 )

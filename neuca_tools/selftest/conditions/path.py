@@ -4,69 +4,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    HIGH,
-    INFO,
-    LIMIT,
-    MEDIUM,
-    Hit,
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import (
+    Rule,
     Session,
-    SessionRule,
-    fact,
-    known_facts,
+    first,
+    for_each_host,
     links_of,
+    smallest_mtu,
 )
-from neuca_tools.selftest.evidence import Host, Link, Sample
+from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-# Bytes of MTU (D06).
-WASTED = 400
-# Bytes in a whole test: no more than what fits into small packets (D21).
-DEAD = 1e6
-# bit/s: a flow that hangs never carries so much (D21).
-THROUGH = 8e6
+WASTED = 400  # bytes of MTU (D06)
+DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 # Bytes that a link adds to each packet, over IPv4.
-OVERHEADS = {
-    "vxlan": 50,
-    "geneve": 50,
-    "gre": 38,
-    "vlan": 0,
-    "macvlan": 0,
-    "ipvlan": 0,
-    "bridge": 0,
-}
-TUNNELS = ("vxlan", "geneve", "gre")
+TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
+OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
 OFFLOAD = "tx-udp_tnl-segmentation"
-# Of the rate of the underlay (D24).
-SLOWER = 0.7
+SLOWER = 0.7  # of the rate of the underlay (D24)
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE, ELSEWHERE = 1e6, 0.1
-# Of a CPU (D25).
-BUSY_OWNER = 0.5
+BUSY_OWNER = 0.5  # of a CPU (D25)
 
 
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
-    probed, mtu = _probed_mtu(session), _mtu_of_both(session)
-    unreported = _is_less(probed, mtu) and session.evidence.path_mtu.told is not True
-    stuck = next((one for one in session.tcp if _is_stuck(one)), None)
+    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
+    is_less = probed is not None and mtu is not None and probed < mtu
+    unreported = is_less and session.evidence.path_mtu.told is not True
+    stuck = next(filter(_is_stuck, session.tcp), None)
     if stuck is None and (not unreported or _gets_through(session)):
         return None
-    facts = [
-        Fact("path MTU, acknowledged", after=probed),
-        Fact("MTU of the interfaces", after=mtu),
-        stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
-    ]
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,
-        f"packets{above} are dropped on the path without an ICMP message: connections open, then hang",
-        known_facts(facts),
+        f"packets{above} are dropped on the path without an ICMP message: connections open, then "
+        "hang",
+        (
+            fact("path MTU, acknowledged", probed),
+            fact("MTU of the interfaces", mtu),
+            stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
+        ),
         'then set the MTU of the path, or let ICMP "fragmentation needed" through',
         confidence=HIGH if unreported else MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
@@ -74,45 +58,31 @@ def black_hole(session: Session) -> Optional[Hit]:
 
 
 def _gets_through(session: Session) -> bool:
-    """Whether a TCP test was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
+    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
     return any((one.rate or 0) > THROUGH for one in session.tcp)
-
-
-def _is_less(value: Optional[int], limit: Optional[int]) -> bool:
-    """False if either is not known."""
-    return value is not None and limit is not None and value < limit
-
-
-def _mtu_of_both(session: Session) -> Optional[int]:
-    """Bytes: the smallest MTU of the devices of either host on the path."""
-    return _smallest_mtu(link for _, host in session.hosts for link in links_of(host))
 
 
 def _probed_mtu(session: Session) -> Optional[int]:
     """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
     found = session.evidence.path_mtu
-    return min((value for value in (found.forward, found.backward) if value), default=None)
-
-
-def _smallest_mtu(links: Iterable[Link]) -> Optional[int]:
-    return min((link.mtu for link in links if link.mtu), default=None)
+    return min(filter(None, (found.forward, found.backward)), default=None)
 
 
 def _is_stuck(look: Look) -> bool:
     """Whether a TCP test backed off again and again after what fits into a few small packets."""
-    sockets = [one for sample in look.phase.sender[-1:] for one in sample.sockets]
-    acked = sum(one.bytes_acked or 0 for one in sockets)
-    return bool(sockets) and acked < DEAD and any((one.backoff or 0) >= 2 for one in sockets)
+    sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
+    backoff = max((one.backoff or 0 for one in sockets), default=0)
+    return backoff >= 2 and sum(one.bytes_acked or 0 for one in sockets) < DEAD
 
 
 def smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
     for end, host in session.hosts:
-        mtu = _smallest_mtu(links_of(host))
+        mtu = smallest_mtu(links_of(host))
         if host.route_mtu and mtu and host.route_mtu < mtu:
             return _reported_mtu(end, f"the interface of the {end} host", mtu, host.route_mtu)
     path = session.evidence.path_mtu
-    mtu = _smallest_mtu(links_of(session.evidence.local))
+    mtu = smallest_mtu(links_of(session.evidence.local))
     if path.told and path.forward and mtu and path.forward < mtu:
         return _reported_mtu("path", "the interface", mtu, path.forward)
     return None
@@ -131,7 +101,7 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
 
 
 class _Stacked(NamedTuple):
-    """A link and its lower device. MTUs in bytes; `possible` is the most that the lower device can carry."""
+    """A link and its lower device, with MTUs in bytes; `possible` is the largest that fits."""
 
     end: str
     link: Link
@@ -141,7 +111,7 @@ class _Stacked(NamedTuple):
 
 
 def _stacked(session: Session, links: Callable[[Host], Iterable[Link]]) -> Iterator[_Stacked]:
-    """Every one of `links` whose lower device and MTUs are known; a kind of unknown overhead has none."""
+    """Those of `links` whose lower device and MTUs are known; an unknown overhead counts as 0."""
     for end, host in session.hosts:
         by_name = {link.name: link for link in host.links}
         for link in links(host):
@@ -168,14 +138,20 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
 
 
 def _packets_limit(session: Session, end: str) -> bool:
-    """Whether each packet costs this host noticeable CPU time: a full CPU, no offload, or an overlay."""
-    chain = links_of(dict(session.hosts)[end])
+    """Whether packets cost this host noticeable CPU time: a full CPU, no offload, or an overlay."""
     if any(one.is_full for one in session.looks):
         return True
-    if any(link.kind in TUNNELS for link in chain):
+    return any(map(_is_costly, links_of(dict(session.hosts)[end])))
+
+
+def _is_costly(link: Link) -> bool:
+    if link.kind in TUNNELS or _lacks_offload(link):
         return True
-    offloads = (OFFLOAD, "tcp-segmentation-offload")
-    return any(link.offloads.get(name) is False for link in chain for name in offloads)
+    return link.offloads.get("tcp-segmentation-offload") is False
+
+
+def _lacks_offload(link: Link) -> bool:
+    return link.offloads.get(OFFLOAD) is False
 
 
 def inconsistent(session: Session) -> Optional[Hit]:
@@ -185,8 +161,8 @@ def inconsistent(session: Session) -> Optional[Hit]:
             continue
         return Hit(
             0.6,
-            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} allows "
-            f"only {possible}",
+            f"{link.name} of the {end} host has MTU {mtu}, but its lower device {lower.name} "
+            f"allows only {possible}",
             (Fact(f"{link.name} mtu", possible, mtu),),
             f"ip link set {link.name} mtu {possible}, or raise the MTU of {lower.name} first",
             end,
@@ -199,17 +175,15 @@ def overlay_tax(session: Session) -> Optional[Hit]:
     over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
     if over is None or not under or over >= SLOWER * under:
         return None
-    links = [link for _, host in session.hosts for link in links_of(host)]
-    without = [link for link in links if link.offloads.get(OFFLOAD) is False]
-    if not without and any(link.kind in TUNNELS for link in links):
+    without = list(filter(_lacks_offload, session.links))
+    if not without and any(link.kind in TUNNELS for link in session.links):
         return None
-    facts = [Fact("overlay / underlay, bit/s", under, over)]
-    facts += [fact(f"{link.name} {OFFLOAD}", "off") for link in without[:1]]
+    off = [fact(f"{link.name} {OFFLOAD}", "off") for link in without]
     return Hit(
         1 - over / under,
         f"the overlay carries {amounts.percent(over / under)} of the rate of the path below it: "
         "encapsulation without offload",
-        tuple(facts),
+        (Fact("overlay / underlay, bit/s", under, over), *off[:1]),
         f"ethtool -K DEV {OFFLOAD} on, if the NIC supports it; jumbo frames below the overlay",
         confidence=HIGH if without else MEDIUM,
         fixed=under,
@@ -221,24 +195,23 @@ def _first_rate(session: Session, path: str) -> Optional[float]:
     return next((one.rate for one in session.tcp if one.phase.path == path), None)
 
 
-def userspace(session: Session) -> Optional[Hit]:
+@for_each_host
+def userspace(end: str, host: Host) -> Optional[Hit]:
     """A process forwards the packets of a tun or tap device."""
-    for end, host in session.hosts:
-        link = next(filter(_is_userspace, links_of(host)), None)
-        if link is None:
-            continue
-        busy = ""
-        if link.owner_cpu:
-            busy = f", which uses {amounts.percent(link.owner_cpu)} of a CPU"
-        return Hit(
-            0.7 if busy else 0.3,
-            f"packets of the {end} host pass through a process behind {link.name}{busy}: "
-            "a userspace overlay",
-            (fact(f"{link.name} kind", link.kind),),
-            "use an overlay that the kernel implements: vxlan, wireguard",
-            end,
-        )
-    return None
+    link = next(filter(_is_userspace, links_of(host)), None)
+    if link is None:
+        return None
+    share, busy = 0.3, ""
+    if link.owner_cpu:
+        share, busy = 0.7, f", which uses {amounts.percent(link.owner_cpu)} of a CPU"
+    return Hit(
+        share,
+        f"packets of the {end} host pass through a process behind {link.name}{busy}: "
+        "a userspace overlay",
+        (fact(f"{link.name} kind", link.kind),),
+        "use an overlay that the kernel implements: vxlan, wireguard",
+        end,
+    )
 
 
 def _is_userspace(link: Link) -> bool:
@@ -253,68 +226,63 @@ def wrong_way(session: Session) -> Optional[Hit]:
     if route and planned and route != planned and not session.looks:
         return Hit(
             1.0,
-            f"the route to the peer leaves through {route}, not through {planned}: nothing was sent",
+            f"the route to the peer leaves through {route}, not through {planned}: nothing was "
+            "sent",
             (Fact("route", planned, route),),
             f"ip route get PEER; ip route replace PEER dev {planned} src ADDRESS",
             "local",
         )
-    for one in session.looks:
-        sent = _counted(one.sender, one.phase.sender, "tx_bytes")
-        received = _counted(one.receiver, one.phase.receiver, "rx_bytes")
-        hit = _wrong_device(one.sender, "sender", sent)
-        hit = hit or _wrong_device(one.receiver, "receiver", received)
-        if hit is not None:
-            return hit
-    return None
+    return first(_wrong_device(one, sends) for one in session.looks for sends in (True, False))
 
 
-def _counted(host: Host, samples: Sequence[Sample], name: str) -> dict[str, Optional[Fact]]:
-    """How this counter of each device grew."""
-    return {link.name: delta(samples, f"{link.name}.{name}") for link in host.links}
-
-
-def _wrong_device(host: Host, end: str, counted: dict[str, Optional[Fact]]) -> Optional[Hit]:
+def _wrong_device(look: Look, sends: bool) -> Optional[Hit]:
+    """The sender's or the receiver's bytes were counted by another device than the planned one."""
+    end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
+    if sends:
+        end, host, samples, counter = "sender", look.sender, look.phase.sender, "tx_bytes"
     family = _family(host)
-    if host.planned is None or not family:
+    if not family or any(_is_detached_tunnel(link, family) for link in host.links):
         return None
-    if any(link.kind in TUNNELS and not link.parent for link in host.links if link.name in family):
-        # The lower device of the tunnel is not known, and it counts the same bytes.
+    counted = {link.name: delta(samples, f"{link.name}.{counter}") for link in host.links}
+    others = sorted(counted.keys() - family - {"lo"})
+    worst = max(others, key=lambda name: growth(counted[name]), default="")
+    elsewhere, planned = counted.get(worst), counted.get(host.planned or "")
+    total = growth(elsewhere) + growth(planned)
+    if growth(elsewhere) <= max(NOISE, ELSEWHERE * total):
         return None
-    others = counted.keys() - family - {"lo"}
-    worst = max(sorted(others), key=lambda name: growth(counted[name]), default="")
-    elsewhere, planned = growth(counted.get(worst)), growth(counted.get(host.planned))
-    if elsewhere <= NOISE or elsewhere <= ELSEWHERE * (elsewhere + planned):
-        return None
-    share = elsewhere / (elsewhere + planned)
-    facts = (counted[worst], counted.get(host.planned))
+    share = growth(elsewhere) / total
     return Hit(
         share,
         f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
-        known_facts(facts),
+        (elsewhere, planned),
         f"ip route get PEER; ip route replace PEER dev {host.planned} src ADDRESS",
         end,
     )
 
 
+def _is_detached_tunnel(link: Link, family: set[str]) -> bool:
+    """Whether the lower device of a tunnel is not known: it counts the same bytes."""
+    return link.kind in TUNNELS and not link.parent and link.name in family
+
+
 def _family(host: Host) -> set[str]:
-    """The planned device with all its lower and upper devices, which count the same bytes; empty if it is absent."""
-    if host.planned not in {link.name for link in host.links}:
+    """The planned device with its lower and upper devices, which count the same bytes."""
+    if host.planned is None or host.planned not in {link.name for link in host.links}:
         return set()
-    found = {host.planned}
-    pairs = [{link.name, link.parent} for link in host.links if link.parent]
-    while True:
-        more = found.union(*(pair for pair in pairs if pair & found))
-        if more == found:
-            return {name for name in found if name}
-        found = more
+    found, size = {host.planned}, 0
+    pairs = [{link.name, link.parent} for link in host.links if link.parent is not None]
+    while len(found) > size:
+        size = len(found)
+        found = found.union(*filter(found.intersection, pairs))
+    return found
 
 
 PATH_SESSION = (
-    SessionRule("D21", "path MTU black hole", FAULT, black_hole),
-    SessionRule("D29", "wrong interface or route", FAULT, wrong_way),
-    SessionRule("D23", "MTUs do not fit", FAULT, inconsistent),
-    SessionRule("D06", "smaller packets than the path allows", LIMIT, wasted_mtu),
-    SessionRule("D24", "overlay without offload", LIMIT, overlay_tax),
-    SessionRule("D25", "userspace overlay", LIMIT, userspace),
-    SessionRule("D22", "smaller path MTU", INFO, smaller_path),
+    Rule("D21", "path MTU black hole", FAULT, black_hole),
+    Rule("D29", "wrong interface or route", FAULT, wrong_way),
+    Rule("D23", "inconsistent MTUs", FAULT, inconsistent),
+    Rule("D06", "smaller packets than the path allows", LIMIT, wasted_mtu),
+    Rule("D24", "overlay without offload", LIMIT, overlay_tax),
+    Rule("D25", "userspace overlay", LIMIT, userspace),
+    Rule("D22", "smaller path MTU", INFO, smaller_path),
 )

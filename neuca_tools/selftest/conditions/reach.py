@@ -1,4 +1,4 @@
-"""D16, D30 to D35, D42, D43, D45: neighbours, routes, filters, the other end's programs, connections and RDMA."""
+"""D16, D30 to D35, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,28 +8,14 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    HIGH,
-    LIMIT,
-    MEDIUM,
-    Hit,
-    Session,
-    SessionRule,
-    fact,
-    known_facts,
-    sysctl_max,
-)
-from neuca_tools.selftest.evidence import Broadcast, Rdma, Sample
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, LIMIT, MEDIUM, Hit, fact, known_facts
+from neuca_tools.selftest.conditions.session import Rule, Session, ends, first, sysctl_max
+from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
-# Of all answers (D47).
-LOST_BROADCASTS = 0.01
-# Of gc_thresh3 (D16).
-NEARLY_FULL = 0.8
-OVERFLOW = re.compile(
-    r"neighbou?r table overflow|neighbor: arp_cache: neighbor table overflow", re.IGNORECASE
-)
+LOST_BROADCASTS = 0.01  # of all responses (D47)
+NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
+OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
 FULL_QUEUES = (
     "TcpExt.ListenOverflows",
     "TcpExt.ListenDrops",
@@ -59,16 +45,16 @@ def errors(session: Session) -> str:
 
 def neighbours(session: Session) -> Optional[Hit]:
     """The neighbour table of a host overflows, or is about to."""
-    for end, host in session.hosts:
-        limit = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3")
-        for look in session.looks:
-            hit = _neighbours_counted(end, _samples_of(look, end), limit)
-            if hit is not None:
-                return hit
-        logged = next((line for line in host.log if OVERFLOW.search(line)), None)
-        if logged is not None:
-            return _too_many(end, fact("dmesg", logged), limit, overflowed=True)
-    return None
+    return first(_neighbours_of(session, end, host) for end, host in session.hosts)
+
+
+def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
+    limit = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3")
+    hit = first(_neighbours_counted(end, _samples_of(one, end), limit) for one in session.looks)
+    logged = next(filter(OVERFLOW.search, host.log), None)
+    if hit is None and logged is not None:
+        return _too_many(end, fact("dmesg", logged), limit, overflowed=True)
+    return hit
 
 
 def _samples_of(look: Look, end: str) -> tuple[Sample, ...]:
@@ -91,11 +77,11 @@ def _neighbours_counted(
 
 def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) -> Hit:
     size = 4 * (limit or 1024)
-    state = "is nearly full"
+    share, state = 0.3, "is nearly full"
     if overflowed:
-        state = "overflowed: packets are dropped without an error message"
+        share, state = 0.9, "overflowed: packets are dropped without an error message"
     return Hit(
-        0.9 if overflowed else 0.3,
+        share,
         f"the neighbour table of the {end} host {state}",
         (evidence,),
         "likewise for net.ipv6",
@@ -110,15 +96,15 @@ def _too_many(end: str, evidence: Fact, limit: Optional[int], overflowed: bool) 
 
 def reverse_path(session: Session) -> Optional[Hit]:
     for look in session.looks:
-        for end, samples in (("sender", look.phase.sender), ("receiver", look.phase.receiver)):
+        for end, samples, _ in reversed(ends(look)):
             dropped = delta(samples, "TcpExt.IPReversePathFilter")
             if dropped is None:
                 continue
             is_cut_off = session.evidence.reach.tcp == "timeout" or not look.rate
             return Hit(
                 1.0 if is_cut_off else 0.5,
-                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they arrive "
-                "on an interface that has no route back to their source",
+                f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they "
+                "arrive on an interface that has no route back to their source",
                 (dropped,),
                 "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or make both directions use the same "
                 "interface",
@@ -166,15 +152,16 @@ def filtered(session: Session) -> Optional[Hit]:
         return None
     if reach.neighbour in ("failed", "incomplete"):
         return None
-    pinged = [fact("ping", "answered")] if reach.ping else []
-    but = "ping is answered, but " if pinged else ""
+    but, pinged, confidence = "", None, MEDIUM
+    if reach.ping:
+        but, pinged, confidence = "ping is answered, but ", fact("ping", "answered"), HIGH
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
-        (fact("connect", "timeout"), *pinged),
+        (fact("connect", "timeout"), pinged),
         "open the port on the peer (nft list ruleset; iptables -S)",
         "receiver",
-        HIGH if pinged else MEDIUM,
+        confidence=confidence,
     )
 
 
@@ -204,8 +191,8 @@ def other_program(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their versions "
-        "are too far apart",
+        "client and server do not speak the same protocol: one of them is iperf 2, or their "
+        "versions are too far apart",
         (fact("iperf3", said),),
         "install the same iperf3 on both ends",
         "tool",
@@ -222,23 +209,23 @@ def connection_rate(session: Session) -> Optional[Hit]:
             end="sender",
             sysctls={"net.ipv4.ip_local_port_range": "1024 65535"},
         )
-    for look in session.looks:
-        for end, samples in (("receiver", look.phase.receiver), ("sender", look.phase.sender)):
-            found = known_facts(delta(samples, name) for name in FULL_QUEUES)
-            if found:
-                return _turned_away(end, found)
-    return None
+    return first(_turned_away(*end[:2]) for look in session.looks for end in ends(look))
 
 
-def _turned_away(end: str, found: tuple[Fact, ...]) -> Hit:
-    conntrack = found[0].field.startswith("conntrack")
+def _turned_away(end: str, samples: tuple[Sample, ...]) -> Optional[Hit]:
+    found = known_facts(delta(samples, name) for name in FULL_QUEUES)
+    if not found:
+        return None
+    advice, sysctls = "restart the listener", LARGER_BACKLOG
+    if found[0].field.startswith("conntrack"):
+        advice, sysctls = "", LARGER_CONNTRACK
     return Hit(
         0.6,
-        f"the {end} turned connections away: {found[0].field} grew",
+        f"the {end} rejected connections: {found[0].field} grew",
         found,
-        "" if conntrack else "restart the listener",
+        advice,
         end,
-        sysctls=LARGER_CONNTRACK if conntrack else LARGER_BACKLOG,
+        sysctls=sysctls,
     )
 
 
@@ -257,7 +244,7 @@ def duplicate(session: Session) -> Optional[Hit]:
 
 
 def broadcast_lost(tested: Broadcast) -> bool:
-    """Whether a host never answered, or too many answers were lost."""
+    """Whether a host never responded, or too many responses were lost."""
     if (tested.answered or 0) < (tested.expected or 0):
         return True
     return (tested.times.lost or 0) > LOST_BROADCASTS * (tested.times.count or 0)
@@ -269,16 +256,15 @@ def broadcasts(session: Session) -> Optional[Hit]:
         return None
     lost, count = tested.times.lost or 0, tested.times.count or 0
     missing = (tested.expected or 0) - (tested.answered or 0)
-    part = lost / (count or 1)
-    facts = [Fact("answers", tested.times.count, count - lost)]
-    text = f"{amounts.percent(part)} of the answers to broadcasts were lost"
+    part, hosts = lost / (count or 1), None
+    text = f"{amounts.percent(part)} of the responses to broadcasts were lost"
     if missing > 0:
-        facts.insert(0, Fact("hosts that answered", tested.expected, tested.answered))
-        text = f"{missing} of {tested.expected} hosts never answered a broadcast"
+        text = f"{missing} of {tested.expected} hosts never responded to a broadcast"
+        hosts = Fact("hosts that answered", tested.expected, tested.answered)
     return Hit(
         part or 1.0,
         text,
-        tuple(facts),
+        (hosts, Fact("answers", tested.times.count, count - lost)),
         "run neuca-selftest --serve on each of them, with the same secret; sysctl -w "
         "net.core.netdev_max_backlog=10000 on the host with the bridge; fewer hosts in one network",
         confidence=MEDIUM,
@@ -310,15 +296,15 @@ def _why_no_rdma(tested: Rdma) -> Optional[str]:
 
 
 REACH_SESSION = (
-    SessionRule("D34", "server busy", FAULT, busy),
-    SessionRule("D35", "the other end is not what it should be", FAULT, other_program),
-    SessionRule("D43", "duplicate address", FAULT, duplicate),
-    SessionRule("D30", "reverse-path filter", FAULT, reverse_path),
-    SessionRule("D32", "no route", FAULT, no_route),
-    SessionRule("D31", "peer does not answer ARP or ND", FAULT, no_neighbour),
-    SessionRule("D33", "port filtered or closed", FAULT, filtered),
-    SessionRule("D16", "neighbour table overflow", FAULT, neighbours),
-    SessionRule("D42", "connections turned away", LIMIT, connection_rate),
-    SessionRule("D47", "broadcasts lost", FAULT, broadcasts),
-    SessionRule("D45", "RDMA does not work", FAULT, rdma),
+    Rule("D34", "server busy", FAULT, busy),
+    Rule("D35", "unexpected peer", FAULT, other_program),
+    Rule("D43", "duplicate address", FAULT, duplicate),
+    Rule("D30", "reverse-path filter", FAULT, reverse_path),
+    Rule("D32", "no route", FAULT, no_route),
+    Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
+    Rule("D33", "port filtered or closed", FAULT, filtered),
+    Rule("D16", "neighbour table overflow", FAULT, neighbours),
+    Rule("D42", "connections rejected", LIMIT, connection_rate),
+    Rule("D47", "broadcasts lost", FAULT, broadcasts),
+    Rule("D45", "RDMA does not work", FAULT, rdma),
 )

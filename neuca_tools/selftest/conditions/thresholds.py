@@ -8,10 +8,9 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.look import Look
 
-# The phase in which both directions send at once.
-TOGETHER = "tcp-bidir"
-# Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of 10 Gbit/s
-# they get 9.41 at most, with packets of 1500 bytes.
+TOGETHER = "tcp-bidir"  # the phase in which both directions send at once
+# Of what is expected: TCP, UDP (facts, section 6). Not 0.95 for many streams: on a link of
+# 10 Gbit/s they get 9.41 at most, with packets of 1500 bytes.
 THROUGHPUT, DATAGRAMS = 0.90, 0.80
 # Of each direction where both send at once, and of the sum of what each gets alone (D28):
 # acknowledgements wait behind the data of the other direction, and with buffers of one round trip
@@ -21,32 +20,35 @@ BOTH_WAYS = 0.70
 
 
 def passed(one: Look) -> Optional[bool]:
-    """Whether the rate is close enough to what was expected; None if nothing was expected or measured."""
+    """Whether the rate is close enough to the expected one; None if either is not known."""
     run = one.phase.run
     if run is not None and run.error:
         return False
     if one.phase.search or one.rate is None:
         return None
-    part, wanted = _part(one), _wanted(one)
+    enough, wanted = _share_expected(one), _rate_expected(one)
     if wanted is not None:
-        return (_mean_of_directions(one) or one.rate) >= part * wanted
-    # Nothing is expected, but the test was limited: it may be as fast as it was allowed to be.
-    return True if one.asked and one.rate and one.rate >= part * one.asked else None
+        return (_mean_of_directions(one) or one.rate) >= enough * wanted
+    if one.asked and one.rate and one.rate >= enough * one.asked:
+        # Nothing is expected, but the test was as fast as it was allowed to be.
+        return True
+    return None
 
 
-def _part(one: Look) -> float:
-    """The share of what is expected that is enough."""
+def _share_expected(one: Look) -> float:
+    """The share of the expected rate that is enough."""
     if one.protocol == "udp":
         return DATAGRAMS
     return BOTH_WAYS if one.phase.name == TOGETHER else THROUGHPUT
 
 
-def _wanted(one: Look) -> Optional[float]:
-    """bit/s: of TCP what is expected of the path, of UDP what was asked for."""
-    expect = one.evidence.expect
+def _rate_expected(one: Look) -> Optional[float]:
+    """bit/s: for TCP what is expected of the path, for UDP what was asked for."""
     if one.protocol == "udp":
         return one.asked or None
-    return min(expect, one.asked) if expect and one.asked else expect
+    if one.evidence.expect and one.asked:
+        return min(one.evidence.expect, one.asked)
+    return one.evidence.expect
 
 
 def _mean_of_directions(one: Look) -> Optional[float]:
@@ -54,4 +56,6 @@ def _mean_of_directions(one: Look) -> Optional[float]:
     if one.phase.name != TOGETHER or one.phase.run is None:
         return None
     rates = [flow.rate for flow in one.phase.run.flows if flow.rate]
-    return sum(rates) / len(rates) if len(rates) > 1 else None
+    if len(rates) < 2:
+        return None
+    return sum(rates) / len(rates)

@@ -4,104 +4,108 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    INFO,
-    LIMIT,
-    LOW,
-    Hit,
-    PhaseRule,
-    Session,
-    SessionRule,
-    fact,
-)
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
+from neuca_tools.selftest.evidence.run import Flow
 
-# Of the datagrams; below it a receiver counts as free of loss (facts, thresholds).
-LOSSY = 1e-4
-# Of the losses: a counter that explains so much is the cause (D07).
-HALF = 0.5
+LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
+HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
-# Of the rate that was asked for (D20).
-SENT = 0.95
-# Bytes: IPv4 and UDP.
-HEADERS = 28
-# Datagrams that should be lost, at the loss rate of the other tests: that none is lost then has a
-# probability of 5 % (exp(-3)).
+SENT = 0.95  # of the rate that was asked for (D20)
+HEADERS = 28  # bytes: IPv4 and UDP
+# Datagrams that should be lost at the loss rate of the other tests: the probability that none is
+# lost is then 5 % (exp(-3)).
 EXPECTED = 3
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
-# bit/s; a slower test is well below what any path here carries.
-DELIBERATE = 10e6
+DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
+
+
+def flow_of(look: Look) -> Flow:
+    """The flow of this phase; one without any number if there is none."""
+    return look.flow or Flow()
 
 
 def lost(look: Look) -> int:
     """How many datagrams were lost; 0 if that is not known."""
-    if look.protocol != "udp" or look.flow is None:
+    if look.protocol != "udp":
         return 0
-    return look.flow.received.lost or 0
+    return flow_of(look).received.lost or 0
 
 
-def losing(look: Look) -> bool:
+def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    return look.protocol == "udp" and (look.loss or 0) > LOSSY and not lost_at_an_end(look)
+    return look.protocol == "udp" and (look.loss or 0) > LOSSY and not _is_lost_at_an_end(look)
 
 
-def lost_at_an_end(look: Look) -> bool:
-    """Whether what was lost was sent before the receiver started to count or after it stopped.
-
-    The receiver then counts for a shorter time, and misses what was sent in the rest.
-    """
-    if look.flow is None or not look.flow.sent.datagrams:
+def _is_lost_at_an_end(look: Look) -> bool:
+    """Whether what was lost was sent before the receiver started to count or after it stopped."""
+    sent, missed = flow_of(look).sent, _seconds_missed(look)
+    if not sent.datagrams or not sent.seconds or missed < 0.1:
         return False
-    sent, received = look.flow.sent.seconds, look.flow.received.seconds
-    if not sent or not received or sent - received < 0.1:
-        return False
-    return lost(look) <= 1.1 * (sent - received) * look.flow.sent.datagrams / sent
+    return lost(look) <= 1.1 * missed * sent.datagrams / sent.seconds
+
+
+def _seconds_missed(look: Look) -> float:
+    """By how much the receiver counted for a shorter time than the sender sent; 0 if not known."""
+    sent, received = flow_of(look).sent.seconds, flow_of(look).received.seconds
+    if not sent or not received:
+        return 0.0
+    return sent - received
 
 
 def _share_of_losses(look: Look, count: float, unknown: float) -> float:
-    """The share of the lost datagrams that `count` explains; `unknown` if none is known to be lost."""
-    return min(1.0, count / lost(look)) if lost(look) else unknown
+    """The share of the losses that `count` explains; `unknown` if no loss is known."""
+    if not lost(look):
+        return unknown
+    return min(1.0, count / lost(look))
 
 
 def receive_buffer(look: Look) -> Optional[Hit]:
     """The receiver's socket buffer overflowed, by its counter or by the lack of other causes."""
-    counted = growth(look.receiver_fact("Udp.RcvbufErrors"))
+    counted = look.receiver_fact("Udp.RcvbufErrors")
     if look.protocol != "udp":
         return None
-    if not counted:
+    if counted is None:
         return _usual_cause(look)
-    share = _share_of_losses(look, counted, unknown=1.0)
+    share = _share_of_losses(look, growth(counted), unknown=1.0)
     if share < HALF:
         return None
     return Hit(
         share,
-        f"the receiver's socket buffer overflowed: {counted:.0f} of {lost(look)} lost datagrams",
-        _facts(look, "Udp.RcvbufErrors"),
+        f"the receiver's socket buffer overflowed: {growth(counted):.0f} of {lost(look)} lost "
+        "datagrams",
+        (counted, _loss_fact(look)),
         "or iperf3 -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
 
+def _loss_fact(look: Look) -> Fact:
+    return fact("lost / datagrams", look.loss)
+
+
 def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
-    if not losing(look) or look.phase.receiver or _is_one_of_several(look):
+    if not is_losing(look) or look.phase.receiver or _is_one_of_several(look):
         return None
     loss, rate = look.loss or 0, look.rate or 0
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
-        f"socket buffer that overflows at {amounts.rate(rate)} is the usual cause{_fragments(look)}",
-        (fact("lost / datagrams", look.loss),),
+        f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
+        f"cause{_fragments(look)}",
+        (_loss_fact(look),),
         "or iperf3 -w 4M",
         "receiver",
-        LOW,
+        confidence=LOW,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
@@ -116,12 +120,12 @@ def _fragments(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
     payload = _payload(look)
     # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
-    count = -(-(payload + 8) // 1480) if payload else 1
-    if count <= 1:
+    count = -(-(payload + 8) // 1480)
+    if not payload or count <= 1:
         return ""
     return (
-        f"; each datagram of {payload:.0f} bytes takes {count:.0f} fragments at MTU 1500, and losing "
-        "one fragment loses the datagram"
+        f"; each datagram of {payload:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
+        "losing one fragment loses the datagram"
     )
 
 
@@ -129,73 +133,68 @@ def _payload(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
-    if look.flow is None or not look.flow.sent.bytes or not look.flow.sent.datagrams:
-        return 0
-    return round(look.flow.sent.bytes / look.flow.sent.datagrams)
-
-
-def _facts(look: Look, *names: str) -> tuple[Fact, ...]:
-    found = [one for name in names if (one := look.receiver_fact(name)) is not None]
-    return (*found, fact("lost / datagrams", look.loss)) if look.loss is not None else tuple(found)
+    sent = flow_of(look).sent
+    return round((sent.bytes or 0) / (sent.datagrams or math.inf))
 
 
 def udp_memory(look: Look) -> Optional[Hit]:
-    counted = growth(look.receiver_fact("Udp.MemErrors"))
-    if not counted:
+    counted = look.receiver_fact("Udp.MemErrors")
+    if counted is None:
         return None
     return Hit(
-        _share_of_losses(look, counted, unknown=0.5),
-        f"the receiver ran out of memory for UDP: {counted:.0f} datagrams",
-        _facts(look, "Udp.MemErrors"),
+        _share_of_losses(look, growth(counted), unknown=0.5),
+        f"the receiver ran out of memory for UDP: {growth(counted):.0f} datagrams",
+        (counted, _loss_fact(look)),
         "raise net.ipv4.udp_mem, or use fewer and smaller sockets",
         "receiver",
     )
 
 
-def too_fast_for_the_receiver(look: Look) -> Optional[Hit]:
-    """Without counters: more than half was lost, so that on average the receiver does not keep up."""
-    if not losing(look) or (look.loss or 0) <= HOPELESS or _is_one_of_several(look):
+def receiver_too_slow(look: Look) -> Optional[Hit]:
+    """Without counters: more than half was lost, so the receiver does not keep up on average."""
+    if not is_losing(look) or (look.loss or 0) <= HOPELESS or _is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep up "
-        "with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq budget); "
-        f"the loss-free rate is not known: search for it{_fragments(look)}",
-        (fact("lost / datagrams", look.loss),),
+        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep "
+        "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq "
+        f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
+        (_loss_fact(look),),
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
-        LOW,
+        confidence=LOW,
     )
 
 
 def fragments(look: Look) -> Optional[Hit]:
-    failed = growth(look.receiver_fact("Ip.ReasmFails"))
-    failed += growth(look.receiver_fact("Ip6.Ip6ReasmFails"))
-    if not failed or not losing(look):
+    names = ("Ip.ReasmFails", "Ip6.Ip6ReasmFails")
+    found = [look.receiver_fact(name) for name in names]
+    failed = sum(map(growth, found))
+    if not failed or not is_losing(look):
         return None
     return Hit(
         min(1.0, failed / max(1, lost(look))),
         f"{failed:.0f} datagrams could not be reassembled from their fragments{_fragments(look)}",
-        _facts(look, "Ip.ReasmFails", "Ip6.Ip6ReasmFails", "Ip.ReasmReqds"),
+        (*found, look.receiver_fact("Ip.ReasmReqds"), _loss_fact(look)),
         f"send at most MTU - {HEADERS} bytes (iperf3 -l 1472); "
         "sysctl -w net.ipv4.ipfrag_high_thresh=16777216",
         "receiver",
     )
 
 
-def offered_too_little(look: Look) -> Optional[Hit]:
-    sent = look.flow.sent.rate if look.flow else None
+def sender_too_slow(look: Look) -> Optional[Hit]:
+    sent = flow_of(look).sent.rate
     if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
         return None
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
         1 - sent / look.asked,
-        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(look.asked)} that were asked "
-        f"for{full}",
+        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(look.asked)} that were "
+        f"asked for{full}",
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
@@ -204,16 +203,14 @@ def offered_too_little(look: Look) -> Optional[Hit]:
 
 
 def lost_while_not_listening(look: Look) -> Optional[Hit]:
-    if look.protocol != "udp" or (look.loss or 0) <= LOSSY or not lost_at_an_end(look):
+    """The receiver counted for a shorter time than the sender sent."""
+    if look.protocol != "udp" or (look.loss or 0) <= LOSSY or not _is_lost_at_an_end(look):
         return None
-    if look.flow is None:
-        return None
-    missed = (look.flow.sent.seconds or 0) - (look.flow.received.seconds or 0)
     return Hit(
         0.0,
-        f"{lost(look)} datagrams were sent in the {amounts.time(missed)} in which the receiver did "
-        "not count",
-        (fact("lost / datagrams", look.loss),),
+        f"{lost(look)} datagrams were sent in the {amounts.time(_seconds_missed(look))} in which "
+        "the receiver did not count",
+        (_loss_fact(look),),
         end="tool",
         severity=INFO,
     )
@@ -221,23 +218,27 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
 
 def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
-    slowest = lowest(session.looks)
-    if slowest is None or not losing(slowest) or counted_losses(slowest) >= HALF * lost(slowest):
-        return None
-    others = [one for one in tests_that_tell(session.looks) if one is not slowest and one.rate]
-    if not all(map(losing, others)):
-        # What gets through at a higher rate is not lost at random.
-        return None
-    if not others and not _is_slow(slowest):
-        # One fast test says nothing about slow ones.
+    slowest = slowest_test(session.looks)
+    if slowest is None or not is_losing(slowest) or not _is_random(slowest, session.looks):
         return None
     return Hit(
         0.95,
-        f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: not "
-        "a queue that overflows, but a bad cable, optic, duplex setting or radio link",
-        (fact("lost / datagrams", slowest.loss),),
+        f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
+        "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
+        (_loss_fact(slowest),),
         "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; change the cable or the optic",
     )
+
+
+def _is_random(slowest: Look, looks: Sequence[Look]) -> bool:
+    """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
+    if counted_losses(slowest) >= HALF * lost(slowest):
+        return False
+    others = [one for one in _significant_tests(looks) if one is not slowest and one.rate]
+    # One fast test says nothing about slow ones.
+    if not others:
+        return _is_slow(slowest)
+    return all(map(is_losing, others))
 
 
 def _is_slow(look: Look) -> bool:
@@ -246,25 +247,27 @@ def _is_slow(look: Look) -> bool:
     return rate <= DELIBERATE or bool(expect and rate <= 0.15 * expect)
 
 
-def tests_that_tell(looks: Sequence[Look]) -> list[Look]:
-    """The UDP tests with enough datagrams: that a short slow one lost none may be chance."""
-    udp = [one for one in looks if one.protocol == "udp" and one.flow and one.loss is not None]
-    lossy = [one for one in udp if losing(one)]
-    share = sum(map(lost, lossy)) / max(1, sum(map(_sent, lossy)))
-    return [one for one in udp if not share or _sent(one) * share >= EXPECTED]
+def _significant_tests(looks: Sequence[Look]) -> list[Look]:
+    """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
+    udp = [one for one in looks if one.protocol == "udp" and one.loss is not None]
+    lossy = [one for one in udp if is_losing(one)]
+    share = sum(map(lost, lossy)) / max(1, sum(map(_received, lossy)))
+    return [one for one in udp if not share or _received(one) * share >= EXPECTED]
 
 
-def lowest(looks: Sequence[Look]) -> Optional[Look]:
-    """The test that offered the lowest rate, of those that tell something."""
-    return min(tests_that_tell(looks), key=_offered, default=None)
+def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
+    """The significant UDP test that offered the lowest rate."""
+    return min(_significant_tests(looks), key=offered, default=None)
 
 
-def _offered(look: Look) -> float:
-    return (look.flow.sent.rate or 0) if look.flow else 0
+def offered(look: Look) -> float:
+    """bit/s that were sent; 0 if that is not known."""
+    return flow_of(look).sent.rate or 0
 
 
-def _sent(look: Look) -> int:
-    return (look.flow.received.datagrams or 0) if look.flow else 0
+def _received(look: Look) -> int:
+    """How many datagrams the receiver expected."""
+    return flow_of(look).received.datagrams or 0
 
 
 def counted_losses(look: Look) -> float:
@@ -275,11 +278,11 @@ def counted_losses(look: Look) -> float:
 
 
 UDP = (
-    PhaseRule("D07", "UDP receive buffer overflow", FAULT, receive_buffer),
-    PhaseRule("D08", "UDP memory pressure", FAULT, udp_memory),
-    PhaseRule("D09", "receiver does not keep up with UDP", LIMIT, too_fast_for_the_receiver),
-    PhaseRule("D15", "fragments lost", FAULT, fragments),
-    PhaseRule("D20", "sender cannot offer the UDP rate", LIMIT, offered_too_little),
-    PhaseRule("D19", "lost while the receiver was not listening", INFO, lost_while_not_listening),
+    Rule("D07", "UDP receive buffer overflow", FAULT, receive_buffer),
+    Rule("D08", "UDP memory pressure", FAULT, udp_memory),
+    Rule("D09", "receiver does not keep up with UDP", LIMIT, receiver_too_slow),
+    Rule("D15", "fragments lost", FAULT, fragments),
+    Rule("D20", "sender cannot offer the UDP rate", LIMIT, sender_too_slow),
+    Rule("D19", "lost while the receiver was not listening", INFO, lost_while_not_listening),
 )
-UDP_SESSION = (SessionRule("D19", "random loss", FAULT, random_loss),)
+UDP_SESSION = (Rule("D19", "random loss", FAULT, random_loss),)

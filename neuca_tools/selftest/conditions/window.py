@@ -9,35 +9,21 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import (
-    FAULT,
-    HIGH,
-    INFO,
-    LIMIT,
-    MEDIUM,
-    Hit,
-    PhaseRule,
-    fact,
-    known_facts,
-    sysctl_max,
-)
-from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of
-from neuca_tools.selftest.evidence import Socket
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
+from neuca_tools.selftest.conditions.session import Rule, sysctl_max
+from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
 
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 # Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
 RECEIVER_LIMITED = 0.4
-# Of the busy time: 0.26 to 0.32 was measured (D03).
-SENDER_LIMITED = 0.2
-# Of snd_wnd in flight.
-AT_WINDOW = 0.9
+SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
+AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
 WRITABLE = 2 / 3
-# Of the samples: a buffer that is full so often is the limit (D03).
-MOSTLY = 0.5
-# Of the receive buffer full (D02).
-SLOW_READER = 0.5
+MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
+SLOW_READER = 0.5  # of the receive buffer full (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
 # 0.5 s with a slow reader.
 WAITS = 0.002
@@ -46,19 +32,26 @@ HOARDS = 0.1
 # Of what the buffer allows in a round trip: 0.4 to 0.7 was measured with those small buffers,
 # 0.02 with a slow reader.
 EXPLAINED = 0.25
-# Of the time with nothing in flight (D04).
-IDLE = 0.5
-# Of the bytes: less loss does not slow any sender down (D05).
-LOSSY = 1e-5
-# Of the time that neither window nor buffer explains (D05).
-NETWORK = 0.8
-# bit/s: above it the path may well be slower than larger buffers would allow (D01).
-UNPROVEN = 5e9
-# Bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known.
-DEFAULT_MSS = 1448
-# The measured round trip over the one that window and rate imply.
-NO_ROUND_TRIP = 0.8
+IDLE = 0.5  # of the time with nothing in flight (D04)
+LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
+NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
+UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
+NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
+NOTHING_TO_SEND = "the sending application had nothing to send"
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
+
+
+def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[int]:
+    """bit/s that this loss allows (see `mathis`); None if either is not known."""
+    if not rtt or not loss:
+        return None
+    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+
+
+def is_lossy(look: Look) -> bool:
+    """Whether TCP loses packets, and not only because a full send buffer is sent in bursts."""
+    return look.left >= NETWORK and (look.loss or 0) > LOSSY and sender_buffer(look) is None
 
 
 def receiver_window(look: Look) -> Optional[Hit]:
@@ -67,10 +60,13 @@ def receiver_window(look: Look) -> Optional[Hit]:
         return None
     limited = look.windows.rwnd_limited
     if limited is None:
-        return _window_hit(look, 0.9, "receiver", HIGH) if _fills_window(look) else None
-    if limited < RECEIVER_LIMITED or not _is_window_full(look.windows):
+        limits, share = _fills_window(look, look.rate), 0.9
+    else:
+        limits, share = limited >= RECEIVER_LIMITED and _is_window_full(look.windows), limited
+    if not limits:
         return None
-    return _window_hit(look, limited, "receiver", HIGH)
+    window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
+    return _receiver_window_hit(look, look.rate, window, share)
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -80,29 +76,26 @@ def _is_window_full(windows: Windows) -> bool:
     return windows.in_flight >= AT_WINDOW * windows.snd_wnd
 
 
-def _fills_window(look: Look) -> bool:
-    """Without the kernel's clocks: whether rate times round trip is the receiver's window, without loss."""
-    if not look.windows.snd_wnd or not look.rtt or not look.rate:
+def _fills_window(look: Look, rate: float) -> bool:
+    """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
+    if not look.windows.snd_wnd or not look.rtt:
         return False
-    if look.throughput.retransmits or _at_line(look):
+    if look.throughput.retransmits or line_of(rate):
         return False
-    return look.rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
+    return rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
 
 
 def flat_window(look: Look) -> Optional[Hit]:
-    """Without the kernel's clocks: a constant window, no loss, and a rate of one window per round trip."""
+    """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     if look.protocol != "tcp" or _is_window_known(look):
         return None
-    if not look.rate or len(look.throughput.rates) < 2 or _at_line(look):
+    window, rate = look.windows.cwnd, look.rate
+    if not look.windows.flat or not window or not rate or _is_lossy_or_short(look):
         return None
-    if look.flow is None or look.flow.sent.retransmits or look.throughput.retransmits:
+    if line_of(rate) or (look.rtt and window * 8 / rate > look.rtt / NO_ROUND_TRIP):
+        # The link is full, or the window is larger than what is in flight.
         return None
-    if not look.windows.flat or not look.windows.cwnd:
-        return None
-    if look.rtt and look.windows.cwnd * 8 / look.rate > look.rtt / NO_ROUND_TRIP:
-        # The window is larger than what is in flight, so it does not limit the flow.
-        return None
-    return _window_hit(look, 0.8, "both", MEDIUM)
+    return _flat_window_hit(look, rate, window)
 
 
 def _is_window_known(look: Look) -> bool:
@@ -112,58 +105,67 @@ def _is_window_known(look: Look) -> bool:
     return bool(look.windows.snd_wnd and look.rtt)
 
 
+def _is_lossy_or_short(look: Look) -> bool:
+    if look.flow is None or len(look.throughput.rates) < 2:
+        return True
+    return bool(look.flow.sent.retransmits or look.throughput.retransmits)
+
+
 def is_unbounded(look: Look) -> bool:
     """Whether neither the receiver's window nor the send buffer limits the flow noticeably."""
     receiver, sender = look.windows.rwnd_limited or 0, look.windows.sndbuf_limited or 0
     return receiver < RECEIVER_LIMITED and sender < SENDER_LIMITED
 
 
-def _at_line(look: Look) -> bool:
-    return bool(look.rate and line_of(look.rate))
+def _room(look: Look, rate: float, rtt: float) -> int:
+    """Bytes of buffer for what is expected of the path, or for the next usual rate."""
+    return buffer_for(max(aim(rate, look.evidence.expect), rate), rtt)
 
 
-def _window_hit(look: Look, share: float, end: str, confidence: str) -> Hit:
-    """D01; `end` is "receiver", or "both" if it is not known whose buffer it is."""
-    rate = look.rate or 0.0
-    window = look.windows.cwnd or rate * (look.rtt or 0) / 8
-    if end == "receiver":
-        window = look.windows.snd_wnd or window
+def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
     rtt = look.rtt or window * 8 / rate
-    wanted = max(aim(rate, look.evidence.expect), rate)
-    room = buffer_for(wanted, rtt)
-    hit = Hit(
+    room = _room(look, rate, rtt)
+    return Hit(
         share,
         f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
         f"at a round trip of {amounts.time(rtt)}",
         _window_facts(look),
-        end=end,
-        confidence=confidence,
+        end="receiver",
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}"},
     )
-    if end == "receiver":
-        return hit
-    text = (
-        f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, at "
-        f"a round trip of {amounts.time(rtt)} if that is the path's; it is not known on which end"
-    )
+
+
+def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
+    """It is not known whose buffer limits the window."""
+    rtt = look.rtt or window * 8 / rate
+    room, doubt = _room(look, rate, rtt), ""
     if rate > UNPROVEN:
-        text += (
+        doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
             f"{amounts.size(room)}, and only if the rate stays the same the link is the limit"
         )
-    return replace(hit, text=text, sysctls={**hit.sysctls, WMEM: f"4096 16384 {room}"})
+    return Hit(
+        0.8,
+        f"the window stays at {amounts.size(window)} without any loss: it is capped by a buffer, "
+        f"at a round trip of {amounts.time(rtt)} if that is the path's; it is not known on which "
+        f"end{doubt}",
+        _window_facts(look),
+        end="both",
+        confidence=MEDIUM,
+        fixed=room * 4 / rtt,
+        sysctls={RMEM: f"4096 131072 {room}", WMEM: f"4096 16384 {room}"},
+    )
 
 
 def _window_facts(look: Look) -> tuple[Fact, ...]:
-    facts = [
-        Fact("rwnd_limited / busy_time", after=look.windows.rwnd_limited),
-        Fact("snd_wnd", after=look.windows.snd_wnd),
-        Fact("snd_cwnd", after=look.windows.cwnd),
-        Fact("unacked × mss", after=look.windows.in_flight),
-        Fact("rtt", after=look.rtt),
-    ]
-    return known_facts(facts)
+    return (
+        fact("rwnd_limited / busy_time", look.windows.rwnd_limited),
+        fact("snd_wnd", look.windows.snd_wnd),
+        fact("snd_cwnd", look.windows.cwnd),
+        fact("unacked × mss", look.windows.in_flight),
+        fact("rtt", look.rtt),
+    )
 
 
 def slow_reader(look: Look) -> Optional[Hit]:
@@ -174,17 +176,18 @@ def slow_reader(look: Look) -> Optional[Hit]:
     sockets = _reading_sockets(look)
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
+    share = 1.0
     if waits < HOARDS:
-        if limited < RECEIVER_LIMITED:
-            return None
-        waiting = waits >= WAITS and fill > SLOW_READER
-        if not waiting and (zero is None or _explained(look, sockets)):
+        # Otherwise the reader never catches up, and is what the whole flow waits for.
+        share, is_waiting = limited, waits >= WAITS and fill > SLOW_READER
+        is_closed = zero is not None and not _is_small_buffer(look, sockets)
+        if limited < RECEIVER_LIMITED or not (is_waiting or is_closed):
             return None
     hit = Hit(
-        # A reader that never catches up is what the whole flow waits for.
-        limited if waits < HOARDS else 1.0,
-        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be read",
-        known_facts([fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero]),
+        share,
+        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be "
+        "read",
+        (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
     )
@@ -207,10 +210,15 @@ def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     return _middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
 
 
+def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
+    """The data connections in all samples."""
+    return [one for sample in samples for one in data_sockets(sample, phase)]
+
+
 def _reading_sockets(look: Look) -> list[Socket]:
     """The receiver's data connections in every sample after the first whose queue is known."""
-    every = (data_sockets(sample, look.phase) for sample in look.phase.receiver[1:])
-    return [one for sockets in every for one in sockets if one.recv_q is not None and one.rcvbuf]
+    every = _data_sockets(look.phase.receiver[1:], look.phase)
+    return [one for one in every if one.recv_q is not None and one.rcvbuf]
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -218,8 +226,8 @@ def _middle(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2] if values else 0.0
 
 
-def _explained(look: Look, sockets: Sequence[Socket]) -> bool:
-    """Whether the receive buffer is so small that a burst fills it, however fast the application reads."""
+def _is_small_buffer(look: Look, sockets: Sequence[Socket]) -> bool:
+    """Whether a burst fills the receive buffer, however fast the application reads."""
     # Half of the buffer is the kernel's overhead (tcp_adv_win_scale in tcp(7)).
     room = max((one.rcvbuf or 0 for one in sockets), default=0) / 2
     return bool(room and look.rate and look.rtt and look.rate * look.rtt / 8 >= EXPLAINED * room)
@@ -237,39 +245,40 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
     limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
-    if not share or (limit and size and size < AT_WINDOW * limit):
-        # A buffer that may still grow is not the limit.
+    if not share or _may_grow(size, limit):
         return None
-    facts = (
-        fact("sndbuf_limited / busy_time", limited),
-        Fact("tb", after=size),
-        Fact(f"{WMEM} maximum", after=limit),
-    )
-    buffer = f"buffer of {amounts.size(size)}" if size else "buffer"
+    of_size = f" of {amounts.size(size)}" if size else ""
     hit = Hit(
         share,
-        f"the sender's {buffer} is full: it waits for acknowledgements "
+        f"the sender's buffer{of_size} is full: it waits for acknowledgements "
         f"{amounts.percent(share)} of the time",
-        known_facts(facts),
+        (
+            fact("sndbuf_limited / busy_time", limited),
+            fact("tb", size),
+            fact(f"{WMEM} maximum", limit),
+        ),
         end="sender",
     )
     rtt = look.rtt or look.round_trip.shortest
     if not rtt:
         return hit
-    room = buffer_for(max(aim(look.rate, look.evidence.expect), look.rate), rtt)
+    room = _room(look, look.rate, rtt)
     return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+
+
+def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
+    return bool(limit and size and size < AT_WINDOW * limit)
 
 
 def _send_buffer_size(look: Look) -> Optional[int]:
     """Bytes: the largest send buffer of a data connection in any sample."""
-    every = (data_sockets(sample, look.phase) for sample in look.phase.sender)
-    sizes = (one.sndbuf for sockets in every for one in sockets if one.sndbuf)
-    return max(sizes, default=None)
+    sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
+    return max(filter(None, sizes), default=None)
 
 
 def _queued_full(look: Look) -> float:
-    """The share of the samples in which the send buffer was full, if neither window was; 0 if it was seldom."""
-    known = [one for one in steady_sockets(look) if one.sndbuf and one.wmem_queued is not None]
+    """The share of the samples in which the send buffer, but no window, was full; 0 if few."""
+    known = _sockets_with_queue(look)
     full = sum(map(_is_buffer_full, known))
     if not known or full < MOSTLY * len(known):
         return 0.0
@@ -278,6 +287,11 @@ def _queued_full(look: Look) -> float:
     if not all_sent and not _has_room_in_windows(look.windows):
         return 0.0
     return look.left * full / len(known)
+
+
+def _sockets_with_queue(look: Look) -> list[Socket]:
+    every = steady_sockets(look)
+    return [one for one in every if one.sndbuf and one.wmem_queued is not None]
 
 
 def _is_buffer_full(socket: Socket) -> bool:
@@ -291,9 +305,7 @@ def _smaller_window(windows: Windows) -> float:
 
 def _has_room_in_windows(windows: Windows) -> bool:
     window = _smaller_window(windows)
-    if not window or windows.in_flight is None:
-        return False
-    return windows.in_flight < AT_WINDOW * window
+    return windows.in_flight is not None and windows.in_flight < AT_WINDOW * window
 
 
 def application(look: Look) -> Optional[Hit]:
@@ -301,49 +313,42 @@ def application(look: Look) -> Optional[Hit]:
     idle = look.windows.idle_share
     if look.protocol != "tcp" or idle is None or look.sender_load.is_full or not look.rate:
         return None
+    # It is information if the rate is what the test was limited to.
+    severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None
     if idle < IDLE:
-        return _starved(look)
+        return _starved(look, severity)
     return Hit(
         idle,
-        f"nothing was in flight {amounts.percent(idle)} of the time: "
-        "the sending application had nothing to send",
+        f"nothing was in flight {amounts.percent(idle)} of the time: {NOTHING_TO_SEND}",
         (fact("1 - busy_time / time", idle),),
         FEED_THE_SENDER,
         "sender",
-        severity=INFO if _as_asked(look) else None,
+        severity=severity,
     )
 
 
-def _starved(look: Look) -> Optional[Hit]:
-    """Something is always in flight, but little of it: an application that writes small pieces keeps TCP waiting."""
+def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
+    """Little is in flight: an application that writes small pieces keeps TCP waiting."""
     window, in_flight = _smaller_window(look.windows), look.windows.in_flight
     if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
         return None
-    known = [one for one in steady_sockets(look) if _is_queue_known(one)]
-    if not known or not all(one.app_limited and not _is_buffer_full(one) for one in known):
+    known = [one for one in _sockets_with_queue(look) if one.app_limited is not None]
+    if not known or not all(map(_is_starved, known)):
         return None
     return Hit(
         look.left,
-        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and nothing "
-        "was queued: the sending application had nothing to send",
+        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
+        f"nothing was queued: {NOTHING_TO_SEND}",
         (fact("app_limited", "in every sample"),),
         FEED_THE_SENDER,
         "sender",
-        MEDIUM,
-        severity=INFO if _as_asked(look) else None,
+        confidence=MEDIUM,
+        severity=severity,
     )
 
 
-def _is_queue_known(socket: Socket) -> bool:
-    if socket.app_limited is None or socket.wmem_queued is None:
-        return False
-    return bool(socket.sndbuf)
-
-
-def _as_asked(look: Look) -> bool:
-    """Whether the rate is what the test was limited to."""
-    asked = look.asked
-    return bool(asked and look.rate and look.rate >= 0.95 * asked)
+def _is_starved(socket: Socket) -> bool:
+    return bool(socket.app_limited) and not _is_buffer_full(socket)
 
 
 def buffers_not_applied(look: Look) -> Optional[Hit]:
@@ -370,10 +375,10 @@ def buffers_not_applied(look: Look) -> Optional[Hit]:
 
 
 WINDOW = (
-    PhaseRule("D01", "receive window too small", LIMIT, receiver_window),
-    PhaseRule("D01", "receive or send buffer too small", LIMIT, flat_window),
-    PhaseRule("D02", "receiving application too slow", FAULT, slow_reader),
-    PhaseRule("D03", "send buffer too small", LIMIT, sender_buffer),
-    PhaseRule("D04", "sending application has nothing to send", LIMIT, application),
-    PhaseRule("D36", "buffers not applied", FAULT, buffers_not_applied),
+    Rule("D01", "receive window too small", LIMIT, receiver_window),
+    Rule("D01", "receive or send buffer too small", LIMIT, flat_window),
+    Rule("D02", "receiving application too slow", FAULT, slow_reader),
+    Rule("D03", "send buffer too small", LIMIT, sender_buffer),
+    Rule("D04", "sending application has nothing to send", LIMIT, application),
+    Rule("D36", "buffers not applied", FAULT, buffers_not_applied),
 )

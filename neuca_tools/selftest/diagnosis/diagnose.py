@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, Session, known_facts
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, known_facts
 from neuca_tools.selftest.conditions.causes import (
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -19,21 +19,20 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
     is_explained,
 )
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
+from neuca_tools.selftest.conditions.udp import flow_of
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Fact, Look
 
-# How much more a fault weighs than a limit that explains the same share.
-FAULT_FIRST = 0.15
-# Of the lost time, or of the lost packets: less is no cause of anything else.
-TRIFLE = 0.1
+FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
+TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 # Of the datagrams, in a test that reached what it should: a host was busy for a moment.
 SLIGHT = 0.01
-# Of the duration that was asked for.
-SHORTEST = 0.9
+SHORTEST = 0.9  # of the duration that was asked for
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT
 )
@@ -109,17 +108,21 @@ class Diagnosis:
     @property
     def exit_code(self) -> ExitCode:
         """Why the test did not run; if it did, whether the rate is as expected."""
-        ids = {one.id for one in self.findings if one.severity == FAULT}
+        faults = self._faults
         for outcome in OUTCOMES:
-            if ids & outcome.conditions and self._applies(outcome):
+            if faults & outcome.conditions and self._applies(outcome):
                 return outcome.exit_code
         if self.inconclusive:
             return ExitCode.INCONCLUSIVE
-        if ids & NOT_AS_PLANNED:
+        if faults & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
-        if ids or any(one.passed is False for one in self.phases):
+        if faults or any(one.passed is False for one in self.phases):
             return ExitCode.BELOW
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
+
+    @property
+    def _faults(self) -> frozenset[str]:
+        return frozenset(one.id for one in self.findings if one.severity == FAULT)
 
     def _applies(self, outcome: Outcome) -> bool:
         if outcome.untested:
@@ -130,14 +133,14 @@ class Diagnosis:
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What limits the dataplane that was measured, and what is wrong with it."""
     looks = tuple(look(evidence, phase) for phase in evidence.phases)
-    session = Session(evidence, looks)
-    results = tuple(_result(one) for one in looks)
+    session, results = Session(evidence, looks), tuple(map(_result, looks))
     judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
     all_passed = bool(judged) and all(judged)
     found = [*_of_phases(looks, results), *_of_the_session(session, all_passed)]
     ranked = tuple(sorted(_symptoms_as_information(found), key=_order))
-    inconclusive = _inconclusive(looks, ranked)
-    unexplained = None if inconclusive else _unexplained(evidence, looks, ranked, all_passed)
+    inconclusive, unexplained = _inconclusive(looks, ranked), None
+    if inconclusive is None and not all_passed:
+        unexplained = _unexplained(session, ranked)
     return Diagnosis(ranked, results, inconclusive, evidence.expect, unexplained)
 
 
@@ -156,6 +159,7 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
                 continue
             severity = _severity(hit, hit.severity or row.severity, one, result)
             found = _finding(row.id, row.title, severity, hit, one)
+            found = replace(found, phase=one.phase.name)
             known = best.get((row.id, row.title))
             if known is None or _weight_in_phase(found) > _weight_in_phase(known):
                 best[row.id, row.title] = found
@@ -167,7 +171,7 @@ def _weight_in_phase(one: Finding) -> tuple[bool, float]:
 
 
 def _severity(hit: Hit, severity: str, one: Look, result: PhaseResult) -> str:
-    """Information if the phase reached what it should: every path has a limit and drops a few packets."""
+    """Information if the phase passed: every path has a limit and drops a few packets."""
     if one.phase.search or (severity == LIMIT and result.passed):
         return INFO
     if severity == FAULT and _is_negligible(hit, one, result):
@@ -191,37 +195,34 @@ def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
         severity = hit.severity or row.severity
         if severity == LIMIT and all_passed:
             severity = INFO
-        found = _finding(row.id, row.title, severity, hit, reference)
-        yield replace(found, phase=None)
+        yield _finding(row.id, row.title, severity, hit, reference)
 
 
 def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
-    predicted: Optional[float] = None
-    following: Optional[str] = None
-    if of is not None and severity != INFO and hit.confidence != LOW:
-        predicted, following = next_after(name, hit, of)
-    return Finding(
+    found = Finding(
         id=name,
         title=title,
         severity=severity,
         share=max(0.0, min(1.0, hit.share)),
         confidence=hit.confidence,
-        phase=of.phase.name if of else None,
+        phase=None,
         end=hit.end,
         text=hit.text,
         evidence=known_facts(hit.facts),
         advice=hit.recommendation,
-        predicted=predicted,
-        next_limit=following,
         sysctls=hit.sysctls,
     )
+    if of is None or severity == INFO or hit.confidence == LOW:
+        return found
+    predicted, following = next_after(name, hit, of)
+    return replace(found, predicted=predicted, next_limit=following)
 
 
 def _symptoms_as_information(found: Sequence[Finding]) -> list[Finding]:
     """The same findings; what another one explains (see `causes`) is information."""
-    certain = [one for one in found if _is_certain(one)]
+    certain = list(filter(_is_certain, found))
     names = {one.id for one in certain} | {one.title for one in certain}
-    return [_as_symptom(one) if _has_cause(one, names) else one for one in found]
+    return [_unless_explained(one, names) for one in found]
 
 
 def _is_certain(one: Finding) -> bool:
@@ -229,45 +230,42 @@ def _is_certain(one: Finding) -> bool:
     return one.severity != INFO and one.confidence != LOW and one.share >= TRIFLE
 
 
-def _has_cause(one: Finding, names: Collection[str]) -> bool:
-    return is_explained((one.id, one.title), one.phase, names)
-
-
-def _as_symptom(one: Finding) -> Finding:
+def _unless_explained(one: Finding, names: Collection[str]) -> Finding:
+    if not is_explained((one.id, one.title), one.phase, names):
+        return one
     return replace(one, severity=INFO, predicted=None, next_limit=None)
 
 
 def _order(one: Finding) -> tuple[bool, bool, float, str]:
     """By weight; information comes last, and limits last of it, because every path has one."""
-    weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0)
-    return (one.severity == INFO, one.severity == INFO and one.id in LIMITS, -weight, one.id)
+    is_information, weight = one.severity == INFO, one.share
+    if one.severity == FAULT:
+        weight += FAULT_FIRST
+    return is_information, is_information and one.id in LIMITS, -weight, one.id
 
 
 def _result(one: Look) -> PhaseResult:
-    error = one.phase.run.error if one.phase.run else None
-    whole = one.flow.rate if one.flow else None
     return PhaseResult(
         name=one.phase.name,
         direction=one.phase.direction,
         protocol=one.protocol,
-        rate=whole or one.rate,
+        rate=flow_of(one).rate or one.rate,
         loss=one.loss,
         retransmits=one.throughput.retransmits,
         passed=passed(one),
-        error=error,
+        error=one.phase.run.error if one.phase.run else None,
         steady=one.rate,
     )
 
 
-def _inconclusive(looks: tuple[Look, ...], found: tuple[Finding, ...]) -> Optional[str]:
-    """Why the test says nothing about the path; None if it does, or if a finding says why it did not run."""
+def _inconclusive(looks: Sequence[Look], found: Sequence[Finding]) -> Optional[str]:
+    """Why the test has no result; None if it has one, or if a finding says why it did not run."""
     if any(one.id in UNFINISHED for one in found):
         return None
-    for one in looks:
-        cut = _cut_short(one)
-        if cut is not None:
-            return cut
-    if not any(one.rate for one in looks) and not found:
+    cut = next(filter(None, map(_cut_short, looks)), None)
+    if cut is not None:
+        return cut
+    if not found and not any(one.rate for one in looks):
         return "nothing was measured"
     return next((one.text for one in found if one.id == "D10"), None)
 
@@ -287,22 +285,20 @@ def _cut_short(one: Look) -> Optional[str]:
     return f"the test ended after {amounts.time(seconds)} of {amounts.time(run.duration)}"
 
 
-def _unexplained(
-    evidence: Evidence, looks: tuple[Look, ...], found: tuple[Finding, ...], all_passed: bool
-) -> Optional[str]:
-    """Why a rate that was measured has no explanation; None if it has one, or needs none."""
-    tcp = next((one for one in looks if one.protocol == "tcp"), None)
-    if all_passed or tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
+def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
+    """Why a rate that was measured has no explanation; None if it has one."""
+    tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
+    if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
         return "neither window, retransmits nor round trip is known: iperf3 -J says more"
-    if evidence.expect is None:
+    if session.evidence.expect is None:
         return (
-            "no condition explains this rate, and no rate is expected (--expect): it may be all that "
-            "the path can carry"
+            "no condition explains this rate, and no rate is expected (--expect): it may be all "
+            "that the path can carry"
         )
     return (
-        "the rate is below what is expected, and no condition explains it: the counters of both ends "
-        "would tell more"
+        "the rate is below what is expected, and no condition explains it: the counters of both "
+        "ends would tell more"
     )

@@ -4,26 +4,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import Hit, links_of, sysctl_max
+from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
+from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
 from neuca_tools.selftest.conditions.window import DEFAULT_MSS, LOSSY, RMEM, WMEM
 from neuca_tools.selftest.evidence.look import Look
 
-# Of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1).
-IN_FLIGHT = 0.9
-# Of a CPU's time: below it, the rate that would fill the CPU is a guess.
-NOTICEABLE = 0.05
+IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1)
+NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
+NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     found = [*_of_links(look), *_of_buffers(look)]
-    for end, load in (("sender", look.sender_load), ("receiver", look.receiver_load)):
+    for end, _, load in reversed(ends(look)):
         if look.rate and load.busy and load.busy > NOTICEABLE:
             found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
     return sorted(found, key=lambda one: one.rate)
@@ -32,7 +33,7 @@ def limits(look: Look) -> list[Limit]:
 def _of_links(look: Look) -> list[Limit]:
     links = (*links_of(look.sender), *links_of(look.receiver))
     rates = [goodput(link.speed, link.mtu or 1500) for link in links if link.speed]
-    return [Limit("the link", "D18", min(rates))] if rates else []
+    return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:
@@ -58,12 +59,17 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
     """
     if look.protocol != "tcp" or not look.rate:
         return None, None
-    lifted = _lifted_with(condition, hit)
-    left = [one for one in limits(look) if one.condition not in lifted and one.rate >= look.rate]
-    following = left[0] if left else None
-    if hit.fixed and hit.fixed >= look.rate and (not following or hit.fixed < following.rate):
-        return hit.fixed, _in_words(following) if following else "not known: measure again"
-    return (following.rate, _in_words(following)) if following else (None, None)
+    lifted, rate = _lifted_with(condition, hit), look.rate
+    higher = (one for one in limits(look) if one.condition not in lifted and one.rate >= rate)
+    following = next(higher, NOT_KNOWN)
+    predicted = following.rate
+    if hit.fixed and rate <= hit.fixed < predicted:
+        predicted = hit.fixed
+    if predicted == NOT_KNOWN.rate:
+        return None, None
+    if following is NOT_KNOWN:
+        return predicted, following.name
+    return predicted, f"{following.name}, {amounts.rate(following.rate)}"
 
 
 def _lifted_with(condition: str, hit: Hit) -> set[str]:
@@ -74,7 +80,3 @@ def _lifted_with(condition: str, hit: Hit) -> set[str]:
     if hit.end == "both":
         lifted |= {"D01", "D03"}
     return lifted
-
-
-def _in_words(limit: Limit) -> str:
-    return f"{limit.name}, {amounts.rate(limit.rate)}"

@@ -1,4 +1,4 @@
-"""What a self-test observed on both ends: `measure` fills it in, and the diagnosis uses nothing else.
+"""What a self-test observed on both ends, filled in by `measure`: the diagnosis uses nothing else.
 
 Anything may be absent: None, an empty tuple or a missing key means "not known", never zero. Sizes
 are in bytes, rates in bit/s, times in seconds. Only the fields of TCP_INFO keep the kernel's units
@@ -6,14 +6,16 @@ are in bytes, rates in bit/s, times in seconds. Only the fields of TCP_INFO keep
 
 Counters have the kernel's own names, so that a finding can quote them:
 
-Udp.RcvbufErrors, Ip.ReasmFails, TcpExt.TCPToZeroWindowAdv   /proc/net/snmp and /proc/net/netstat
-softnet.processed, softnet.dropped, softnet.time_squeeze     /proc/net/softnet_stat, all CPUs together (softnet.3.dropped: CPU 3)
-arp_cache.table_fulls, arp_cache.entries, ndisc_cache.…      /proc/net/stat/arp_cache and ndisc_cache
-conntrack.insert_failed, conntrack.drop                      /proc/net/stat/nf_conntrack
-eth1.rx_bytes, eth1.rx_missed_errors                         /sys/class/net/eth1/statistics
-eth1.ethtool.rx_no_buffer_count                              ethtool -S eth1
-eth1.qdisc.drops, eth1.qdisc.backlog, eth1.qdisc.requeues    tc -s qdisc, all of the device's together
-rxe0.retry_exceeded                                          /sys/class/infiniband/rxe0/ports/1/hw_counters
+Udp.RcvbufErrors, Ip.ReasmFails            /proc/net/snmp
+TcpExt.TCPToZeroWindowAdv                  /proc/net/netstat
+softnet.processed, .dropped, .time_squeeze /proc/net/softnet_stat, all CPUs together
+softnet.3.dropped                          /proc/net/softnet_stat, CPU 3
+arp_cache.table_fulls, ndisc_cache.entries /proc/net/stat/arp_cache, ndisc_cache
+conntrack.insert_failed, conntrack.drop    /proc/net/stat/nf_conntrack
+eth1.rx_bytes, eth1.rx_missed_errors       /sys/class/net/eth1/statistics
+eth1.ethtool.rx_no_buffer_count            ethtool -S eth1
+eth1.qdisc.drops, .backlog, .requeues      tc -s qdisc, all qdiscs of the device together
+rxe0.retry_exceeded                        /sys/class/infiniband/rxe0/ports/1/hw_counters
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.evidence.run import Flow, Run
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
@@ -33,7 +35,7 @@ NOT_ASKED = "not asked for"
 
 @dataclass(frozen=True)
 class Socket:
-    """TCP_INFO of one socket at one time (tcp(7), linux/tcp.h), with its memory as shown by `ss -m`."""
+    """TCP_INFO of one socket at one time (tcp(7), linux/tcp.h), with its memory (`ss -m`)."""
 
     local_port: Optional[int] = None
     remote_port: Optional[int] = None
@@ -62,10 +64,28 @@ class Socket:
     sndbuf: Optional[int] = None  # tb
     congestion: Optional[str] = None
 
+    @property
+    def cwnd(self) -> Optional[float]:
+        """The congestion window in bytes."""
+        return self._bytes(self.snd_cwnd)
+
+    @property
+    def in_flight(self) -> Optional[float]:
+        """The bytes that were sent and not acknowledged."""
+        return self._bytes(self.unacked)
+
+    def _bytes(self, segments: Optional[int]) -> Optional[float]:
+        if segments is None or self.mss is None:
+            return None
+        return float(segments * self.mss)
+
 
 @dataclass(frozen=True)
 class Cpu:
-    """Seconds that one CPU spent since boot (/proc/stat); `user` includes nice, `system` irq, `idle` iowait."""
+    """Seconds that one CPU has spent since boot (/proc/stat).
+
+    `user` includes nice, `system` irq, and `idle` iowait.
+    """
 
     user: float = 0.0
     system: float = 0.0
@@ -86,10 +106,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phase:
-    """One test: its name ("tcp", "tcp-parallel", "udp" …), what iperf reported, and samples of both ends.
+    """One test ("tcp", "tcp-parallel", "udp" …): what iperf reported, and samples of both ends.
 
-    In direction "forward" the host that is `local` sends. `target` is the rate in bit/s that was
-    requested, where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
+    In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
+    where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
     "underlay" if both were measured. With `search` the phase is one of several attempts to find
     what the path can carry, so that a low rate is no failure.
     """
@@ -103,6 +123,13 @@ class Phase:
     raw: Optional[str] = None
     path: Optional[str] = None
     search: bool = False
+
+    @property
+    def flow(self) -> Optional[Flow]:
+        """The direction of iperf's run that this phase is about."""
+        if self.run is None:
+            return None
+        return self.run.flow(self.direction) or next(iter(self.run.flows), None)
 
 
 @dataclass(frozen=True)
@@ -140,8 +167,8 @@ class Host:
     """One end: what does not change during a test.
 
     `memory` is in bytes. `wanted` are the sysctls that tuning asks for. `path` names the devices on
-    the path to the peer, the one with the address first; `planned` is the device that traffic to the
-    peer should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
+    the path to the peer, the one with the address first; `planned` is the device that packets to it
+    should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
     that of the CPU on which iperf3 ran. `log` are the kernel messages during the test. `drift` are
     the changes that a pass of the agent would make now.
     """
@@ -192,7 +219,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class PathMtu:
-    """Bytes: the largest packet with DF set that the receiver acknowledged; `told`: ICMP reported the limit."""
+    """Bytes of the largest unfragmented packet that arrived; `told`: ICMP reported the limit."""
 
     forward: Optional[int] = None
     backward: Optional[int] = None
@@ -201,7 +228,7 @@ class PathMtu:
 
 @dataclass(frozen=True)
 class Connections:
-    """The connection-rate test: connections/s, and how many failed; `no_address` of these with EADDRNOTAVAIL."""
+    """Connections per second, and how many failed; `no_address` of these with EADDRNOTAVAIL."""
 
     rate: Optional[float] = None
     failed: Optional[int] = None
@@ -210,7 +237,7 @@ class Connections:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Broadcast requests: how many hosts should answer, how many answered at least once, and the round trips."""
+    """Broadcasts: how many hosts should answer, how many did at least once, and the round trips."""
 
     expected: Optional[int] = None
     answered: Optional[int] = None
@@ -231,7 +258,10 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the self-test, for people; `verdict` is "pass", "fail", "skipped", "unknown" or "search"."""
+    """One step of the self-test, for people.
+
+    `verdict` is "pass", "fail", "skipped", "unknown" or "search".
+    """
 
     name: str
     verdict: str
@@ -242,9 +272,9 @@ class Step:
 class Evidence:
     """A whole self-test, or what is known about a foreign iperf run.
 
-    `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path if
-    it is known from elsewhere. `address` is that of the peer, `boot` the kernel's boot id on the
-    local host, `taken` the time in ISO 8601.
+    `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
+    in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
+    boot id on the local host, `taken` the time in ISO 8601.
     """
 
     local: Host = Host()

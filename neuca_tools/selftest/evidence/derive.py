@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import mean, median
 from typing import Optional
 
@@ -19,209 +19,168 @@ from neuca_tools.selftest.evidence.look import (
     steady_intervals,
     steady_samples,
 )
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+
+# The data connections in each of several samples.
+Sockets = Sequence[tuple[Socket, ...]]
+# Bytes of a segment, if nothing is known: Ethernet's MTU without the headers of IPv4 and TCP.
+USUAL_MSS = 1448
 
 
 def look(evidence: Evidence, phase: Phase) -> Look:
-    """Everything that is known of one phase."""
-    run = phase.run
-    flow = (run.flow(phase.direction) or next(iter(run.flows), None)) if run else None
-    sockets = _sockets(phase)
-    rough = _rtt(sockets, flow, evidence)
-    samples = steady_samples(_with_all_streams(phase), rough)
+    """Everything that is known about one phase."""
+    run, flow = phase.run or Run("iperf3"), phase.flow or Flow()
+    sockets = [data_sockets(sample, phase) for sample in phase.sender]
+    rough = _rtt(sockets, flow.intervals, evidence)
+    samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
-    steady = steady_intervals(flow.intervals if flow else (), rough)
-    under_load = _median(_seconds(late, "rtt")) or _interval_rtt(steady) or evidence.rtt
+    steady = steady_intervals(flow.intervals, rough)
+    rates = _rates(steady) or [rate for _, rate in rates_of(samples, phase)]
+    rate = _rate(flow, steady, rates)
+    if run.error:
+        rate = rate or None
+    loss, retransmits = _loss(late, flow, run.mss), _retransmits(steady, flow)
     return Look(
         evidence,
         phase,
-        _throughput(phase, flow, steady, samples),
-        _windows(phase, steady, samples),
-        RoundTrip(under_load, _min_rtt(sockets, flow, evidence)),
+        Throughput(steady, rate, tuple(rates), loss, retransmits),
+        _windows(run, steady, samples, late),
+        RoundTrip(_rtt(late, steady, evidence), _min_rtt(sockets, flow, evidence)),
     )
 
 
-def _throughput(
-    phase: Phase,
-    flow: Optional[Flow],
-    steady: tuple[Interval, ...],
-    samples: Sequence[Sample],
-) -> Throughput:
-    run = phase.run
-    late = [data_sockets(sample, phase) for sample in samples]
-    rates = tuple(one.rate for one in steady if one.rate is not None)
-    rates = rates or tuple(_rates(samples, phase))
-    rate = _rate(flow, steady, rates)
-    if run is not None and run.error and not rate:
-        rate = None
-    loss = _loss(late, flow, run.mss if run else None)
-    return Throughput(steady, rate, rates, loss, _retransmits(steady, flow))
+def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
+    """The median round trip, from the best source that has one."""
+    by_iperf = [one.rtt for one in intervals]
+    return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
-def _windows(phase: Phase, steady: tuple[Interval, ...], samples: Sequence[Sample]) -> Windows:
-    late = [data_sockets(sample, phase) for sample in samples]
-    busy = _growth(late, "busy_time")
-    cwnds = [one.cwnd for one in steady if one.cwnd]
-    cwnds = cwnds or [sum(map(_cwnd, one)) for one in late if one]
-    windows = _sums(late, lambda one: one.snd_wnd)
+def _rates(intervals: Sequence[Interval]) -> list[float]:
+    return [one.rate for one in intervals if one.rate is not None]
+
+
+def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
+    """The time of each sample but the first, and the rate of what was acknowledged, in bit/s."""
+    for before, after in zip(samples, samples[1:]):
+        acked = grown([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
+        seconds = after.time - before.time
+        if acked is not None and seconds > 0:
+            yield after.time, acked * 8 / seconds
+
+
+def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
+    """The sum of a field; None if it is not known of each socket, or there is none."""
+    values = [getattr(one, name) for one in sockets]
+    if not values or None in values:
+        return None
+    found: float = sum(values)
+    return found
+
+
+def grown(looks: Sockets, name: str) -> Optional[float]:
+    """How much a counter of all streams together grew from the first sample to the last."""
+    if len(looks) < 2:
+        return None
+    first, last = total(looks[0], name), total(looks[-1], name)
+    if first is None or last is None:
+        return None
+    return max(0.0, last - first)
+
+
+def _windows(
+    run: Run, steady: Sequence[Interval], samples: Sequence[Sample], late: Sockets
+) -> Windows:
+    busy = grown(late, "busy_time")
+    cwnds = [one.cwnd for one in steady if one.cwnd] or _totals(late, "cwnd")
     return Windows(
-        mss=_median(_values(late, "mss")) or (phase.run.mss if phase.run else None),
+        mss=_median(_values(late, "mss")) or run.mss,
         cwnd=_median(cwnds),
-        snd_wnd=_median(windows) or _median([one.snd_wnd for one in steady]),
-        in_flight=_median(_sums(late, _unacked)),
-        rwnd_limited=_part(_growth(late, "rwnd_limited"), busy),
-        sndbuf_limited=_part(_growth(late, "sndbuf_limited"), busy),
+        snd_wnd=_median(_totals(late, "snd_wnd")) or _median([one.snd_wnd for one in steady]),
+        in_flight=_median(_totals(late, "in_flight")),
+        rwnd_limited=_part(grown(late, "rwnd_limited"), busy),
+        sndbuf_limited=_part(grown(late, "sndbuf_limited"), busy),
         idle_share=_idle_share(samples, late, busy),
         flat=_is_flat(cwnds),
     )
 
 
-def _idle_share(
-    samples: Sequence[Sample], late: Sequence[tuple[Socket, ...]], busy: Optional[float]
-) -> Optional[float]:
+def _idle_share(samples: Sequence[Sample], late: Sockets, busy: Optional[float]) -> Optional[float]:
     """The share of the time in which nothing was in flight."""
-    seconds = samples[-1].time - samples[0].time if samples else 0.0
-    streams = max((len(one) for one in late), default=0)
-    if busy is None or seconds <= 0 or not streams:
+    streams = max(map(len, late), default=0)
+    if busy is None or not streams or samples[-1].time <= samples[0].time:
         return None
-    return max(0.0, 1 - busy / (seconds * 1e6 * streams))
+    return max(0.0, 1 - busy / ((samples[-1].time - samples[0].time) * 1e6 * streams))
 
 
 def _is_flat(cwnds: Sequence[float]) -> bool:
-    """Whether the congestion window stayed where it was."""
+    """Whether the congestion window stayed the same."""
     if len(cwnds) < 2 or not max(cwnds):
         return False
     return max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
 
 
-def _with_all_streams(phase: Phase) -> tuple[Sample, ...]:
-    """The looks at which every stream was there: before and after, some or all of them were not. All, if none was ever seen."""
-    counts = [len(data_sockets(sample, phase)) for sample in phase.sender]
-    return tuple(sample for sample, count in zip(phase.sender, counts) if count == max(counts))
+def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sample]:
+    """The samples with the most streams: those before and after the test have fewer."""
+    most = max(map(len, sockets), default=0)
+    return [sample for sample, found in zip(samples, sockets) if len(found) == most]
 
 
-def _sockets(phase: Phase) -> list[tuple[Socket, ...]]:
-    return [data_sockets(sample, phase) for sample in phase.sender]
+def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:
+    others = [*(one.rtt for one in flow.intervals), evidence.idle.p50, evidence.rtt]
+    return min([*_seconds(sockets, "min_rtt"), *filter(None, others)], default=None)
 
 
-def _rtt(
-    sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence
-) -> Optional[float]:
-    return (
-        _median(_seconds(sockets, "rtt"))
-        or _interval_rtt(flow.intervals if flow else ())
-        or evidence.rtt
-    )
-
-
-def _interval_rtt(intervals: Iterable[Interval]) -> Optional[float]:
-    return _median([one.rtt for one in intervals])
-
-
-def _min_rtt(
-    sockets: list[tuple[Socket, ...]], flow: Optional[Flow], evidence: Evidence
-) -> Optional[float]:
-    known = [
-        *_seconds(sockets, "min_rtt"),
-        *(one.rtt for one in (flow.intervals if flow else ()) if one.rtt),
-    ]
-    known += [value for value in (evidence.idle.p50, evidence.rtt) if value]
-    return min(known, default=None)
-
-
-def _rate(
-    flow: Optional[Flow], steady: tuple[Interval, ...], rates: tuple[float, ...]
-) -> Optional[float]:
-    """What arrived in the steady part, where each interval is known; of UDP what arrived in all."""
-    if (
-        flow is not None
-        and flow.received.rate is not None
-        and (flow.received.lost is not None or len(rates) < 2)
-    ):
-        return flow.received.rate
+def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Optional[float]:
+    """The rate in the steady part if each interval is known; that of the whole test for UDP."""
+    received = flow.received
+    if received.rate is not None and (received.lost is not None or len(rates) < 2):
+        return received.rate
     weights = [one.seconds for one in steady if one.rate is not None]
-    if steady and sum(weights) > 0:
+    if sum(weights) > 0:
         return sum(rate * weight for rate, weight in zip(rates, weights)) / sum(weights)
     if rates:
         return mean(rates)
-    return flow.sent.rate if flow else None
+    return flow.sent.rate
 
 
-def _rates(samples: Sequence[Sample], phase: Phase) -> Iterable[float]:
-    for before, after in zip(samples, samples[1:]):
-        acked = _growth([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
-        if acked is not None and after.time > before.time:
-            yield acked * 8 / (after.time - before.time)
-
-
-def _growth(looks: Sequence[tuple[Socket, ...]], name: str) -> Optional[float]:
-    """Of all streams together; a counter of a socket only ever grows."""
-    if len(looks) < 2:
-        return None
-    ends = [[getattr(one, name) for one in sockets] for sockets in (looks[0], looks[-1])]
-    if any(value is None for values in ends for value in values) or not all(ends):
-        return None
-    return float(max(0, sum(ends[1]) - sum(ends[0])))
-
-
-def _loss(
-    late: Sequence[tuple[Socket, ...]], flow: Optional[Flow], mss: Optional[int]
-) -> Optional[float]:
-    again, sent = _growth(late, "bytes_retrans"), _growth(late, "bytes_sent")
+def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
+    again, sent = grown(late, "bytes_retrans"), grown(late, "bytes_sent")
     if again is not None and sent:
         return again / sent
-    if flow is None:
-        return None
     if flow.received.lost is not None and flow.received.datagrams:
         return min(1.0, flow.received.lost / flow.received.datagrams)
     if flow.sent.retransmits is not None and flow.sent.bytes:
-        return min(1.0, flow.sent.retransmits * (mss or 1448) / flow.sent.bytes)
+        return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
     return None
 
 
-def _retransmits(steady: tuple[Interval, ...], flow: Optional[Flow]) -> Optional[int]:
+def _retransmits(steady: Sequence[Interval], flow: Flow) -> Optional[int]:
     known = [one.retransmits for one in steady if one.retransmits is not None]
     if known:
         return sum(known)
-    return flow.sent.retransmits if flow else None
+    return flow.sent.retransmits
 
 
-def _cwnd(one: Socket) -> float:
-    return float((one.snd_cwnd or 0) * (one.mss or 0))
+def _totals(looks: Sockets, name: str) -> list[float]:
+    totals = [total(sockets, name) for sockets in looks]
+    return [value for value in totals if value is not None]
 
 
-def _unacked(one: Socket) -> Optional[float]:
-    return None if one.unacked is None or one.mss is None else float(one.unacked * one.mss)
+def _values(looks: Sockets, name: str) -> list[float]:
+    values = [getattr(one, name) for sockets in looks for one in sockets]
+    return [float(value) for value in values if value is not None]
 
 
-def _sums(
-    looks: Sequence[tuple[Socket, ...]], value: Callable[[Socket], Optional[float]]
-) -> list[Optional[float]]:
-    found: list[Optional[float]] = []
-    for sockets in looks:
-        values = [value(one) for one in sockets]
-        known = [one for one in values if one is not None]
-        found.append(sum(known) if known and len(known) == len(values) else None)
-    return found
-
-
-def _values(looks: Sequence[tuple[Socket, ...]], name: str) -> list[float]:
-    return [
-        float(value)
-        for sockets in looks
-        for one in sockets
-        if (value := getattr(one, name)) is not None
-    ]
-
-
-def _seconds(looks: Sequence[tuple[Socket, ...]], name: str) -> list[float]:
+def _seconds(looks: Sockets, name: str) -> list[float]:
     return [value / 1e6 for value in _values(looks, name)]
 
 
-def _median(values: Sequence[Optional[float]]) -> Optional[float]:
+def _median(values: Iterable[Optional[float]]) -> Optional[float]:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def _part(share: Optional[float], busy: Optional[float]) -> Optional[float]:
-    return None if share is None or not busy else min(1.0, share / busy)
+    if share is None or not busy:
+        return None
+    return min(1.0, share / busy)

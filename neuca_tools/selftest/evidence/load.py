@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Optional
 
 from neuca_tools.selftest.evidence import Cpu, Sample
 
-# Of the intervals (D09).
+# The share of the intervals in which a CPU is full (D09).
 HALF = 0.5
-# Of an interval: a CPU that is busier than this is full (facts, D09).
+# A CPU is full in an interval if it is busy for more than this share of it (D09).
 FULL = 0.95
 
 
@@ -34,7 +34,7 @@ class Load:
 
     @property
     def is_full(self) -> bool:
-        """Whether it was full in at least half of the intervals; the first and the last of a test never are."""
+        """Whether it was full in at least half of the intervals: the first and last never are."""
         return (self.full or 0.0) >= HALF
 
     @property
@@ -46,49 +46,40 @@ class Load:
 
 def loads(samples: Sequence[Sample]) -> Load:
     """Load() if fewer than two samples have CPU times."""
-    known = [sample for sample in samples if sample.cpus]
-    if len(known) < 2:
+    each = [_load(*one) for one in enumerate(_by_cpu(samples)) if len(one[1]) > 1]
+    if not each:
         return Load()
-    count = min(len(sample.cpus) for sample in known)
-    each = [_load(number, [sample.cpus[number] for sample in known]) for number in range(count)]
     busiest = max(each, key=lambda one: (one.full or 0, one.busy or 0))
     steal = max(one.steal or 0 for one in each)
-    return Load(
-        busiest.cpu,
-        busiest.full,
-        busiest.busy,
-        busiest.user,
-        busiest.system,
-        busiest.softirq,
-        steal,
-    )
+    return replace(busiest, steal=steal)
 
 
 def busy_series(samples: Sequence[Sample]) -> tuple[tuple[float, ...], ...]:
     """The busy share of each interval, for each CPU."""
-    known = [sample for sample in samples if sample.cpus]
-    count = min((len(sample.cpus) for sample in known), default=0)
-    return tuple(
-        tuple(
-            _busy(before.cpus[number], after.cpus[number])
-            for before, after in zip(known, known[1:])
-        )
-        for number in range(count)
-    )
+    return tuple(tuple(_busy_shares(cpu)) for cpu in _by_cpu(samples))
+
+
+def _by_cpu(samples: Sequence[Sample]) -> list[tuple[Cpu, ...]]:
+    """The times of each CPU in every sample that has CPU times."""
+    return list(zip(*(sample.cpus for sample in samples if sample.cpus)))
+
+
+def _busy_shares(cpu: Sequence[Cpu]) -> list[float]:
+    return [_busy(before, after) for before, after in zip(cpu, cpu[1:])]
 
 
 def _load(number: int, looks: Sequence[Cpu]) -> Load:
-    busy = [_busy(before, after) for before, after in zip(looks, looks[1:])]
+    busy = _busy_shares(looks)
     first, last = looks[0], looks[-1]
-    gone = max(1e-9, _total(last) - _total(first))
+    elapsed = max(1e-9, _total(last) - _total(first))
     return Load(
         number,
-        mean(1.0 if one >= FULL else 0.0 for one in busy),
+        mean(float(one >= FULL) for one in busy),
         mean(busy),
-        (last.user - first.user) / gone,
-        (last.system - first.system) / gone,
-        (last.softirq - first.softirq) / gone,
-        (last.steal - first.steal) / gone,
+        (last.user - first.user) / elapsed,
+        (last.system - first.system) / elapsed,
+        (last.softirq - first.softirq) / elapsed,
+        (last.steal - first.steal) / elapsed,
     )
 
 
@@ -97,5 +88,7 @@ def _total(cpu: Cpu) -> float:
 
 
 def _busy(before: Cpu, after: Cpu) -> float:
-    gone = _total(after) - _total(before)
-    return min(1.0, max(0.0, 1 - (after.idle - before.idle) / gone)) if gone > 0 else 0.0
+    elapsed = _total(after) - _total(before)
+    if elapsed <= 0:
+        return 0.0
+    return min(1.0, max(0.0, 1 - (after.idle - before.idle) / elapsed))

@@ -1,4 +1,4 @@
-"""One phase as numbers, which the rules of the diagnosis compare; None where a number is not known."""
+"""One phase as numbers for the rules of the diagnosis; None where a number is not known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -50,7 +50,8 @@ class Windows:
     """What bounded the data in flight in the steady part of a phase. Sizes in bytes.
 
     `rwnd_limited` and `sndbuf_limited` are shares of the time in which data was in flight (the
-    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window never moved.
+    kernel's chronographs, tcp(7)), `idle_share` of all time. `flat`: the congestion window stayed
+    the same.
     """
 
     mss: Optional[float] = None
@@ -84,10 +85,7 @@ class Look:
     @property
     def flow(self) -> Optional[Flow]:
         """The direction of iperf's run that this phase is about."""
-        run = self.phase.run
-        if run is None:
-            return None
-        return run.flow(self.phase.direction) or next(iter(run.flows), None)
+        return self.phase.flow
 
     @property
     def protocol(self) -> str:
@@ -100,19 +98,23 @@ class Look:
     @property
     def asked(self) -> Optional[float]:
         """bit/s that this phase was limited to; None or 0 if it was not."""
-        return self.phase.target or (self.phase.run.target if self.phase.run else None)
+        if self.phase.target or self.phase.run is None:
+            return self.phase.target
+        return self.phase.run.target
 
     @property
     def sender(self) -> Host:
         """The host that sends in this phase."""
-        forward = self.phase.direction == "forward"
-        return self.evidence.local if forward else self.evidence.peer
+        if self.phase.direction == "forward":
+            return self.evidence.local
+        return self.evidence.peer
 
     @property
     def receiver(self) -> Host:
         """The host that receives in this phase."""
-        forward = self.phase.direction == "forward"
-        return self.evidence.peer if forward else self.evidence.local
+        if self.phase.direction == "forward":
+            return self.evidence.peer
+        return self.evidence.local
 
     @cached_property
     def sender_load(self) -> Load:
@@ -182,17 +184,18 @@ class Look:
 def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:
     """The first and last value of a counter; None if it did not grow."""
     known = [sample.counters[name] for sample in samples if name in sample.counters]
-    return Fact(name, known[0], known[-1]) if len(known) > 1 and known[-1] > known[0] else None
+    if not known or known[-1] <= known[0]:
+        return None
+    return Fact(name, known[0], known[-1])
 
 
 def growth(fact: Optional[Fact]) -> float:
     """By how much a counter grew; 0 if it is not known."""
-    if fact is None:
+    if not fact or isinstance(fact.before, str) or isinstance(fact.after, str):
         return 0.0
-    before, after = fact.before, fact.after
-    if not isinstance(before, (int, float)) or not isinstance(after, (int, float)):
+    if fact.before is None or fact.after is None:
         return 0.0
-    return max(0.0, after - before)
+    return max(0.0, fact.after - fact.before)
 
 
 def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sample, ...]:
@@ -201,7 +204,9 @@ def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sam
         return tuple(samples)
     begin = samples[0].time + _slow_start(rtt)
     late = tuple(sample for sample in samples if sample.time >= begin)
-    return late if len(late) > 1 else tuple(samples[(len(samples) - 1) // 2 :])
+    if len(late) > 1:
+        return late
+    return tuple(samples[(len(samples) - 1) // 2 :])
 
 
 def _slow_start(rtt: Optional[float]) -> float:
@@ -218,7 +223,9 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
     if len(late) > 1:
         return late
     # Too short a test: at least the first interval is left out if two remain.
-    return counted[1:] if len(counted) > 2 else counted
+    if len(counted) > 2:
+        return counted[1:]
+    return counted
 
 
 def _is_after_slow_start(one: Interval, begin: float) -> bool:
@@ -236,12 +243,10 @@ def steady_sockets(look: Look) -> list[Socket]:
 
 
 def data_sockets(sample: Sample, phase: Phase) -> tuple[Socket, ...]:
-    """The data connections of iperf3, without its control connection; all sockets if the ports are not known."""
-    connections = phase.run.connections if phase.run else ()
-    ports = {port for one in connections for port in (one.local_port, one.remote_port)}
-    if not ports:
+    """The data connections of iperf3; all sockets if their ports are not known."""
+    if phase.run is None or not phase.run.connections:
         return sample.sockets
-    known = ports | {None}
-    return tuple(
-        one for one in sample.sockets if one.local_port in known and one.remote_port in known
-    )
+    known: set[Optional[int]] = {None}
+    for one in phase.run.connections:
+        known |= {one.local_port, one.remote_port}
+    return tuple(one for one in sample.sockets if {one.local_port, one.remote_port} <= known)

@@ -14,10 +14,10 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Interval:
-    """One interval, all streams of a direction together: windows are their sums, `rtt` is their mean.
+    """One interval with all streams of a direction: windows are their sums, `rtt` is their mean.
 
-    `cwnd` is the sender's congestion window, `snd_wnd` what the receiver allows (iperf3 3.10 or later
-    on Linux 5.4 or later).
+    `cwnd` is the sender's congestion window, `snd_wnd` what the receiver allows (iperf3 3.10 or
+    later on Linux 5.4 or later).
     """
 
     start: float
@@ -80,7 +80,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `error` is iperf's own reason, or the reader's: then there may be no flow, and a flow may be short."""
+    """One run. With an `error`, of iperf or of the reader, flows may be absent or incomplete."""
 
     tool: str
     version: Optional[str] = None
@@ -88,10 +88,10 @@ class Run:
     flows: tuple[Flow, ...] = ()
     connections: tuple[Connection, ...] = ()
     streams: Optional[int] = None
-    duration: Optional[float] = None  # asked for
-    target: Optional[float] = None  # asked for, all streams together; 0 is "as fast as it goes"
+    duration: Optional[float] = None  # as requested
+    target: Optional[float] = None  # as requested, all streams together; 0 is no limit
     datagram: Optional[int] = None  # bytes of one write: of a datagram, with UDP
-    buffer: Optional[float] = None  # asked for with -w
+    buffer: Optional[float] = None  # as requested with -w
     sndbuf: Optional[float] = None
     rcvbuf: Optional[float] = None
     mss: Optional[int] = None
@@ -99,7 +99,7 @@ class Run:
     cpu_local: Optional[float] = None  # per cent of one CPU, of the iperf process alone
     cpu_remote: Optional[float] = None
     error: Optional[str] = None
-    notes: tuple[str, ...] = ()  # what is odd about the document, for people
+    notes: tuple[str, ...] = ()  # oddities of the document, for people
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)

@@ -41,7 +41,7 @@ NOT_ALLOWED = (errno.EPERM, errno.EINVAL)
 def confined(joining: int = -1) -> Callable[[], None]:
     """The function to call in the new process.
 
-    `joining` is the `joining` descriptor of a PeerFilter, whose control group it enters; -1 for none.
+    The process enters the control group of a PeerFilter by its descriptor `joining`; -1 for none.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,7 +62,7 @@ def confined(joining: int = -1) -> Callable[[], None]:
 
 
 def entering(joining: int) -> Callable[[], None]:
-    """As `confined`, but with the control group only, for a program that needs the host's devices."""
+    """As `confined`, but only with the control group, for a program that needs devices."""
 
     def enter() -> None:
         if joining >= 0:

@@ -7,12 +7,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import select
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
+
+from neuca_tools.selftest.measure.wait import readable
 
 # Never the current directory, whatever the environment says.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -26,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
-    """The exit code, negative for a signal, and both outputs. `late`: it was killed after its time."""
+    """The exit code, negative for a signal, and both outputs. `late`: it had to be killed."""
 
     code: int
     out: bytes
@@ -81,9 +82,7 @@ class Program:
         """Wait up to `seconds` for its end, then kill it."""
         deadline = time.monotonic() + seconds
         while self.waiting and time.monotonic() < deadline:
-            for descriptor in select.select(
-                self.waiting, [], [], max(0.0, deadline - time.monotonic())
-            )[0]:
+            for descriptor in readable(self.waiting, deadline):
                 self.take(descriptor)
         return self.end()
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import broadcast_lost
@@ -33,8 +34,8 @@ from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorErro
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.fixes import Fix
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.fixes import STEP, Fix
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -50,6 +51,8 @@ NO_HELPER = "this needs a helper at the other end"
 # Results of the connection attempt after which nothing else can be measured.
 FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
+# The verdict and the text of a step.
+Result = tuple[str, str]
 
 
 class PeerTest:
@@ -85,7 +88,9 @@ class PeerTest:
             return self._without_a_route(error)
         device = kernel.devices().get(way.index)
         if device is None or way.source is None:
-            raise SelftestError(f"test {self._address}: its route leads nowhere")
+            raise SelftestError(
+                f"test {self._address}: its route has no device or no source address"
+            )
         planned = permit(self._address, way, device, self._plan, self._options.interface)
         try:
             self._measure(way, way.source, device, planned)
@@ -101,7 +106,7 @@ class PeerTest:
     def _local(self, way: Way, planned: str) -> Host:
         return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
 
-    def _measure(self, way: Way, source: Address, device: NetDevice, planned: str) -> None:
+    def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
         self._as_planned()
         if not self._reach(way, source, device, planned):
             return
@@ -125,28 +130,27 @@ class PeerTest:
         )
         self._evidence = throughput.run(self._evidence)
         if self._fix:
-            self._done(self._fix.end(self._evidence, self._helper))
+            self._done(STEP, *self._fix.end(self._evidence, self._helper))
         place = LocalAddress(source, device.name, device.index)
         self._if("connections", lambda: self._connections(source))
         self._if("rdma", lambda: self._rdma(source, devices))
         self._if("broadcast", lambda: self._broadcast(place))
 
-    def _if(self, name: str, step: Callable[[], Step]) -> None:
-        """Run a step if it was asked for, else report it as skipped."""
+    def _if(self, name: str, step: Callable[[], Result]) -> None:
+        """Run a step if it was requested, else report it as skipped."""
         if name in self._options.steps:
-            self._done(step())
+            self._done(name, *step())
         else:
-            self._done(Step(name, "skipped", NOT_ASKED))
+            self._done(name, "skipped", NOT_ASKED)
 
-    def _done(self, step: Step) -> None:
+    def _done(self, name: str, verdict: str, text: str) -> None:
+        step = Step(name, verdict, text)
         self._evidence = replace(self._evidence, steps=(*self._evidence.steps, step))
         self._tell(step)
 
     def _without_a_route(self, error: OSError) -> Evidence:
         known = {errno.ENETUNREACH: "unreachable", errno.EHOSTUNREACH: "no-route"}
-        self._done(
-            Step("reach", "fail", f"this host has no route to {self._address}: {error.strerror}")
-        )
+        self._done("reach", "fail", f"this host has no route to {self._address}: {error.strerror}")
         return replace(
             self._evidence,
             local=facts.host(),
@@ -158,17 +162,16 @@ class PeerTest:
     def _as_planned(self) -> None:
         self._if("as-planned", self._compare_with_plan)
 
-    def _compare_with_plan(self) -> Step:
+    def _compare_with_plan(self) -> Result:
         drift = self._plan.drift
         if drift is None:
-            text = "the agent has made no pass on this host: nothing is planned"
-            return Step("as-planned", "skipped", text)
+            return "skipped", "the agent has made no pass on this host: nothing is planned"
         texts = [*drift, *self._wrong_sysctls()]
         if not texts:
-            text = "names, addresses, routes, marks, MTUs and tuning"
-            return Step("as-planned", "pass", text)
-        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-        return Step("as-planned", "fail", f"{texts[0]}{more}")
+            return "pass", "names, addresses, routes, marks, MTUs and tuning"
+        if len(texts) == 1:
+            return "fail", texts[0]
+        return "fail", f"{texts[0]}, and {len(texts) - 1} more"
 
     def _wrong_sysctls(self) -> list[str]:
         """Each sysctl that exists and has another value than the planned one, as a text."""
@@ -179,14 +182,14 @@ class PeerTest:
             if value.split() != planned[name].split()
         ]
 
-    def _reach(self, way: Way, source: Address, device: NetDevice, planned: str) -> bool:
+    def _reach(self, way: Way, source: Address, device: Device, planned: str) -> bool:
         """Whether the peer can be measured at all."""
         if device.name != planned:
             self._evidence = replace(self._evidence, reach=Reach(route=device.name))
             text = (
                 f"the route to {self._address} leaves through {device.name}, not through {planned}"
             )
-            self._done(Step("reach", "fail", text))
+            self._done("reach", "fail", text)
             return False
         found = Reach(route=device.name)
         if "reach" in self._options.steps:
@@ -196,7 +199,7 @@ class PeerTest:
         reachable = is_reachable(found)
         several = len(set(found.macs)) > 1
         verdict = "pass" if reachable and not several else "fail"
-        self._done(Step("reach", verdict, ", ".join([*_reach_words(found), note])))
+        self._done("reach", verdict, ", ".join([*_reach_words(found), note]))
         return reachable
 
     def _connect(self, source: Address, found: Reach) -> tuple[Reach, str]:
@@ -228,16 +231,18 @@ class PeerTest:
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
-    def _latency(self, source: Address) -> Step:
+    def _latency(self, source: Address) -> Result:
         try:
             how, idle, over_tcp = self._round_trips(source)
         except OSError as error:
-            return Step("latency", "unknown", f"cannot be measured: {error.strerror}")
+            return "unknown", f"cannot be measured: {error.strerror}"
         self._evidence = replace(self._evidence, idle=idle, idle_tcp=over_tcp)
         words = [f"{how} {words_of(idle)}"]
         if over_tcp.p50 is not None:
             words.append(f"TCP {words_of(over_tcp)}")
-        return Step("latency", "unknown" if idle.p50 is None else "pass", "; ".join(words))
+        if idle.p50 is None:
+            return "unknown", "; ".join(words)
+        return "pass", "; ".join(words)
 
     def _round_trips(self, source: Address) -> tuple[str, Latency, Latency]:
         """The protocol used, its round trips, and those over TCP if there is a helper.
@@ -246,9 +251,9 @@ class PeerTest:
         """
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
-            pings = roundtrip.Pings(self._address, source)
+            pings = roundtrip.pings(self._address, source)
             return "ping", roundtrip.measure(pings, count, ROUND_TRIPS_WITHIN), Latency()
-        probe = roundtrip.Datagrams(self._address, port + 1, self._helper.token, source)
+        probe = roundtrip.datagrams(self._address, port + 1, self._helper.token, source)
         idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
         over_tcp = Latency()
         with suppress(OSError):
@@ -257,13 +262,13 @@ class PeerTest:
             )
         return "UDP", idle, over_tcp
 
-    def _path_mtu(self, source: Address, device: NetDevice) -> Step:
+    def _path_mtu(self, source: Address, device: Device) -> Result:
         """Compare the path MTU with what both ends' devices take."""
         mtu = self._common_mtu(device)
         try:
             found = self._probe_path(source, mtu)
         except OSError as error:
-            return Step("path-mtu", "unknown", f"cannot be probed: {error.strerror}")
+            return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=found)
         forward, backward = found.forward or "no answer", found.backward or "not known"
         text = f"{forward} out, {backward} back, of {mtu} bytes"
@@ -271,11 +276,13 @@ class PeerTest:
             text += f" ({device.mtu} here)"
         known = [value for value in (found.forward, found.backward) if value]
         if not known:
-            return Step("path-mtu", "unknown", text)
-        return Step("path-mtu", "fail" if min(known) < mtu else "pass", text)
+            return "unknown", text
+        if min(known) < mtu:
+            return "fail", text
+        return "pass", text
 
-    def _common_mtu(self, device: NetDevice) -> int:
-        """The smaller MTU, in bytes, of this end's device and of the helper's, where it is known."""
+    def _common_mtu(self, device: Device) -> int:
+        """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
         if self._helper is None:
             return device.mtu
         far = self._helper.host
@@ -295,25 +302,27 @@ class PeerTest:
             rtt=rtt,
         )
 
-    def _connections(self, source: Address) -> Step:
-        if not self._helper or self._helper.why:
-            return Step("connections", "skipped", NO_HELPER)
+    def _connections(self, source: Address) -> Result:
+        if not self._helper or self._helper.failure:
+            return "skipped", NO_HELPER
         found = reach.connections(self._address, self._options.port + 2, source, CONNECTING)
         self._evidence = replace(self._evidence, connections=found)
         text = f"{found.rate:.0f} connections/s, {found.failed} failed"
-        return Step("connections", "fail" if found.failed else "pass", text)
+        if found.failed:
+            return "fail", text
+        return "pass", text
 
-    def _rdma(self, source: Address, devices: Sequence[str]) -> Step:
+    def _rdma(self, source: Address, devices: Sequence[str]) -> Result:
         chosen = rdma.choose(rdma.ports(), devices, source)
         if isinstance(chosen, str):
-            return Step("rdma", "skipped", f"not applicable here: {chosen}")
+            return "skipped", f"not applicable here: {chosen}"
         found, reasons = self._measure_rdma(chosen)
         self._evidence = replace(self._evidence, rdma=found)
         words = [*filter(None, [found.error]), *reasons, _rdma_words(chosen, found)]
         verdict = "skipped" if reasons else "pass"
         if found.error or not chosen.usable:
             verdict = "fail"
-        return Step("rdma", verdict, "; ".join(words))
+        return verdict, "; ".join(words)
 
     def _measure_rdma(self, chosen: RdmaChoice) -> tuple[Rdma, list[str]]:
         """What was measured, and the reasons why it was not."""
@@ -321,7 +330,7 @@ class PeerTest:
         reasons = list(filter(None, [rdma.hindrance(self._address)]))
         if self._options.rate:
             reasons.append("RDMA cannot be limited to a rate (--rate)")
-        if helper is None or helper.why:
+        if helper is None or helper.failure:
             return found, [NO_HELPER, *reasons]
         if reasons or not chosen.usable:
             return found, reasons
@@ -332,21 +341,22 @@ class PeerTest:
             return found, [f"the other end: {measured}"]
         return measured, []
 
-    def _broadcast(self, place: LocalAddress) -> Step:
+    def _broadcast(self, place: LocalAddress) -> Result:
         secret, port = self._options.secret, self._options.port + 2
         if secret is None:
-            text = "this needs the secret that all who answer share (--secret-file)"
-            return Step("broadcast", "skipped", text)
+            return "skipped", "this needs the secret that all responders share (--secret-file)"
         try:
             found = broadcast.ask(place, port, secret, self._options.broadcast)
         except OSError as error:
-            return Step("broadcast", "unknown", f"cannot be measured: {error.strerror}")
+            return "unknown", f"cannot be measured: {error.strerror}"
         self._evidence = replace(self._evidence, broadcast=found)
         of = f" of {found.expected}" if found.expected else ""
         text = f"{found.answered}{of} answered: {words_of(found.times)}"
         if broadcast_lost(found):
-            return Step("broadcast", "fail", text)
-        return Step("broadcast", "pass" if found.answered else "unknown", text)
+            return "fail", text
+        if not found.answered:
+            return "unknown", text
+        return "pass", text
 
 
 # --- Texts and judgements -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Somebody's document becomes Evidence: an iperf run of any kind, or the evidence that a self-test wrote."""
+"""A document becomes Evidence: the output of any iperf, or the evidence that a self-test wrote."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,51 +14,51 @@ from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers import read
 
-OURS = "phases"  # a key that iperf3's documents have not
+OURS = "phases"  # a key of evidence that iperf3's JSON does not have
 
 
 def evidence_of(
     content: bytes, expect: Optional[float] = None, rtt: Optional[float] = None
 ) -> Evidence:
-    """What a document tells. Raises SelftestError for evidence of ours that is damaged or of another version."""
-    own = _own(content)
-    evidence = own if own is not None else of_run(read(content), content.decode("utf-8", "replace"))
-    return replace(
-        evidence,
-        expect=evidence.expect if expect is None else expect,
-        rtt=evidence.rtt if rtt is None else rtt,
-    )
+    """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
+
+    Raises SelftestError for a self-test's evidence that is damaged or of another version.
+    """
+    evidence = _own(content) or _of_run(read(content), content.decode("utf-8", "replace"))
+    if expect is not None:
+        evidence = replace(evidence, expect=expect)
+    if rtt is not None:
+        evidence = replace(evidence, rtt=rtt)
+    return evidence
 
 
-def of_run(run: Run, raw: Optional[str] = None) -> Evidence:
-    """One phase for each direction, the document itself with the first. "local" is the client: it sends forward."""
-    kind = run.protocol or "tcp"
-    if len(run.flows) == 2:
-        phases = tuple(
-            Phase(
-                "tcp-bidir" if kind == "tcp" else kind,
-                run,
-                flow.direction,
-                raw=raw if place == 0 else None,
-            )
-            for place, flow in enumerate(run.flows)
-        )
-    else:
-        name = "tcp-parallel" if kind == "tcp" and (run.streams or 1) > 1 else kind
-        phases = (Phase(name, run, run.flows[0].direction if run.flows else "forward", raw=raw),)
-    return Evidence(phases=phases)
+def _of_run(run: Run, raw: str) -> Evidence:
+    """One phase for each direction, the first with the document; "local" is the client."""
+    name = _phase_name(run)
+    directions = [flow.direction for flow in run.flows] or ["forward"]
+    first, *others = (Phase(name, run, direction) for direction in directions)
+    return Evidence(phases=(replace(first, raw=raw), *others))
+
+
+def _phase_name(run: Run) -> str:
+    if run.protocol not in (None, "tcp"):
+        return str(run.protocol)
+    if len(run.flows) > 1:
+        return "tcp-bidir"
+    return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
 def _own(content: bytes) -> Optional[Evidence]:
+    """The evidence of a self-test: alone, or as a part of its report."""
     try:
         data = json.loads(content)
     except (RecursionError, ValueError):
         return None
-    whole = isinstance(data, dict) and isinstance(data.get("evidence"), dict)
-    data = data["evidence"] if whole else data
-    if not isinstance(data, dict) or not (
-        whole or OURS in data
-    ):  # a report has no phases where nobody was reached
+    if not isinstance(data, dict):
+        return None
+    if isinstance(data.get("evidence"), dict):
+        data = data["evidence"]
+    elif OURS not in data:
         return None
     try:
         return decode(Evidence, data, VERSION)

@@ -1,4 +1,4 @@
-"""The lines of several streams become the intervals of one flow."""
+"""Combine the lines of several streams into the intervals and totals of one flow."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,59 +9,69 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Interval, Total
-from neuca_tools.selftest.readers.lines import Row
-from neuca_tools.selftest.readers.values import mean, total, whole
+from neuca_tools.selftest.readers.lines import Rest, Row
+from neuca_tools.selftest.readers.values import mean, scaled, total, whole
+
+Line = tuple[Row, Rest]
+OMITTED = "(omitted)"
 
 
-def gather(parts: Sequence[tuple[Row, Interval]]) -> tuple[Interval, ...]:
-    """One interval for each (start, end): a [SUM] line has the better rate, its streams' lines have the windows."""
-    groups: dict[tuple[bool, int, int], list[tuple[Row, Interval]]] = {}
-    for row, interval in parts:
-        key = (interval.omitted, round(row.start), round(row.end))
-        groups.setdefault(key, []).append((row, interval))
-    merged = map(_together, groups.values())
-    return tuple(sorted(merged, key=lambda one: (not one.omitted, one.start)))
+def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
+    """One interval for each (start, end), omitted ones first."""
+    groups: dict[tuple[bool, int, int], list[Line]] = {}
+    for row, rest in lines:
+        key = (OMITTED in row.rest, round(row.start), round(row.end))
+        groups.setdefault(key, []).append((row, rest))
+    intervals = map(_interval, groups.values())
+    return tuple(sorted(intervals, key=lambda one: (not one.omitted, one.start)))
 
 
-def _together(group: list[tuple[Row, Interval]]) -> Interval:
-    streams = [interval for row, interval in group if row.id != "SUM"]
-    sums = [interval for row, interval in group if row.id == "SUM"]
-    if not sums and len(streams) == 1:
-        return streams[0]
+def _interval(group: list[Line]) -> Interval:
+    """Amounts of the [SUM] line, which are rounded only once; windows of the streams' lines."""
+    sums = [line for line in group if line[0].id == "SUM"]
+    streams = [line for line in group if line[0].id != "SUM"]
     counted = sums[:1] or streams
-    base = counted[0]
-    if not sums:
-        base = replace(base, bytes=_total(streams, "bytes"), rate=_total(streams, "rate"))
-    return replace(
-        base,
-        retransmits=whole(_total(counted, "retransmits")),
-        cwnd=_total(streams, "cwnd"),
-        rtt=mean(one.rtt for one in streams),
-        datagrams=whole(_total(counted, "datagrams")),
-        lost=whole(_total(counted, "lost")),
-        omitted=any(one.omitted for _, one in group),
+    row, amounts = counted[0][0], total_of(counted)
+    return Interval(
+        row.start,
+        row.end,
+        bytes=amounts.bytes,
+        rate=amounts.rate,
+        retransmits=amounts.retransmits,
+        cwnd=total(rest.cwnd for _, rest in streams),
+        rtt=mean(rest.rtt for _, rest in streams),
+        datagrams=amounts.datagrams,
+        lost=amounts.lost,
+        jitter=amounts.jitter,
+        omitted=OMITTED in row.rest,
     )
 
 
-def _total(parts: Sequence[Interval], name: str) -> Optional[float]:
-    return total(getattr(one, name) for one in parts)
+def total_of(lines: Sequence[Line]) -> Total:
+    """The [SUM] line, or the sum of the streams' lines."""
+    chosen = [line for line in lines if line[0].id == "SUM"] or lines
+    if not chosen:
+        return Total()
+    first, rests = chosen[0][0], [rest for _, rest in chosen]
+    return Total(
+        seconds=first.end - first.start,
+        bytes=sum(row.bytes for row, _ in chosen),
+        rate=sum(row.rate for row, _ in chosen),
+        retransmits=_count(rests, "retransmits"),
+        datagrams=_count(rests, "datagrams"),
+        lost=_count(rests, "lost"),
+        jitter=rests[0].jitter,
+    )
+
+
+def _count(rests: Sequence[Rest], name: str) -> Optional[int]:
+    return whole(total(getattr(rest, name) for rest in rests))
 
 
 def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total:
-    """The receiver's totals, where a program prints the sender's amounts with the receiver's losses."""
-    share: Optional[float] = None
-    if datagrams and lost is not None and lost <= datagrams:
-        share = 1 - lost / datagrams
-    return Total(
-        seconds=sent.seconds,
-        bytes=_scaled(sent.bytes, share),
-        rate=_scaled(sent.rate, share),
-        datagrams=datagrams,
-        lost=lost,
-        out_of_order=sent.out_of_order,
-        jitter=sent.jitter,
-    )
-
-
-def _scaled(value: Optional[float], share: Optional[float]) -> Optional[float]:
-    return None if value is None or share is None else value * share
+    """The receiver's totals, if a program prints the sender's amounts and the receiver's losses."""
+    received = replace(sent, retransmits=None, datagrams=datagrams, lost=lost)
+    if not datagrams or lost is None or lost > datagrams:
+        return replace(received, bytes=None, rate=None)
+    share = 1 - lost / datagrams
+    return replace(received, bytes=scaled(sent.bytes, share), rate=scaled(sent.rate, share))

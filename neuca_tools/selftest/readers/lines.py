@@ -1,6 +1,7 @@
-"""The line grammar that iperf3's and iperf 2's texts share: bracketed ids, intervals, amounts with units.
+"""The line grammar shared by the text output of iperf3 and iperf 2.
 
-Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); `-f M` gives "MBytes/sec".
+Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); `-f M` gives
+"MBytes/sec".
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,26 +11,38 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-PREFIXES = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+from neuca_tools.selftest.evidence.run import Connection
+from neuca_tools.selftest.readers.values import known, scaled, whole
+
+MOST_LINES = 500_000
 LONGEST_LINE = 1000
+PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+# By unit: the base of its prefixes in a rate, and its bits.
+BASES = {"bits": 1000, "bytes": 1024}
+BITS = {"bits": 1, "bytes": 8}
 _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
 _ROW = re.compile(
-    r"\[\s*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
-    rf"\s+{_AMOUNT}(?P<unit>Bytes|bits)\s+(?P<rate>[\d.]{{1,20}})\s*(?P<scale>[KMGT]?)(?P<per>bits|Bytes)/sec(?P<rest>.*)",
+    r"\[\s*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?"
+    r"\s+(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
+    rf"\s+{_AMOUNT}(?P<unit>Bytes|bits)"
+    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)(?P<per>bits|Bytes)/sec(?P<rest>.*)",
     re.IGNORECASE,
 )
 _CONNECTED = re.compile(
-    r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
+    r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?"
+    r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
-_COMMAND = re.compile(r"(?:^|[\s/#$])(iperf3?) +(-.*)")
-_SIZE = re.compile(r"([\d.]{1,20})([kmgtKMGT]?)")
+_LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
+_COMMAND = re.compile(r"(?:^|[\s/#$])iperf3? +(-.*)")
+_SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)", re.IGNORECASE)
+_RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
 class Row(NamedTuple):
-    """One line of numbers; `rest` is what follows the rate, which each program fills in its own way."""
+    """A result line; `rest` is the text after the rate, which depends on the program."""
 
     id: str
-    role: Optional[str]  # TX-C, RX-C with iperf3 --bidir
+    role: Optional[str]  # with iperf3 --bidir: "TX-C", "RX-C", "TX-S" or "RX-S"
     start: float
     end: float
     bytes: float
@@ -37,11 +50,21 @@ class Row(NamedTuple):
     rest: str
 
 
-class Words(NamedTuple):
-    """What the command line asked for, where it was pasted along."""
+class Rest(NamedTuple):
+    """What the rest of a result line says; times in seconds, `cwnd` in bytes."""
 
-    program: str
-    target: Optional[float] = None  # bit/s
+    retransmits: Optional[int] = None
+    cwnd: Optional[float] = None
+    rtt: Optional[float] = None
+    datagrams: Optional[int] = None
+    lost: Optional[int] = None
+    jitter: Optional[float] = None
+
+
+class Words(NamedTuple):
+    """What the command line asked for, if it is part of the text."""
+
+    target: Optional[float] = None  # bit/s, all streams together
     duration: Optional[float] = None
     streams: Optional[int] = None
     buffer: Optional[float] = None
@@ -50,73 +73,102 @@ class Words(NamedTuple):
     reverse: bool = False
 
 
-def floating(word: str) -> Optional[float]:
+class Text(NamedTuple):
+    """The lines of a document that could be parsed; each connection comes with its stream's id."""
+
+    rows: list[Row]
+    connections: list[tuple[str, Connection]]
+    words: Words
+
+    @property
+    def distinct_connections(self) -> tuple[Connection, ...]:
+        return tuple(dict.fromkeys(connection for _, connection in self.connections))
+
+
+def parse(document: str) -> Text:
+    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
+    words = next(filter(None, map(parse_command, every)), Words())
+    return Text(known(map(parse_row, every)), known(map(parse_connection, every)), words)
+
+
+def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
+    """The first group of the first match."""
+    found = pattern.search(document)
+    return found[1] if found else None
+
+
+def floating(word: Optional[str]) -> Optional[float]:
+    """None for words such as "1.2.3"."""
     try:
-        return float(word)
-    except ValueError:  # "1.2.3"
+        return float(word or "")
+    except ValueError:
         return None
+
+
+def amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[float]:
+    return scaled(floating(digits), base ** PREFIXES[(prefix or "").casefold()])
 
 
 def parse_row(line: str) -> Optional[Row]:
-    found = _ROW.search(line[:LONGEST_LINE])
+    found = _ROW.search(line)
     if found is None:
         return None
+    unit, per = found["unit"].casefold(), found["per"].casefold()
     start, end = floating(found["start"]), floating(found["end"])
-    amount, rate = floating(found[5]), floating(found["rate"])
-    if start is None or end is None or amount is None or rate is None:
+    size = amount(found[5], found[6], 1024)
+    rate = amount(found["rate"], found["scale"], BASES[per])
+    if start is None or end is None or size is None or rate is None:
         return None
-    size = (
-        amount * 1024 ** PREFIXES[found[6].upper()] / (8 if found["unit"].lower() == "bits" else 1)
-    )
-    in_bytes = found["per"].lower() == "bytes"
-    bits = rate * (
-        8 * 1024 ** PREFIXES[found["scale"].upper()]
-        if in_bytes
-        else 1000 ** PREFIXES[found["scale"].upper()]
-    )
-    return Row(found["id"].upper(), found["role"], start, end, size, bits, found["rest"].strip())
+    size, rate = size * BITS[unit] / 8, rate * BITS[per]
+    return Row(found["id"].upper(), found["role"], start, end, size, rate, found["rest"].strip())
 
 
-def parse_connection(line: str) -> Optional[tuple[str, str, int, str, int]]:
-    """Id, local address and port, remote address and port."""
-    found = _CONNECTED.search(line[:LONGEST_LINE])
-    return None if found is None else (found[1], found[2], int(found[3]), found[4], int(found[5]))
+def parse_losses(rest: str) -> Optional[Rest]:
+    """Jitter, lost datagrams and all datagrams, as the receiver of a UDP test counted them."""
+    found = _LOSSES.match(rest)
+    if found is None:
+        return None
+    # iperf subtracts datagrams that arrive late, and may print a negative number.
+    lost = max(0, int(found[2]))
+    return Rest(datagrams=int(found[3]), lost=lost, jitter=scaled(floating(found[1]), 1e-3))
+
+
+def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
+    """The stream's id and its connection."""
+    found = _CONNECTED.search(line)
+    if found is None:
+        return None
+    return found[1], Connection(found[2], int(found[3]), found[4], int(found[5]))
 
 
 def parse_size(word: str) -> Optional[float]:
-    """Bytes, as `-w` and `-l` have them: K is 1024."""
+    """Bytes, as given to `-w` and `-l`: K is 1024."""
     found = _SIZE.fullmatch(word)
-    amount = floating(found[1]) if found else None
-    return None if found is None or amount is None else amount * 1024 ** PREFIXES[found[2].upper()]
+    return amount(found[1], found[2], 1024) if found else None
 
 
 def parse_rate(word: str) -> Optional[float]:
-    """bit/s, as `-b` has it: K is 1000. Also "5G", "100 Mbit/s", "10gbit"."""
-    found = re.fullmatch(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", word.strip(), re.IGNORECASE)
-    amount = floating(found[1]) if found else None
-    return None if found is None or amount is None else amount * 1000 ** PREFIXES[found[2].upper()]
+    """bit/s, as given to `-b`: K is 1000. Also "5G", "100 Mbit/s" and "10gbit"."""
+    found = _RATE.fullmatch(word.strip())
+    return amount(found[1], found[2], 1000) if found else None
 
 
 def parse_command(line: str) -> Optional[Words]:
-    """The command, if this line is a shell's prompt with one."""
-    found = _COMMAND.search(line[:LONGEST_LINE])
+    """The iperf command in this line, if there is one."""
+    found = _COMMAND.search(line)
     if found is None:
         return None
-    words = found[2].split()
+    words = found[1].split()
     options = dict(zip(words, [*words[1:], ""]))
-    streams = options.get("-P", "")
-    count = int(streams) if streams.isdecimal() and len(streams) < 6 else None
-    target, datagram = (
-        parse_rate(options.get("-b", "").partition("/")[0]),
-        parse_size(options.get("-l", "")),
-    )
+    streams: Optional[int] = None
+    if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
+        streams = int(options["-P"])
     return Words(
-        found[1],
-        None if target is None else target * (count or 1),
-        floating(options.get("-t", "") or "x"),
-        count,
-        parse_size(options.get("-w", "")),
-        None if datagram is None else int(datagram),
-        "-u" in words,
-        "-R" in words,
+        target=scaled(parse_rate(options.get("-b", "").partition("/")[0]), streams or 1),
+        duration=floating(options.get("-t")),
+        streams=streams,
+        buffer=parse_size(options.get("-w", "")),
+        datagram=whole(parse_size(options.get("-l", ""))),
+        udp="-u" in words,
+        reverse="-R" in words,
     )

@@ -1,21 +1,22 @@
-"""Typed looks into untrusted JSON: what is absent, of another type, infinite or negative is None."""
+"""Typed access to untrusted JSON: an absent, negative, infinite or mistyped value is None."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
-LARGEST = 1e21  # nothing that is measured here comes near: a zettabyte, 30 million years
+LARGEST = 1e21  # a zettabyte, or 30 million years: more than any measurement yields
+Value = TypeVar("Value")
 
 
 def number(value: object) -> Optional[float]:
-    """A finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if 0 <= value <= LARGEST and math.isfinite(value) else None
+    if not 0 <= value <= LARGEST:
+        return None
+    return float(value)
 
 
 def whole(value: object) -> Optional[int]:
@@ -23,8 +24,8 @@ def whole(value: object) -> Optional[int]:
     return None if found is None else int(found)
 
 
-def text(value: object) -> Optional[str]:
-    return value if isinstance(value, str) else None
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -32,18 +33,27 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def mappings(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [one for one in value if isinstance(one, dict)]
+
+
+def known(values: Iterable[Optional[Value]]) -> list[Value]:
+    return [value for value in values if value is not None]
 
 
 def total(values: Iterable[Optional[float]]) -> Optional[float]:
-    """The sum of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    """The sum of the known values; None if there are none."""
+    found = known(values)
+    return sum(found) if found else None
 
 
 def mean(values: Iterable[Optional[float]]) -> Optional[float]:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    """The mean of the known values; None if there are none."""
+    found = known(values)
+    if not found:
+        return None
+    return sum(found) / len(found)
 
 
 def scaled(value: Optional[float], factor: float) -> Optional[float]:

@@ -1,3 +1,3 @@
-"""What a diagnosis looks like: text, JSON, a Prometheus text file, a Nagios line, an HTML page. All of them pure functions."""
+"""A diagnosis as text, JSON, a Prometheus text file, a Nagios line or an HTML page; all pure."""
 
 # SPDX-License-Identifier: MIT

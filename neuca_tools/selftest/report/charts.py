@@ -5,23 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Optional
+from statistics import mean
+from typing import NamedTuple, Optional, TypeVar
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.compare import numbered
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
-from neuca_tools.selftest.evidence import Evidence, Latency, Phase, Sample, Socket
-from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence import Evidence, Latency, Phase
+from neuca_tools.selftest.evidence.derive import grown, look, rates_of, total
 from neuca_tools.selftest.evidence.load import busy_series
 from neuca_tools.selftest.evidence.look import data_sockets
-from neuca_tools.selftest.evidence.run import Interval
+from neuca_tools.selftest.evidence.run import Flow, Interval
 from neuca_tools.selftest.report.svg import Bar, Format, Series, bars, heat, lines, stacked
 from neuca_tools.selftest.report.text import arrow
 
-# Of one line: more cannot be seen.
+# The most points of one line; more cannot be seen.
 MOST_POINTS = 600
 CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
 TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
+
+
+Points = Sequence[tuple[float, float]]
+T = TypeVar("T")
 
 
 class Chart(NamedTuple):
@@ -38,12 +43,12 @@ def charts(
 ) -> list[Chart]:
     """All charts for which the evidence has data."""
     found = [
-        *_before_and_after(diagnosis, before),
+        _before_and_after(diagnosis, before),
         _latency(evidence),
         _udp(evidence),
         *(chart for phase in evidence.phases for chart in _of_phase(phase)),
     ]
-    return [chart for chart in found if chart is not None and chart.svg]
+    return [chart for chart in found if chart.svg]
 
 
 def _of_phase(phase: Phase) -> Iterator[Chart]:
@@ -55,8 +60,9 @@ def _variant(phase: Phase) -> str:
     """What tells this phase from others of its name: its rate or its number of streams."""
     if phase.target:
         return f", {amounts.rate(phase.target)}"
-    streams = phase.run.streams if phase.run else None
-    return f", {streams} streams" if streams and streams > 1 else ""
+    if phase.run is None or (phase.run.streams or 1) == 1:
+        return ""
+    return f", {phase.run.streams} streams"
 
 
 def _figures(phase: Phase) -> Iterator[Chart]:
@@ -84,10 +90,8 @@ def _of_tcp(phase: Phase) -> Iterator[Chart]:
     yield Chart("Where the time went", TIME_PARTS, parts)
 
 
-def _chart(
-    title: str, series: Sequence[tuple[str, Sequence[tuple[float, float]]]], form: Format
-) -> Chart:
-    known = [Series(name, points) for name, points in series if points]
+def _chart(title: str, series: Sequence[tuple[str, Points]], form: Format) -> Chart:
+    known = [Series(name, _thinned(points)) for name, points in series if points]
     legend = tuple(one.name for one in known) if len(known) > 1 else ()
     return Chart(title, legend, lines(known, form, _second, binary=form is amounts.size))
 
@@ -96,119 +100,79 @@ def _second(value: float) -> str:
     return f"{value:g} s"
 
 
-def _thinned(values: Sequence[float]) -> Sequence[float]:
+def _thinned(values: Sequence[T]) -> Sequence[T]:
     return values[:: max(1, len(values) // MOST_POINTS)]
 
 
-def _points(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    return points[:: max(1, len(points) // MOST_POINTS)]
-
-
-def _rates(phase: Phase) -> Sequence[tuple[float, float]]:
+def _rates(phase: Phase) -> Points:
     """(seconds, bit/s) of every interval, by iperf or else by the sender's samples."""
     intervals = _intervals(phase)
     if intervals:
-        return _points([(one.end, one.rate) for one in intervals if one.rate is not None])
-    found = []
-    for before, after in zip(phase.sender, phase.sender[1:]):
-        first, last = _sum(before, phase, "bytes_acked"), _sum(after, phase, "bytes_acked")
-        seconds = after.time - before.time
-        if first is not None and last is not None and seconds > 0:
-            rate = max(0.0, (last - first) * 8 / seconds)
-            found.append((after.time - phase.sender[0].time, rate))
-    return _points(found)
+        return [(one.end, one.rate) for one in intervals if one.rate is not None]
+    return [(time - phase.sender[0].time, rate) for time, rate in rates_of(phase.sender, phase)]
 
 
 def _intervals(phase: Phase) -> list[Interval]:
     """What iperf counted in this direction, without slow start if it was told to omit that."""
-    flow = phase.run.flow(phase.direction) if phase.run else None
+    flow = phase.run and phase.run.flow(phase.direction)
     return [one for one in flow.intervals if not one.omitted] if flow else []
 
 
-def _sum(sample: Sample, phase: Phase, name: str) -> Optional[float]:
-    values = [getattr(one, name) for one in data_sockets(sample, phase)]
-    return float(sum(values)) if values and None not in values else None
-
-
-def _window(phase: Phase, name: str) -> Sequence[tuple[float, float]]:
+def _window(phase: Phase, name: str) -> Points:
     """(seconds, bytes) of "cwnd", "snd_wnd" or "in_flight", all streams together."""
-    found = []
-    for sample in phase.sender:
-        each = [_bytes_of(one, name) for one in data_sockets(sample, phase)]
-        known = [value for value in each if value is not None]
-        if known:
-            found.append((sample.time - phase.sender[0].time, float(sum(known))))
+    sums = [(one.time, total(data_sockets(one, phase), name)) for one in phase.sender]
+    found = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
     if found or name == "in_flight":
-        return _points(found)
-    told = [(one.end, getattr(one, name)) for one in _intervals(phase)]
-    return _points([(end, value) for end, value in told if value is not None])
+        return found
+    reported = [(one.end, getattr(one, name)) for one in _intervals(phase)]
+    return [(end, value) for end, value in reported if value is not None]
 
 
-def _bytes_of(socket: Socket, name: str) -> Optional[int]:
-    if name == "snd_wnd":
-        return socket.snd_wnd
-    segments = socket.snd_cwnd if name == "cwnd" else socket.unacked
-    return None if segments is None or socket.mss is None else segments * socket.mss
-
-
-def _rtt(phase: Phase) -> Sequence[tuple[float, float]]:
+def _rtt(phase: Phase) -> Points:
     """(seconds, seconds): the mean round trip of all streams."""
     found = []
     for sample in phase.sender:
         known = [one.rtt for one in data_sockets(sample, phase) if one.rtt]
         if known:
-            found.append((sample.time - phase.sender[0].time, sum(known) / len(known) / 1e6))
-    told = [(one.end, one.rtt) for one in _intervals(phase) if one.rtt is not None]
-    return _points(found or told)
+            found.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
+    return found or [(one.end, one.rtt) for one in _intervals(phase) if one.rtt is not None]
 
 
 def _time_parts(phase: Phase) -> Sequence[tuple[float, ...]]:
     """Shares of each interval, in the order of TIME_PARTS."""
     found = []
     for before, after in zip(phase.sender, phase.sender[1:]):
-        streams = max(1, len(data_sockets(after, phase)))
-        elapsed = (after.time - before.time) * 1e6 * streams
-        grown = [_grown(before, after, phase, name) for name in CHRONOGRAPHS]
-        shares = [min(1.0, max(0.0, one / elapsed)) for one in grown if one is not None and elapsed]
-        if elapsed <= 0 or len(shares) < len(CHRONOGRAPHS):
+        looks = [data_sockets(sample, phase) for sample in (before, after)]
+        elapsed = (after.time - before.time) * 1e6 * max(1, len(looks[1]))
+        clocks = [grown(looks, name) for name in CHRONOGRAPHS]
+        if elapsed <= 0 or None in clocks:
             continue
-        busy, receiver, sender = shares
+        busy, receiver, sender = (
+            min(1.0, clock / elapsed) for clock in clocks if clock is not None
+        )
         found.append((receiver, sender, max(0.0, busy - receiver - sender), 1 - busy))
     return found[:MOST_POINTS]
 
 
-def _grown(before: Sample, after: Sample, phase: Phase, name: str) -> Optional[float]:
-    first, last = _sum(before, phase, name), _sum(after, phase, name)
-    return None if first is None or last is None else last - first
-
-
-def _udp(evidence: Evidence) -> Optional[Chart]:
+def _udp(evidence: Evidence) -> Chart:
     points = []
     for phase in evidence.phases:
-        one = look(evidence, phase)
-        offered = one.flow.sent.rate if one.flow else None
+        one, offered = look(evidence, phase), (phase.flow or Flow()).sent.rate
         if one.protocol == "udp" and offered is not None and one.loss is not None:
             points.append((offered, one.loss))
-    if not points:
-        return None
     series = [Series("lost", sorted(points))]
-    return Chart(
-        "UDP: datagrams lost, against the rate offered",
-        (),
-        lines(series, amounts.percent, amounts.rate, dots=True),
-    )
+    picture = lines(series, amounts.percent, amounts.rate, dots=True)
+    return Chart("UDP: datagrams lost, against the rate offered", (), picture)
 
 
-def _latency(evidence: Evidence) -> Optional[Chart]:
+def _latency(evidence: Evidence) -> Chart:
     names = ("median", "99 of 100", "longest")
-    measured = (
-        ("idle", evidence.idle),
-        ("loaded", evidence.loaded),
-        ("broadcast", evidence.broadcast.times),
-    )
-    rows = [Bar(name, _times(one)) for name, one in measured if _times(one)]
-    if not rows:
-        return None
+    measured = {
+        "idle": evidence.idle,
+        "loaded": evidence.loaded,
+        "broadcast": evidence.broadcast.times,
+    }
+    rows = [Bar(name, _times(one)) for name, one in measured.items() if _times(one)]
     return Chart("Latency, idle and under load", names, bars(rows, amounts.time, names))
 
 
@@ -216,7 +180,7 @@ def _times(one: Latency) -> tuple[float, ...]:
     return tuple(value for value in (one.p50, one.p99, one.maximum) if value is not None)
 
 
-def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Chart]:
+def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Chart:
     earlier = dict(numbered(before.phases)) if before else {}
     rows = [
         Bar(arrow(one.name, one.direction), (earlier[key].rate or 0.0, one.rate or 0.0))
@@ -224,5 +188,4 @@ def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iter
         if key in earlier
     ]
     names = ("before", "after")
-    if rows:
-        yield Chart("Before and after", names, bars(rows, amounts.rate, names))
+    return Chart("Before and after", names, bars(rows, amounts.rate, names))

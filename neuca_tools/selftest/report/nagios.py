@@ -1,8 +1,10 @@
-"""The report as one line for Nagios and its kin, with performance data (Monitoring Plugins' development guidelines)."""
+"""The report as one line with performance data, for Nagios and other monitoring systems."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
+
+import re
 
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
@@ -13,30 +15,22 @@ STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 
 def nagios(diagnosis: Diagnosis) -> str:
-    """The line; its state is `NAGIOS[diagnosis.exit_code]`, which is what the plugin exits with."""
-    state = STATES[NAGIOS[diagnosis.exit_code]]
-    rates = [
-        f"{phase.name} {amounts.rate(phase.rate)}"
-        for phase in diagnosis.phases
-        if phase.rate is not None
-    ]
-    limit = f"{diagnosis.limit.id} {diagnosis.limit.title}" if diagnosis.limit else ""
-    words = ", ".join(
-        [
-            *(rates or [WORDS[diagnosis.exit_code]]),
-            *([limit] if limit else []),
-            *([diagnosis.unknown] if diagnosis.unknown else []),
-        ]
-    )
-    values = " ".join(
-        f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}"
-        for place, one in enumerate(diagnosis.phases)
-        if one.rate is not None
-    )
-    line = plain(f"DATAPLANE {state} - {words}".replace("|", "/").replace("\n", " "))
-    return f"{line} | {plain(values)}" if values else line
+    """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
+    state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
+    words, values = [], []
+    for place, one in enumerate(diagnosis.phases):
+        if one.rate is not None:
+            words.append(f"{one.name} {amounts.rate(one.rate)}")
+            values.append(f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}")
+    words = words or [WORDS[diagnosis.exit_code]]
+    words += [f"{limit.id} {limit.title}"] if limit else []
+    words += filter(None, [diagnosis.unknown])
+    line = f"DATAPLANE {state} - {', '.join(words)}".replace("|", "/").replace("\n", " ")
+    if not values:
+        return plain(line)
+    return f"{plain(line)} | {plain(' '.join(values))}"
 
 
 def _label(word: str) -> str:
-    """Of performance data: neither its quote nor its equals sign may be in it."""
-    return word.replace("'", "?").replace("=", "?").replace("|", "?").replace("\n", " ")
+    """A label of performance data, which must not contain its quote or an equals sign."""
+    return re.sub("['=|]", "?", word).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The report as one HTML file without scripts or external resources, light or dark as the system is."""
+"""The report as one HTML file without scripts or external resources, in a light or dark scheme."""
 
 # SPDX-License-Identifier: MIT
 
@@ -27,7 +27,14 @@ from neuca_tools.selftest.report.text import (
 
 PASSED = {True: "pass", False: "fail", None: ""}
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
-FAILED = {ExitCode.BELOW, ExitCode.NOT_AS_PLANNED, ExitCode.WORSE, ExitCode.UNREACHABLE}
+# The CSS classes of the verdicts.
+STATES = {
+    ExitCode.PASS: "good",
+    ExitCode.BELOW: "bad",
+    ExitCode.NOT_AS_PLANNED: "bad",
+    ExitCode.WORSE: "bad",
+    ExitCode.UNREACHABLE: "bad",
+}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -39,16 +46,10 @@ def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] =
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: {escape(WORDS[diagnosis.exit_code])}</title>\n<style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}: {escape(WORDS[diagnosis.exit_code])}</title>\n"
+        f"<style>{STYLE}</style></head>\n"
         f"<body><main>\n{inside}\n</main></body></html>\n"
     )
-
-
-def _state(code: ExitCode) -> str:
-    """The CSS class of a verdict."""
-    if code is ExitCode.PASS:
-        return "good"
-    return "bad" if code in FAILED else "unknown"
 
 
 def _body(
@@ -56,7 +57,8 @@ def _body(
 ) -> Iterator[str]:
     yield f"<header><h1>{escape(title)}</h1>"
     yield f"<p class=quiet>{escape(_about(evidence))}</p>"
-    yield f'<p class="verdict {_state(diagnosis.exit_code)}">{escape(verdict(diagnosis))}</p>'
+    state = STATES.get(diagnosis.exit_code, "unknown")
+    yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
@@ -65,7 +67,7 @@ def _body(
         yield from _finding(finding)
     figures = charts(evidence, diagnosis, before)
     for group, members in groupby(figures, key=lambda chart: chart.group):
-        heading = f"<h2>{escape(group)}</h2>" if group else ""
+        heading = group and f"<h2>{escape(group)}</h2>"
         yield f"<section>{heading}<div class=charts>"
         yield from map(_figure, members)
         yield "</div></section>"
@@ -94,10 +96,8 @@ def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
         return
     yield "<section><h2>Tests</h2><table>"
     for name, word, text in rows:
-        yield (
-            f"<tr><th scope=row>{escape(name)}</th>"
-            f'<td class="{MARKS.get(word, "quiet")}">{escape(word)}</td><td>{escape(text)}</td></tr>'
-        )
+        mark = f'<td class="{MARKS.get(word, "quiet")}">{escape(word)}</td>'
+        yield f"<tr><th scope=row>{escape(name)}</th>{mark}<td>{escape(text)}</td></tr>"
     yield "</table></section>"
 
 
@@ -125,5 +125,5 @@ def _figure(chart: Chart) -> str:
         f'<span><i class="s{place}"></i>{escape(name)}</span>'
         for place, name in enumerate(chart.legend)
     )
-    shown = f"<p class=legend>{legend}</p>" if legend else ""
+    shown = legend and f"<p class=legend>{legend}</p>"
     return f"<figure><figcaption>{escape(chart.title)}</figcaption>{shown}{chart.svg}</figure>"

@@ -24,7 +24,7 @@ from neuca_tools.selftest.diagnosis.paths import (
 )
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.report.record import document
-from neuca_tools.selftest.report.text import conclusion
+from neuca_tools.selftest.report.text import arrow, conclusion
 
 VERSION = 1
 FORMS: dict[str, Callable[[float], str]] = {
@@ -39,17 +39,19 @@ NAME, VALUE = 18, 30  # columns
 def path_table(found: PathComparison) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
     width = max(len(one.label) for one in found.verdicts) + 2
-    told = [plain(line) for row in found.rows for line in _row(row, width)]
-    for place, one in enumerate(found.verdicts):
-        baseline = "" if place else " (the baseline)"
-        told += [plain(f"— {one.label}{baseline}"), conclusion(one.diagnosis)]
-    return "\n".join(told)
+    parts = [plain(line) for row in found.rows for line in _row(row, width)]
+    note = " (the baseline)"
+    for one in found.verdicts:
+        parts += [plain(f"— {one.label}{note}"), conclusion(one.diagnosis)]
+        note = ""
+    return "\n".join(parts)
 
 
 def _row(row: Row, width: int) -> Iterator[str]:
-    name = f"{row.name}{' ←' if row.direction == 'reverse' else ''}"
-    for place, value in enumerate(row.values):
-        yield f"{'' if place else name:<{NAME}}{value.label:<{width}}{_words(value, row.unit)}"
+    name = arrow(row.name, row.direction)
+    for value in row.values:
+        yield f"{name:<{NAME}}{value.label:<{width}}{_words(value, row.unit)}"
+        name = ""
 
 
 def _words(value: Value, unit: str) -> str:
@@ -61,12 +63,15 @@ def _words(value: Value, unit: str) -> str:
         return known
     if not value.tax:
         return f"{known:<{VALUE}}the same"
-    more = "more" if (value.tax > 0) is (unit in LESS_IS_BETTER) else "less"
-    return f"{known:<{VALUE}}{amounts.percent(abs(value.tax))} {more}{', no more than they vary' if value.alike else ''}"
+    words = f"{known:<{VALUE}}{amounts.percent(abs(value.tax))}"
+    words += " more" if (value.tax > 0) is (unit in LESS_IS_BETTER) else " less"
+    if value.alike:
+        words += ", no more than they vary"
+    return words
 
 
 def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
-    """Everything as JSON, each test's report inside: keys may come and none may go within a version."""
+    """Everything as JSON, with the report of each test. Keys may be added within a version."""
     verdicts = [
         {
             "label": one.label,

@@ -1,4 +1,4 @@
-"""The report as a text file for Prometheus' node exporter (its text file collector): base units, as its naming rules ask."""
+"""The report for the textfile collector of Prometheus' node exporter, in base units."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,27 +12,25 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 
 METRICS = {
     "verdict": "The exit code of the self-test: 0 is a pass.",
-    "rate_bits_per_second": "What arrived in all of a test, as iperf3 says.",
-    "expected_bits_per_second": "What the path should carry.",
-    "lost_ratio": "Of TCP the bytes that were sent again, of UDP the datagrams that never came, as a share of all.",
-    "retransmits": "Segments that were sent again in the steady part of a test.",
-    "finding_share": "The share of the lost time, or of what was lost, that a condition explains.",
+    "rate_bits_per_second": "The received rate over the whole of a test, as iperf3 reports it.",
+    "expected_bits_per_second": "The rate that the path should carry.",
+    "lost_ratio": "The share of TCP bytes that were retransmitted, or of UDP datagrams lost.",
+    "retransmits": "The segments retransmitted in the steady part of a test.",
+    "finding_share": "The share of the lost time or of the loss that a condition explains.",
 }
 Row = tuple[str, dict[str, str], Optional[float]]
 
 
 def prometheus(diagnosis: Diagnosis) -> str:
     """The whole file. A value that is not known has no line."""
-    rows = [row for row in _rows(diagnosis) if row[2] is not None]
+    found: dict[str, list[str]] = {}
+    for name, labels, value in _rows(diagnosis):
+        if value is not None:
+            found.setdefault(name, []).append(_line(name, labels, value))
     lines = []
-    for name, purpose in METRICS.items():
-        own = [_line(*row) for row in rows if row[0] == name]
-        if own:
-            lines += [
-                f"# HELP neuca_selftest_{name} {purpose}",
-                f"# TYPE neuca_selftest_{name} gauge",
-                *own,
-            ]
+    for name in sorted(found, key=list(METRICS).index):
+        full = f"neuca_selftest_{name}"
+        lines += [f"# HELP {full} {METRICS[name]}", f"# TYPE {full} gauge", *found[name]]
     return "\n".join(lines) + "\n"
 
 
@@ -43,20 +41,16 @@ def _rows(diagnosis: Diagnosis) -> Iterator[Row]:
         labels = {"phase": phase.name, "direction": phase.direction, "number": str(place)}
         yield "rate_bits_per_second", labels, phase.rate
         yield "lost_ratio", labels, phase.loss
-        yield "retransmits", labels, None if phase.retransmits is None else float(phase.retransmits)
+        yield "retransmits", labels, phase.retransmits
     for finding in diagnosis.findings:
-        labels = {
-            "id": finding.id,
-            "title": finding.title,
-            "severity": finding.severity,
-            "end": finding.end,
-        }
+        labels = {name: getattr(finding, name) for name in ("id", "title", "severity", "end")}
         yield "finding_share", labels, finding.share
 
 
-def _line(name: str, labels: dict[str, str], value: Optional[float]) -> str:
+def _line(name: str, labels: dict[str, str], value: float) -> str:
     inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
-    return f"neuca_selftest_{name}{'{' + inside + '}' if inside else ''} {value:.10g}"
+    braces = inside and f"{{{inside}}}"
+    return f"neuca_selftest_{name}{braces} {value:.10g}"
 
 
 def _escaped(word: str) -> str:

@@ -1,4 +1,4 @@
-"""The report for scripts: everything that was seen and concluded, as JSON with a version."""
+"""The report for scripts: all observations and conclusions, as JSON with a version."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 
 def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
-    """Keys may come and none may go within a version. What is not known is left out."""
+    """Within a version, keys may be added but not removed. What is not known is left out."""
     return {
         "version": VERSION,
         "verdict": WORDS[diagnosis.exit_code],

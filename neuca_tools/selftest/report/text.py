@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 
 WIDTH = 120
-# Of a rate: the difference from which the rate after slow start is shown as well.
+# The rate after slow start is shown as well if it differs by more than this share.
 SHOWS = 0.05
 # Columns.
 LABEL = 12
@@ -55,9 +55,11 @@ def step_line(step: Step) -> str:
 
 
 def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
-    told = [one for one in diagnosis.findings if one.severity != INFO]
-    for place, finding in enumerate(told):
-        yield from _finding(finding, is_first=place == 0)
+    labels = LABELS
+    for finding in diagnosis.findings:
+        if finding.severity != INFO:
+            yield from _finding(finding, labels)
+            labels = LABELS_OF_OTHERS
     for finding in diagnosis.findings:
         if finding.severity == INFO:
             yield from _labelled("info", f"{finding.text} ({finding.id})")
@@ -95,21 +97,22 @@ def phase_line(phase: PhaseResult) -> str:
 def share_words(finding: Finding) -> str:
     """How much a finding explains, and with what confidence if that is not high."""
     explains = amounts.percent(finding.share)
-    return (
-        explains if finding.confidence == HIGH else f"{explains}, {finding.confidence} confidence"
-    )
+    if finding.confidence == HIGH:
+        return explains
+    return f"{explains}, {finding.confidence} confidence"
 
 
-def _finding(finding: Finding, is_first: bool) -> Iterator[str]:
-    limit, fix, following = LABELS if is_first else LABELS_OF_OTHERS
+def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
+    limit, fix, following = labels
     explains = f"{finding.id}, explains {share_words(finding)}"
     yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
     for fact in finding.evidence:
         yield from _labelled("", fact_line(fact))
     if finding.advice:
-        predicted = f" ⇒ {amounts.rate(finding.predicted)} predicted" if finding.predicted else ""
-        where = WHERE.get(finding.end, "")
-        yield from _labelled(fix, f"{where}{finding.advice}{predicted}")
+        words = f"{WHERE.get(finding.end, '')}{finding.advice}"
+        if finding.predicted:
+            words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
+        yield from _labelled(fix, words)
     if finding.next_limit:
         yield from _labelled(following, finding.next_limit)
 
@@ -122,27 +125,32 @@ def fact_line(fact: Fact) -> str:
 def _value(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.3g}"
-    return str(value)
+    if not isinstance(value, float):
+        return str(value)
+    if value.is_integer() or value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
-    condition = f"{limit.id}, {limit.title}" if limit else ""
+    condition = limit and f"{limit.id}, {limit.title}"
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
     words = WORDS[diagnosis.exit_code]
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
-    return f"{words}: {condition}" if condition else words
+    if condition:
+        words += f": {condition}"
+    return words
 
 
 def _labelled(label: str, words: str) -> Iterator[str]:
     wrapped = wrap(words, WIDTH - LABEL, break_long_words=False, break_on_hyphens=False) or [""]
-    for place, line in enumerate(wrapped):
-        yield f"{label if place == 0 else '':<{LABEL}}{line}"
+    for line in wrapped:
+        yield f"{label:<{LABEL}}{line}"
+        label = ""
 
 
 def comparison(found: Comparison) -> str:
@@ -158,7 +166,10 @@ def comparison(found: Comparison) -> str:
 
 def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
-    varies = f" ± {amounts.rate(one.deviation)} of {one.count}" if one.count > 1 else ""
-    worse = "  WORSE" if one.worse else ""
     name = arrow(one.name, one.direction) + " "
-    return f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}{varies}{worse}"
+    words = f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}"
+    if one.count > 1:
+        words += f" ± {amounts.rate(one.deviation)} of {one.count}"
+    if one.worse:
+        words += "  WORSE"
+    return words

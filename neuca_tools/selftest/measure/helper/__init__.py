@@ -1,3 +1,3 @@
-"""The two ends of a self-test: the server, the client's side of it, and the channel between them."""
+"""The two ends of a self-test: the server, its client, and the channel between them."""
 
 # SPDX-License-Identifier: MIT

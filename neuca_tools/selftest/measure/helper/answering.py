@@ -81,7 +81,7 @@ class _Asker:
 
 
 class Answering:
-    """The answers of one responder. It remembers only askers that know the secret, and few of them."""
+    """The answers of one responder, which remembers only a few askers that know the secret."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret

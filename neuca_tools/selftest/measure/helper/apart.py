@@ -34,14 +34,14 @@ def apart(measure: Callable[[], Evidence]) -> Evidence:
     os.close(writing)
     content = None
     try:
-        with os.fdopen(reading, "rb") as said:
-            content = said.read()
+        with os.fdopen(reading, "rb") as stream:
+            content = stream.read()
     finally:
         if content is None:
             # This process is being stopped.
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return _heard(content)
+    return _received(content)
 
 
 def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
@@ -49,8 +49,8 @@ def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
-            with os.fdopen(writing, "wb") as telling, suppress(KeyboardInterrupt):
-                telling.write(json.dumps(_outcome(measure)).encode())
+            with os.fdopen(writing, "wb") as stream, suppress(KeyboardInterrupt):
+                stream.write(json.dumps(_outcome(measure)).encode())
     finally:
         if sys.exc_info()[1] is not None:
             # os._exit() would discard the exception.
@@ -68,11 +68,13 @@ def _outcome(measure: Callable[[], Evidence]) -> dict[str, object]:
         return {"error": f"test: {error.strerror or error}", "hint": "", "usage": False}
 
 
-def _heard(content: bytes) -> Evidence:
+def _received(content: bytes) -> Evidence:
     try:
-        said = json.loads(content)
+        message = json.loads(content)
     except ValueError:
         raise SelftestError("test: the measuring process ended without a result") from None
-    if "error" in said:
-        raise (UsageError if said["usage"] else SelftestError)(said["error"], hint=said["hint"])
-    return decode(Evidence, said["evidence"], VERSION)
+    if "error" in message:
+        raise (UsageError if message["usage"] else SelftestError)(
+            message["error"], hint=message["hint"]
+        )
+    return decode(Evidence, message["evidence"], VERSION)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.measure.wait import readable
 
 # Bytes of a message: the samples of an hour with 128 streams.
 LONGEST = 32 * 1024 * 1024
@@ -43,7 +44,7 @@ class Channel:
 
     def __init__(self, reading: int, writing: int, role: str) -> None:
         self._reading, self._writing, self._role = reading, writing, role
-        self._came = bytearray()
+        self._buffer = bytearray()
         self._key = b""
         self._sent = self._received = 0
         # The longest message that is accepted, in bytes.
@@ -81,7 +82,7 @@ class Channel:
             message = self.next()
             if message is not None:
                 return message
-            if not select.select([self._reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not readable([self._reading], deadline):
                 raise ChannelError(f"ask the peer: no answer in {seconds:g} s")
             self.take()
 
@@ -95,16 +96,16 @@ class Channel:
             raise ChannelError(f"ask the peer: {error.strerror}") from error
         if not piece:
             raise ChannelError("ask the peer: it closed the connection")
-        self._came += piece
-        if len(self._came) > self.longest:
+        self._buffer += piece
+        if len(self._buffer) > self.longest:
             raise ChannelError(f"ask the peer: its message is longer than {self.longest} bytes")
 
     def next(self) -> Optional[Message]:
         """The next complete message that was read; None if there is none yet."""
-        line, end, rest = self._came.partition(b"\n")
+        line, end, rest = self._buffer.partition(b"\n")
         if not end:
             return None
-        self._came = rest
+        self._buffer = rest
         other = SERVER if self._role == CLIENT else CLIENT
         signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
         if not hmac.compare_digest(signature, self._signature(other, self._received, text)):

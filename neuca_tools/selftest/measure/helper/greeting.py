@@ -18,7 +18,6 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import select
 import socket
 import time
 from typing import Optional
@@ -30,6 +29,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     Channel,
     ChannelError,
 )
+from neuca_tools.selftest.measure.wait import readable
 
 PROTOCOL = 2
 # Bytes; the client's line is the longest, with 153.
@@ -51,7 +51,7 @@ class BusyError(ChannelError):
 
 
 def proof(secret: bytes, what: str, ours: str, theirs: str) -> str:
-    """Only a holder of the secret can compute it: 64 hexadecimal digits.
+    """64 hexadecimal digits that only a holder of the secret can compute.
 
     `what` is the role it is for; `ours` is the server's random number, `theirs` the client's.
     """
@@ -67,16 +67,16 @@ class Greeting:
     """The server's side of one handshake. Raises ChannelError, as does `turn`."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._nonce, self._came = connection, nonce(), b""
+        self.connection, self._nonce, self._line = connection, nonce(), b""
         connection.setblocking(False)
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
     def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
-        """Read what has come: None until the client's line is whole, then the signed channel."""
-        self._came += _read(self.connection, LONGEST_LINE + 1 - len(self._came))
-        if not _complete(self._came):
+        """Read what has arrived: the signed channel, or None while the client's line is incomplete."""
+        self._line += _read(self.connection, LONGEST_LINE + 1 - len(self._line))
+        if not _complete(self._line):
             return None
-        claim = CLAIM.fullmatch(self._came)
+        claim = CLAIM.fullmatch(self._line)
         if claim is None:
             raise ChannelError("it does not speak the protocol of neuca-selftest")
         theirs = claim[1].decode()
@@ -93,25 +93,26 @@ class Greeting:
         return proof(secret, what, self._nonce, theirs).encode()
 
     def _send(self, line: bytes) -> None:
-        """A new connection has room for a line; one that has not is given up."""
+        """Send a line at once, for which a new connection has room."""
         try:
             sent = self.connection.send(line)
         except OSError as error:
             raise ChannelError(f"answer it: {error.strerror}") from error
         if sent < len(line):
-            raise ChannelError("answer it: it takes nothing")
+            raise ChannelError("answer it: it accepts nothing")
 
 
 def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     """The client's side, on a connected socket: the signed channel.
 
-    Raises ChannelError; of it ImpostorError where the secrets differ, BusyError where the
-    server serves another client.
+    Raises ChannelError, and of its subclasses ImpostorError if the secrets differ, BusyError if
+    the server is serving another client.
     """
     deadline = time.monotonic() + seconds
     connection.setblocking(False)
     ours, own = _server_nonce(_line(connection, deadline, seconds)), nonce()
-    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), _claim(secret, ours, own))
+    own_proof = proof(secret, CLIENT, ours, own).encode()
+    claim = b'{"nonce":"%s","proof":"%s"}\n' % (own.encode(), own_proof)
     try:
         connection.send(claim)
     except OSError as error:
@@ -120,7 +121,9 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     welcome = WELCOME.fullmatch(line)
     if welcome is None and line != REFUSAL:
         raise ChannelError("greet the peer: its answer is not one of neuca-selftest --serve")
-    what = BUSY if welcome and welcome[1] else SERVER
+    what = SERVER
+    if welcome and welcome[1]:
+        what = BUSY
     known = proof(secret, what, ours, own).encode()
     if welcome is None or not hmac.compare_digest(welcome[2], known):
         raise ImpostorError("the host at the peer's address has another secret")
@@ -142,10 +145,6 @@ def _server_nonce(line: bytes) -> str:
     return hello[2].decode()
 
 
-def _claim(secret: bytes, ours: str, own: str) -> bytes:
-    return proof(secret, CLIENT, ours, own).encode()
-
-
 def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, theirs: str) -> Channel:
     channel = Channel(connection.fileno(), connection.fileno(), role)
     channel.lock(bytes.fromhex(proof(secret, "session", ours, theirs)))
@@ -153,21 +152,20 @@ def _locked(connection: socket.socket, role: str, secret: bytes, ours: str, thei
 
 
 def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
-    came = b""
-    while not _complete(came):
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([connection], [], [], left)[0]:
+    line = b""
+    while not _complete(line):
+        if not readable([connection], deadline):
             raise ChannelError(f"greet the peer: no answer within {seconds:g} s")
         try:
-            came += _read(connection, LONGEST_LINE + 1 - len(came))
+            line += _read(connection, LONGEST_LINE + 1 - len(line))
         except ChannelError as error:
             raise ChannelError(f"greet the peer: {error}") from error
-    return came
+    return line
 
 
-def _complete(came: bytes) -> bool:
+def _complete(line: bytes) -> bool:
     """Whether the line has ended, or is longer than any line of the protocol."""
-    return b"\n" in came or len(came) > LONGEST_LINE
+    return b"\n" in line or len(line) > LONGEST_LINE
 
 
 def _read(connection: socket.socket, room: int) -> bytes:

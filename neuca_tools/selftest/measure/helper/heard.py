@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Link, Sample
+from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN
@@ -46,8 +46,10 @@ def host_of(answer: Message, what: str) -> Host:
         raise ChannelError(f"the peer's answer to {what}: it has too many links or log lines")
     return replace(
         host,
-        links=tuple(_link(one) for one in host.links if DEVICE.fullmatch(one.name)),
-        path=tuple(one for one in host.path if DEVICE.fullmatch(one)),
+        links=tuple(
+            replace(one, parent=_device(one.parent)) for one in host.links if _device(one.name)
+        ),
+        path=tuple(filter(_device, host.path)),
         planned=_device(host.planned),
         sysctls=_settings(host.sysctls),
         wanted=_settings(host.wanted),
@@ -94,12 +96,10 @@ def _bounded(value: object, path: str) -> None:
             _bounded(one, f"{path}[{place}]")
 
 
-def _link(link: Link) -> Link:
-    return replace(link, parent=_device(link.parent))
-
-
 def _device(name: Optional[str]) -> Optional[str]:
-    return name if name is not None and DEVICE.fullmatch(name) else None
+    if name is None or not DEVICE.fullmatch(name):
+        return None
+    return name
 
 
 def _settings(known: Mapping[str, str]) -> dict[str, str]:

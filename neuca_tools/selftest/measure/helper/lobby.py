@@ -46,8 +46,8 @@ class Lobby:
     A host that opens many connections therefore closes only its own.
     """
 
-    def __init__(self, secret: bytes, told: Callable[[str], None]) -> None:
-        self._secret, self._told = secret, told
+    def __init__(self, secret: bytes, log: Callable[[str], None]) -> None:
+        self._secret, self._log = secret, log
         # By descriptor, the oldest first.
         self._guests: dict[int, _Guest] = {}
         self._refused = 0
@@ -84,7 +84,7 @@ class Lobby:
             try:
                 channel = guest.greeting.turn(self._secret, busy)
             except ChannelError as reason:
-                self._tell(f"{guest.address}: refused, {reason}")
+                self._log_refusal(f"{guest.address}: refused, {reason}")
                 self._drop(descriptor)
                 continue
             if channel is not None:
@@ -113,12 +113,12 @@ class Lobby:
         with suppress(OSError):
             self._guests.pop(descriptor).greeting.connection.close()
 
-    def _tell(self, text: str) -> None:
+    def _log_refusal(self, text: str) -> None:
         self._refused += 1
         if self._refused <= MOST_REFUSALS:
-            self._told(text)
+            self._log(text)
         if self._refused == MOST_REFUSALS:
-            self._told("further refused connections are not logged")
+            self._log("further refused connections are not logged")
 
 
 def network(address: Address) -> bytes:

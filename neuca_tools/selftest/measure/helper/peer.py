@@ -1,7 +1,4 @@
-"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`.
-
-A `Helper` is a `FarEnd` for `conduct`.
-"""
+"""The client of a helper at the peer: `connect` to its port, or start it `by_ssh`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,13 +7,15 @@ from __future__ import annotations
 import errno
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Optional, Protocol
+from functools import partial
+from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host, Sample
+from neuca_tools.selftest.measure.helper import heard
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
     LONGEST,
@@ -25,30 +24,28 @@ from neuca_tools.selftest.measure.helper.channel import (
     Message,
     small_segments,
 )
-from neuca_tools.selftest.measure.helper.greeting import BusyError, greet
-from neuca_tools.selftest.measure.helper.heard import (
-    MOST_LINES,
-    host_of,
-    log_of,
-    samples_of,
-    text_of,
-    token_of,
-)
+from neuca_tools.selftest.measure.helper.greeting import greet
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.iperf.command import Test
 
 # Seconds to wait for an answer, and for a connection.
 PATIENCE, CONNECT = 20.0, 3.0
-# Bytes of an answer, enough for 4096 links with their offloads, and of one more sample in it, enough
+# Bytes of an answer, enough for 4096 links with their offloads, and of each sample in it, enough
 # for the sockets of 128 streams and the counters.
 ROOM, ROOM_FOR_A_SAMPLE = 4 * 2**20, 128 * 2**10
 # Seconds for ssh to log in and for Python to start there.
 SSH_PATIENCE = 60.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# The reasons for a failed connection, in the words of `Reach.tcp`; "timeout" for any other.
+WORDS = {
+    errno.ECONNREFUSED: "refused",
+    errno.EHOSTUNREACH: "no-route",
+    errno.ENETUNREACH: "unreachable",
+}
 # The exit code of a shell that does not find the program.
 NOT_FOUND = 127
 # Seconds that ssh gets to end.
-LAST_WORDS = 3.0
+TERMINATION = 3.0
 
 
 class AbsentError(ChannelError):
@@ -59,22 +56,16 @@ class AbsentError(ChannelError):
         self.word = word
 
 
-class _Line(Protocol):
-    """What a channel is carried by: a socket or ssh."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
 class Helper:
     """A session with the helper at the peer.
 
-    Once it fails, `why` has the reason, and every request fails with that.
+    `client` is the address of this end, and `end` closes the connection. Once the session fails,
+    `failure` says why, and every request fails with that.
     """
 
-    def __init__(self, channel: Channel, line: _Line, client: Address) -> None:
-        self._channel, self._line, self._client = channel, line, client
-        self.host, self.token, self.why = Host(), b"", ""
+    def __init__(self, channel: Channel, client: Address, end: Callable[[], None]) -> None:
+        self._channel, self._client, self._end = channel, client, end
+        self.host, self.token, self.failure = Host(), b"", ""
         self._log: tuple[str, ...] = ()
         # Seconds of the test, with a sample in each.
         self._seconds = 0.0
@@ -82,9 +73,10 @@ class Helper:
     def hello(self, seconds: float = PATIENCE) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
         answer = self._ask({"ask": "hello", "client": str(self._client)}, seconds)
-        self.token, self.host = token_of(answer), host_of(answer, "hello")
+        self.token, self.host = heard.token_of(answer), heard.host_of(answer, "hello")
 
     def begin(self, test: Test) -> Optional[str]:
+        """Start a server and sampling for one run. Returns the reason if that failed."""
         self._seconds = test.seconds
         try:
             self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
@@ -97,14 +89,15 @@ class Helper:
 
         Returns why that is not applicable there, or an empty string. Raises ChannelError.
         """
-        return text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
+        return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
     def finish(self) -> tuple[Sample, ...]:
+        """End the server and return the samples; none if the helper does not respond."""
         try:
             room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
             answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
-            self._log = (*self._log, *log_of(answer))[-MOST_LINES:]
-            return samples_of(answer)
+            self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
+            return heard.samples_of(answer)
         except ChannelError:
             return ()
 
@@ -120,31 +113,29 @@ class Helper:
         self._ask({"ask": "keep"}, PATIENCE)
 
     def facts(self) -> Host:
-        """The peer now, or as last seen if it does not respond, with its kernel log of the tests."""
+        """The peer as it is, or last was if it does not respond, with its kernel log."""
         with suppress(ChannelError):
-            self.host = host_of(self._ask({"ask": "host"}, PATIENCE), "host")
+            self.host = heard.host_of(self._ask({"ask": "host"}, PATIENCE), "host")
         return replace(self.host, log=self._log)
 
     def close(self) -> None:
         with suppress(ChannelError):
-            if not self.why:
+            if not self.failure:
                 self._channel.send({"ask": "bye"}, 1.0)
-        self._line.close()
+        self._end()
 
     def _ask(self, message: Message, seconds: float, room: int = ROOM) -> Message:
-        if self.why:
-            raise ChannelError(self.why)
+        if self.failure:
+            raise ChannelError(self.failure)
         self._channel.longest = room
         try:
             self._channel.send(message, seconds)
             answer = self._channel.receive(seconds)
         except ChannelError as error:
-            self.why = str(error)
+            self.failure = str(error)
             raise
         if "error" in answer:
-            text = text_of(answer, "error")
-            kind = BusyError if "is busy" in text else ChannelError
-            raise kind(f"the other end: {text}")
+            raise ChannelError(f"the other end: {heard.text_of(answer, 'error')}")
         return answer
 
 
@@ -153,18 +144,19 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
 
     Raises ChannelError, and of its subclasses AbsentError, ImpostorError and BusyError.
     """
-    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    connection = socket.socket(FAMILIES[peer.version], socket.SOCK_STREAM)
     try:
         small_segments(connection)
         connection.settimeout(CONNECT)
         connection.bind((str(source), 0))
         connection.connect((str(peer), port))
-        helper = Helper(greet(connection, secret, PATIENCE), connection, source)
+        helper = Helper(greet(connection, secret, PATIENCE), source, connection.close)
         helper.hello()
     except OSError as error:
         connection.close()
+        reason = error.strerror or "no answer"
         raise AbsentError(
-            f"connect to port {port} of {peer}: {error.strerror or 'no answer'}", word(error)
+            f"connect to port {port} of {peer}: {reason}", WORDS.get(error.errno or 0, "timeout")
         ) from error
     except ChannelError:
         connection.close()
@@ -177,64 +169,36 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
 
     Raises ChannelError.
     """
-    remote = [
-        "neuca-selftest",
-        "--serve",
-        "--stdio",
-        "--address",
-        str(peer),
-        "--port",
-        str(port),
-        "--for",
-        f"{seconds:.0f}",
-    ]
+    remote = f"neuca-selftest --serve --stdio --address {peer} --port {port} --for {seconds:.0f}"
     try:
-        process = subprocess.Popen(
-            [*SSH, "--", name, *remote], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
-        )
+        command, pipe = [*SSH, "--", name, *remote.split()], subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd="/")
     except OSError as error:
         raise ChannelError(f"start ssh: {error.strerror}") from error
     assert process.stdin is not None
     assert process.stdout is not None
-    line = _Ssh(process)
     try:
-        helper = Helper(
-            Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT), line, source
-        )
+        channel = Channel(process.stdout.fileno(), process.stdin.fileno(), CLIENT)
+        helper = Helper(channel, source, partial(_end, process))
         helper.hello(SSH_PATIENCE)
     except ChannelError as error:
-        line.close()
+        _end(process)
         code = process.returncode
-        if code:
-            raise ChannelError(
-                f'start neuca-selftest on "{name}" by ssh: it ended with {code}',
-                hint="install neuca-guest-tools there" if code == NOT_FOUND else "",
-            ) from error
-        raise
+        if not code:
+            raise
+        hint = "install neuca-guest-tools there" if code == NOT_FOUND else ""
+        raise ChannelError(
+            f'start neuca-selftest on "{name}" by ssh: it ended with {code}', hint=hint
+        ) from error
     return helper
 
 
-class _Ssh:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-        try:
-            self._process.wait(LAST_WORDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def word(error: OSError) -> str:
-    """The reason for a failed connection, in the words of the evidence (`Reach.tcp`)."""
-    known = {
-        errno.ECONNREFUSED: "refused",
-        errno.EHOSTUNREACH: "no-route",
-        errno.ENETUNREACH: "unreachable",
-    }
-    return known.get(error.errno or 0, "timeout")
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for stream in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):
+            stream.close()
+    try:
+        process.wait(TERMINATION)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

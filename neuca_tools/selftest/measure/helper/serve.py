@@ -1,4 +1,4 @@
-"""The server: `Server` serves tests for a limited time, one after the other, and then listens no longer.
+"""The server: `Server` serves tests, one after the other, for a limited time.
 
 It uses three ports, on the address that the client connected to. P is that of iperf3, during a test
 only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and answers broadcasts
@@ -10,7 +10,6 @@ only. P+1 takes requests (TCP) and echoes datagrams. P+2 echoes connections, and
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import time
@@ -26,6 +25,7 @@ from neuca_tools.selftest.measure.helper.lobby import Lobby, Proven
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder
+from neuca_tools.selftest.measure.wait import readable
 
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 128
@@ -36,7 +36,7 @@ AFTER = 10
 class Server:
     """Serves every client that knows the secret, on these addresses.
 
-    `told` is called with each line for the log. `places` are the addresses and devices on which
+    `log` is called with each line to log. `places` are the addresses and devices on which
     broadcasts are answered. The constructor raises OSError if it cannot listen.
     """
 
@@ -45,12 +45,12 @@ class Server:
         addresses: Sequence[Address],
         port: int,
         secret: bytes,
-        told: Callable[[str], None],
+        log: Callable[[str], None],
         places: Sequence[LocalAddress] = (),
     ) -> None:
-        self._port, self._told = port, told
-        self._lobby = Lobby(secret, told)
-        self._filtered = can_filter(addresses[0], told)
+        self._port, self._log = port, log
+        self._lobby = Lobby(secret, log)
+        self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
         self._listeners: dict[int, socket.socket] = {}
         self._responder: Optional[Responder] = None
@@ -94,7 +94,7 @@ class Server:
         if session:
             sources += session.waiting
             wake = min(wake, session.due())
-        ready = set(select.select(sources, [], [], max(0.0, wake - time.monotonic()))[0])
+        ready = set(readable(sources, wake))
         if responder:
             responder.turn(ready)
         for proven in self._lobby.turn(ready, session is not None):
@@ -104,7 +104,7 @@ class Server:
         if session is not None and not session.turn(ready):
             session.close()
             self._session = None
-            self._told(f"{session.peer}: {session.why}")
+            self._log(f"{session.peer}: {session.end_reason}")
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -113,7 +113,7 @@ class Server:
 
     def _begin(self, proven: Proven) -> None:
         ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
-        self._told(f"{proven.address}: a test begins")
+        self._log(f"{proven.address}: a test begins")
         self._session = ServerSession(
             proven.channel,
             ours,
@@ -124,7 +124,7 @@ class Server:
         )
 
 
-def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str], None]) -> None:
+def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str], None]) -> None:
     """Serve one session over standard input and output, for a client that came by ssh.
 
     Returns when the client has ended it, or after `seconds`.
@@ -133,26 +133,22 @@ def serve_pipes(address: Address, port: int, seconds: float, told: Callable[[str
     reading, writing = os.dup(0), os.dup(1)
     # Other output must not appear among the messages.
     os.dup2(2, 1)
-    filtered = can_filter(address, told)
+    filtered = can_filter(address, log)
     session = ServerSession(Channel(reading, writing, SERVER), address, port, filtered)
     try:
         while time.monotonic() < end:
-            wake = min(end, session.due())
-            ready = set(
-                select.select(session.waiting, [], [], max(0.0, wake - time.monotonic()))[0]
-            )
-            if not session.turn(ready):
+            if not session.turn(set(readable(session.waiting, min(end, session.due())))):
                 return
     finally:
         session.close()
 
 
-def can_filter(address: Address, told: Callable[[str], None]) -> bool:
+def can_filter(address: Address, log: Callable[[str], None]) -> bool:
     """Whether this kernel can restrict a program to one peer; if not, log that."""
     try:
         PeerFilter(address).close()
     except OSError as error:
-        told(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
+        log(f"iperf3 will accept any host, not its client alone: BPF: {error.strerror}")
         return False
     return True
 
@@ -168,9 +164,7 @@ def _bounded(seconds: float) -> float:
 
 
 def _listen(address: Address, port: int) -> socket.socket:
-    listener = socket.socket(
-        FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    )
+    listener = socket.socket(FAMILIES[address.version], socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         small_segments(listener)

@@ -1,11 +1,10 @@
-"""One session of the server: it answers the client's requests and samples this end during a test."""
+"""One session of the server, which answers requests and samples this end during a test."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import re
-import select
 import signal
 import socket
 import time
@@ -15,7 +14,7 @@ from secrets import token_bytes
 from typing import Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.errors import ApplyError
+from neuca_tools.errors import ApplyError, SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.confine import confined, entering
@@ -27,6 +26,7 @@ from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
@@ -40,7 +40,11 @@ CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 READY = 10.0
 LOOK = 0.02
 # Seconds that iperf3 gets to end after SIGTERM.
-LAST_WORDS = 1.0
+TERMINATION = 1.0
+
+
+class RefusedError(SelftestError):
+    """The request cannot be granted."""
 
 
 class ServerSession:
@@ -48,7 +52,7 @@ class ServerSession:
 
     `address` and `port` are those that iperf3 listens on. `filtered`: the kernel can restrict what
     is started to the peer. `peer` is None until the client has named itself, if it came by ssh. The
-    session owns `connection`. After it has ended, `why` has the reason.
+    session owns `connection`. After it has ended, `end_reason` says why.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class ServerSession:
         channel.longest = REQUEST
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
-        self.peer, self.why = peer, ""
+        self.peer, self.end_reason = peer, ""
         self._expiry = time.monotonic() + IDLE
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
@@ -71,7 +75,7 @@ class ServerSession:
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
-        self._tried = Trial()
+        self._trial = Trial()
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -84,15 +88,17 @@ class ServerSession:
 
     def due(self) -> float:
         """When the next `turn` is needed in any case, by the monotonic clock in seconds."""
-        return min(self._expiry, self._series.due()) if self._series else self._expiry
+        if self._series is None:
+            return self._expiry
+        return min(self._expiry, self._series.due())
 
     def turn(self, ready: set[int]) -> bool:
         """Handle what has arrived at these descriptors; False once the session is over."""
         try:
-            self.why = self._answer(ready)
+            self.end_reason = self._answer(ready)
         except ChannelError as error:
-            self.why = str(error)
-        if self.why:
+            self.end_reason = str(error)
+        if self.end_reason:
             return False
         if self._program:
             for descriptor in ready.intersection(self._program.waiting):
@@ -102,28 +108,28 @@ class ServerSession:
         if self._series:
             self._series.turn()
         if time.monotonic() >= self._expiry:
-            self.why = "silent for too long"
-        return not self.why
+            self.end_reason = "silent for too long"
+        return not self.end_reason
 
     def _answer(self, ready: set[int]) -> str:
         """Answer the requests that have arrived; "done" after the last. Raises ChannelError."""
         if self._channel.fileno() in ready:
             self._channel.take()
         while (message := self._channel.next()) is not None:
-            if not self._obey(message):
+            if not self._handle(message):
                 return "done"
         return ""
 
     def close(self) -> None:
         self._stop()
-        self._tried.back()
+        self._trial.restore()
         if self._echo:
             self._echo.close()
         if self._connection:
             self._connection.close()
         self._messages.end()
 
-    def _obey(self, message: Message) -> bool:
+    def _handle(self, message: Message) -> bool:
         """Answer one request; False if it ends the session. Raises ChannelError."""
         self._expiry = time.monotonic() + IDLE
         asked = message.get("ask")
@@ -138,41 +144,36 @@ class ServerSession:
             "keep": self._keep,
             "rdma": self._rdma,
         }
-        if not isinstance(asked, str) or asked not in answers:
-            self._channel.send(
-                {"error": f"this neuca-selftest does not know how to {str(asked)[:40]!r}"}
-            )
-            return True
+        answer = answers.get(str(asked))
         try:
-            self._channel.send(answers[asked](message))
+            if answer is None:
+                text = f"this neuca-selftest does not know how to {str(asked)[:40]!r}"
+                self._channel.send({"error": text})
+            else:
+                self._channel.send(answer(message))
         except OSError as error:
             self._channel.send({"error": f"{asked}: {error.strerror or error}"})
-        except ApplyError as error:
+        except (ApplyError, RefusedError) as error:
             self._channel.send({"error": f"{asked}: {error}"})
         return True
 
     def _hello(self, message: Message) -> Message:
         """This host and a token. The echo answers the client from now on."""
-        client = str(message.get("client"))
-        try:
-            peer = self.peer or ip_address(client if CLIENT_ADDRESS.fullmatch(client) else "")
-        except ValueError:
-            return {"error": "hello: the client's address cannot be read"}
-        self.peer = peer
+        if self.peer is None:
+            self.peer = _address(str(message.get("client")))
         token = token_bytes(TOKEN)
         if self._echo:
             self._echo.close()
             self._echo = None
-        self._echo = Echo(self._address, peer, self._port + 1, token)
+        self._echo = Echo(self._address, self.peer, self._port + 1, token)
         return {"token": token.hex(), **self._host(message)}
 
     def _host(self, _: Message) -> Message:
         assert self.peer is not None
         way = kernel.way_to(self.peer)
         devices = kernel.devices()
-        held = self._device()
-        host = facts.host(way, devices[held].name if held in devices else None)
-        return {"host": encode(host)}
+        planned = devices.get(self._device())
+        return {"host": encode(facts.host(way, planned.name if planned else None))}
 
     def _device(self) -> int:
         """The index of the device with this end's address, 0 for none. Raises OSError."""
@@ -183,25 +184,25 @@ class ServerSession:
         self._stop()
         seconds = _number(message.get("seconds"))
         if not 0 < seconds <= LONGEST or self.peer is None:
-            return {"error": f"begin: a test takes up to {LONGEST:g} s, and comes after hello"}
+            raise RefusedError(f"a test takes up to {LONGEST:g} s, and comes after hello")
         if tcp_info.listening(self._address.version, self._port):
-            return {
-                "error": f"begin: the server is busy: somebody else listens on port {self._port} there"
-            }
+            reason = f"another program listens on port {self._port} there"
+            raise RefusedError(f"the server is busy: {reason}")
         self._program = Program(
             command.server(self._address, self._port), confined(self._joining(self.peer))
         )
         if not self._listens(self._program):
             ended, self._program = self._program.end(), None
             self._stop()
-            lines = (ended.error or ended.out).decode("utf-8", "replace").strip().splitlines()
-            reason = lines[-1] if lines else "it says nothing"
-            return {"error": f"begin: iperf3 does not listen there: {reason}"}
+            text = (ended.error or ended.out).decode("utf-8", "replace").strip()
+            reason = text.rpartition("\n")[2] or "it printed nothing"
+            raise RefusedError(f"iperf3 does not listen there: {reason}")
         way = kernel.way_to(self.peer)
         devices = [device.name for device in facts.path(kernel.devices(), way.index)]
-        self._series = SampleSeries(
-            self._address.version, 0 if message.get("udp") else self._port, devices=devices
-        )
+        port = self._port
+        if message.get("udp"):
+            port = 0
+        self._series = SampleSeries(self._address.version, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port}
 
@@ -212,7 +213,7 @@ class ServerSession:
         """
         self._stop()
         if self.peer is None:
-            return {"error": "rdma: it comes after hello"}
+            raise RefusedError("it comes after hello")
         devices = [one.name for one in facts.path(kernel.devices(), self._device())]
         chosen = rdma.choose(rdma.ports(), devices or ["nothing"], self._address)
         if isinstance(chosen, str):
@@ -222,13 +223,13 @@ class ServerSession:
             return {"lacking": missing}
         name = message.get("program")
         if name not in rdma.PROGRAMS or not chosen.gid:
-            return {"error": "rdma: no such program, or no GID for this network"}
+            raise RefusedError("no such program, or no GID for this network")
         self._program = Program(
             rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
         )
         self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
         if not self._listens(self._program):
-            return {"error": f"rdma: {name} does not listen there"}
+            raise RefusedError(f"{name} does not listen there")
         return {"ready": self._port}
 
     def _joining(self, peer: Optional[Address]) -> int:
@@ -247,7 +248,7 @@ class ServerSession:
         while program.waiting and time.monotonic() < deadline:
             if tcp_info.listening(self._address.version, self._port):
                 return True
-            for descriptor in select.select(program.waiting, [], [], LOOK)[0]:
+            for descriptor in readable(program.waiting, time.monotonic() + LOOK):
                 program.take(descriptor)
         return False
 
@@ -255,12 +256,12 @@ class ServerSession:
         """Set sysctls until the end of this session. Raises ApplyError."""
         asked = message.get("sysctls")
         if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
-            return {"error": "set: the settings are not texts"}
-        self._tried.set(asked)
+            raise RefusedError("the settings are not texts")
+        self._trial.set(asked)
         return {"set": True}
 
     def _keep(self, _: Message) -> Message:
-        self._tried.keep()
+        self._trial.keep()
         return {"kept": True}
 
     def _finish(self, _: Message) -> Message:
@@ -275,10 +276,18 @@ class ServerSession:
         if program is not None:
             with suppress(ProcessLookupError):
                 program.signal(signal.SIGTERM)
-            program.finish(LAST_WORDS)
+            program.finish(TERMINATION)
         if self._filter is not None:
             self._filter.close()
             self._filter = None
+
+
+def _address(text: str) -> Address:
+    """The client's address, as it wrote it. Raises RefusedError."""
+    with suppress(ValueError):
+        if CLIENT_ADDRESS.fullmatch(text):
+            return ip_address(text)
+    raise RefusedError("the client's address cannot be read")
 
 
 def _number(value: object) -> float:

@@ -1,3 +1,3 @@
-"""What one end is: its links, counters, sockets and kernel settings; and what can be fixed there."""
+"""One end: its links, counters, sockets and kernel settings, and fixes for them."""
 
 # SPDX-License-Identifier: MIT

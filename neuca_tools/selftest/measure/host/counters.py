@@ -58,20 +58,20 @@ def counters(devices: Iterable[str] = ()) -> dict[str, int]:
         **pairs(_read(PROC / "netstat")),
         **softnet(_read(PROC / "softnet_stat")),
     }
-    for name, value in six(_read(PROC / "snmp6")).items():
+    for name, value in snmp6(_read(PROC / "snmp6")).items():
         found[name] = found.get(name, 0) + value
     for name in TABLES:
         found.update(table(name, _read(PROC / "stat" / name)))
     with suppress(OSError):
-        known = kernel.devices()
-        for device in known.values():
-            found.update(_prefixed(device.name, device.counters))
-        for index, values in kernel.queues().items():
-            if index in known:
-                found.update(_prefixed(f"{known[index].name}.qdisc", values))
+        for prefix, values in kernel.counters().items():
+            found.update(_prefixed(prefix, values))
     for name in devices:
         found.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
     return found
+
+
+def _read(path: Path) -> str:
+    return kernel.text_of(path, LARGEST)
 
 
 def _prefixed(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
@@ -88,29 +88,29 @@ def thinned(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-# --- Readers: each takes the text of one file -----------------------------------------------------------------------------
+# --- Readers, each of the text of one file --------------------------------------------------
 
 
 def pairs(text: str) -> dict[str, int]:
-    """/proc/net/snmp and netstat: a line of names, then a line of values with the same first word."""
+    """/proc/net/snmp and netstat: a line of names, then one of values with the same first word."""
     found: dict[str, int] = {}
     lines = [line.split() for line in text.splitlines()]
     for names, values in zip(lines[::2], lines[1::2]):
         if names[:1] == values[:1] and names:
-            numbers = zip(names[1:], map(_whole, values[1:]))
+            numbers = zip(names[1:], map(_integer, values[1:]))
             known = {name: number for name, number in numbers if number is not None}
             found.update(_prefixed(names[0].rstrip(":"), known))
     return found
 
 
-def six(text: str) -> dict[str, int]:
+def snmp6(text: str) -> dict[str, int]:
     """/proc/net/snmp6: a name and a value on each line. `Ip6ReasmFails` becomes Ip6.Ip6ReasmFails.
 
     The UDP errors get the names of those of IPv4, to which they are added.
     """
     found: dict[str, int] = {}
     for words in map(str.split, text.splitlines()):
-        number = _whole(words[1]) if len(words) == 2 else None
+        number = _integer(words[1]) if len(words) == 2 else None
         if number is not None:
             name = words[0]
             found[BOTH_FAMILIES.get(name, f"{_group(name)}.{name}")] = number
@@ -128,7 +128,7 @@ def softnet(text: str) -> dict[str, int]:
     """
     found = _prefixed("softnet", dict.fromkeys(SOFTNET, 0)) if text else {}
     for place, words in enumerate(map(str.split, text.splitlines())):
-        numbers = [_whole(word, 16) or 0 for word in words]
+        numbers = [_integer(word, 16) or 0 for word in words]
         if len(numbers) < 3:
             continue
         cpu = numbers[12] if len(numbers) > 12 else place
@@ -147,7 +147,7 @@ def table(name: str, text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for words in lines[1:]:
         for column, word in zip(lines[0], words):
-            number, before = _whole(word, 16) or 0, found.get(column, 0)
+            number, before = _integer(word, 16) or 0, found.get(column, 0)
             found[column] = max(before, number) if column in LEVELS else before + number
     return _prefixed("conntrack" if name == "nf_conntrack" else name, found)
 
@@ -158,32 +158,14 @@ def cpus(text: str) -> tuple[Cpu, ...]:
     found = []
     for words in map(str.split, text.splitlines()):
         if words and words[0].startswith("cpu") and words[0] != "cpu":
-            times = [(_whole(word) or 0) / tick for word in words[1:9]]
-            times += [0.0] * (8 - len(times))
+            times = [(_integer(word) or 0) / tick for word in [*words[1:9], *["0"] * 8][:8]]
             user, nice, system, idle, iowait, irq, softirq, steal = times
-            found.append(
-                Cpu(
-                    user=user + nice,
-                    system=system + irq,
-                    softirq=softirq,
-                    idle=idle + iowait,
-                    steal=steal,
-                )
-            )
+            found.append(Cpu(user + nice, system + irq, softirq, idle + iowait, steal))
     return tuple(found)
 
 
-def _whole(word: str, base: int = 10) -> Optional[int]:
+def _integer(word: str, base: int = 10) -> Optional[int]:
     try:
         return int(word, base)
     except ValueError:
         return None
-
-
-def _read(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(LARGEST).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -16,19 +16,22 @@ from typing import Optional
 
 from neuca_tools.backends import sysctl
 from neuca_tools.backends.ethtool import Ethtool
+from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.program import Program
 
 SETTINGS = (
-    "core/rmem_max core/wmem_max core/rmem_default core/wmem_default core/netdev_max_backlog core/netdev_budget"
-    " core/netdev_budget_usecs core/default_qdisc core/somaxconn ipv4/tcp_rmem ipv4/tcp_wmem ipv4/tcp_mem ipv4/udp_mem"
-    " ipv4/tcp_congestion_control ipv4/tcp_available_congestion_control ipv4/tcp_mtu_probing ipv4/tcp_no_metrics_save"
-    " ipv4/tcp_slow_start_after_idle ipv4/tcp_timestamps ipv4/tcp_sack ipv4/tcp_window_scaling ipv4/tcp_max_syn_backlog"
-    " ipv4/tcp_adv_win_scale ipv4/tcp_limit_output_bytes ipv4/ip_local_port_range ipv4/ipfrag_high_thresh ipv4/ip_forward"
+    "core/rmem_max core/wmem_max core/rmem_default core/wmem_default core/netdev_max_backlog"
+    " core/netdev_budget core/netdev_budget_usecs core/default_qdisc core/somaxconn ipv4/tcp_rmem"
+    " ipv4/tcp_wmem ipv4/tcp_mem ipv4/udp_mem ipv4/tcp_congestion_control"
+    " ipv4/tcp_available_congestion_control ipv4/tcp_mtu_probing ipv4/tcp_no_metrics_save"
+    " ipv4/tcp_slow_start_after_idle ipv4/tcp_timestamps ipv4/tcp_sack ipv4/tcp_window_scaling"
+    " ipv4/tcp_max_syn_backlog ipv4/tcp_adv_win_scale ipv4/tcp_limit_output_bytes"
+    " ipv4/ip_local_port_range ipv4/ipfrag_high_thresh ipv4/ip_forward"
     " ipv4/neigh/default/gc_thresh1 ipv4/neigh/default/gc_thresh2 ipv4/neigh/default/gc_thresh3"
     " ipv6/neigh/default/gc_thresh3 ipv4/conf/all/rp_filter netfilter/nf_conntrack_max"
 ).split()
@@ -45,7 +48,7 @@ OFFLOADS = {
 # From the name of a sysctl to its path and back, as net.ipv4.conf.eth1/1445.rp_filter (sysctl(8)).
 SWAP = str.maketrans("./", "/.")
 SYSFS = Path("/sys/class/net")
-# What /sys/class/net knows of a NIC.
+# The files with the hardware properties of a NIC.
 HARDWARE = (
     "speed",
     "duplex",
@@ -73,11 +76,13 @@ def host(
     chain = path(devices, way.index) if way else []
     names = [device.name for device in chain]
     addresses = _addresses()
-    links = [
-        _link(device, devices, addresses.get(device.index, ()), device.name in names)
-        for device in devices.values()
-        if device.name in names or device.up
-    ]
+    links = []
+    for device in devices.values():
+        link = _link(device, devices, addresses.get(device.index, ()))
+        if device in chain:
+            links.append(_with_settings(link, device))
+        elif device.up:
+            links.append(link)
     system = os.uname()
     return Host(
         name=system.nodename,
@@ -115,20 +120,19 @@ def settings(names: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def path(devices: Mapping[int, NetDevice], index: int) -> list[NetDevice]:
+def path(devices: Mapping[int, Device], index: int) -> list[Device]:
     """The device `index` and everything below it: its lower devices, and the members of a bond."""
-    found: list[NetDevice] = []
+    found: list[Device] = []
     waiting = [index]
     while waiting:
         device = devices.get(waiting.pop(0))
         if device is not None and device not in found:
             found.append(device)
-            lower = [device.parent] if device.parent else []
-            waiting += lower + _members(devices, device.index)
+            waiting += [device.lower, *_members(devices, device.index)]
     return found
 
 
-def _members(devices: Mapping[int, NetDevice], bond: int) -> list[int]:
+def _members(devices: Mapping[int, Device], bond: int) -> list[int]:
     """Their indexes. The ports of a bridge are no members: a packet leaves through one of them."""
     if devices[bond].kind not in ("bond", "team"):
         return []
@@ -157,16 +161,16 @@ def version() -> Optional[str]:
     return command.version(program.finish().out)
 
 
-def _link(
-    device: NetDevice, devices: Mapping[int, NetDevice], addresses: Sequence[str], on_path: bool
-) -> Link:
-    """A device as evidence. Only for those on the path its driver and its hardware are queried."""
-    kind = device.kind or ("loopback" if device.name == "lo" else "physical")
-    parent = devices.get(device.parent)
-    link = Link(
+def _link(device: Device, devices: Mapping[int, Device], addresses: Sequence[str]) -> Link:
+    """A device as evidence, without the settings of its driver and hardware."""
+    kind = device.kind
+    if not kind:
+        kind = "loopback" if device.name == "lo" else "physical"
+    lower = devices.get(device.lower)
+    return Link(
         name=device.name,
         kind=kind,
-        parent=parent.name if parent else None,
+        parent=lower.name if lower else None,
         mtu=device.mtu or None,
         max_mtu=device.max_mtu or None,
         qdisc=device.qdisc or None,
@@ -174,11 +178,27 @@ def _link(
         mac=device.mac or None,
         addresses=tuple(addresses),
     )
-    if not on_path:
-        return link
-    settings = _settings(device.index)
+
+
+def _with_settings(link: Link, device: Device) -> Link:
+    """With the settings of the driver, and of a NIC what sysfs shows of its hardware."""
+    settings = DeviceSettings()
+    # The kernel may have no ethtool netlink, and the device may no longer exist.
+    with suppress(OSError), Ethtool() as ethtool:
+        settings = ethtool.read(device.index, ("rings", "offloads"))
     link = replace(link, offloads=_offloads(settings), rings=_rings(settings))
-    return _with_hardware(link, _hardware(device)) if kind == "physical" else link
+    if link.kind != "physical":
+        return link
+    known = _hardware(device)
+    speed = _number(known.get("speed"))
+    return replace(
+        link,
+        speed=speed * 1e6 if speed else None,
+        duplex=known.get("duplex"),
+        numa_node=_number(known.get("device/numa_node")),
+        pcie_speed=known.get("device/current_link_speed"),
+        pcie_max_speed=known.get("device/max_link_speed"),
+    )
 
 
 def _offloads(settings: DeviceSettings) -> dict[str, bool]:
@@ -199,53 +219,20 @@ def _rings(settings: DeviceSettings) -> dict[str, int]:
     }
 
 
-def _settings(index: int) -> DeviceSettings:
-    """Empty if the kernel has no ethtool netlink, or the device no longer exists."""
-    with suppress(OSError), Ethtool() as ethtool:
-        return ethtool.read(index, ("rings", "offloads"))
-    return DeviceSettings()
-
-
-def _with_hardware(link: Link, known: Mapping[str, str]) -> Link:
-    duplex = known.get("duplex")
-    return replace(
-        link,
-        speed=_bits_per_second(known.get("speed")),
-        duplex=None if duplex == "unknown" else duplex,
-        numa_node=_node(known.get("device/numa_node")),
-        pcie_speed=known.get("device/current_link_speed"),
-        pcie_max_speed=known.get("device/max_link_speed"),
-    )
-
-
-def _hardware(device: NetDevice) -> dict[str, str]:
-    """What sysfs knows; empty if /sys belongs to another network namespace."""
+def _hardware(device: Device) -> dict[str, str]:
+    """What sysfs shows; empty if /sys belongs to another network namespace."""
     place = SYSFS / os.fsdecode(device.name)
-    if _word(place / "ifindex") != str(device.index):
+    if kernel.text_of(place / "ifindex") != str(device.index):
         return {}
-    words = {name: _word(place / name) for name in HARDWARE}
-    return {name: word for name, word in words.items() if word}
+    words = {name: kernel.text_of(place / name) for name in HARDWARE}
+    return {name: word for name, word in words.items() if word not in ("", "unknown")}
 
 
-def _word(path: Path) -> str:
-    """The content; empty if it cannot be read: a NIC that is down has no speed (EINVAL)."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
-
-
-def _bits_per_second(megabits: Optional[str]) -> Optional[float]:
-    """None for no speed, which sysfs shows as -1."""
-    if not megabits or not megabits.isdecimal():
+def _number(word: Optional[str]) -> Optional[int]:
+    """None for no number and for -1, by which sysfs shows that there is no speed or NUMA node."""
+    if word is None or not word.isdecimal():
         return None
-    return float(megabits) * 1e6 or None
-
-
-def _node(word: Optional[str]) -> Optional[int]:
-    """None for no NUMA node, which sysfs shows as -1."""
-    return int(word) if word and word.isdecimal() else None
+    return int(word)
 
 
 class Messages:

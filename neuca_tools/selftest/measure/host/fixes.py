@@ -1,4 +1,4 @@
-"""`--try-fix`: what the advice of a diagnosis is worth, measured: set it at both ends, measure again, keep it if it is better."""
+"""`--try-fix`: apply a recommendation at both ends, and keep it if a test is faster with it."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,7 +10,7 @@ from typing import Optional, Union
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, phase_results
-from neuca_tools.selftest.evidence import Evidence, Phase, Step
+from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.plans import Options
@@ -20,7 +20,10 @@ STEP = "try-fix"
 
 
 class Fix:
-    """One advice that is tried in a session: `begin` before its tests, `end` after them; `abandon` whatever happens."""
+    """Sysctls that are tried in one session: `begin` before its tests, `end` after them.
+
+    Call `abandon` in any case. `before` is the rate without them, in bit/s.
+    """
 
     def __init__(self, sysctls: dict[str, str], ours: bool, theirs: bool, before: float) -> None:
         self._sysctls, self._ours, self._theirs, self._before = sysctls, ours, theirs, before
@@ -37,62 +40,63 @@ class Fix:
         if self._ours:
             self._here.set(self._sysctls)
 
-    def end(self, evidence: Evidence, helper: Optional[Helper]) -> Step:
-        """Keep it at both ends, or put it back."""
-        rate = max(
-            (one.steady for one in phase_results(evidence) if one.steady and not one.error),
-            default=0.0,
-        )
+    def end(self, evidence: Evidence, helper: Optional[Helper]) -> tuple[str, str]:
+        """Keep the values at both ends, or restore the original ones: the step's verdict and text."""
+        results = phase_results(evidence)
+        rate = max((one.steady or 0.0 for one in results if not one.error), default=0.0)
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
         if rate < BETTER * self._before:
             self.abandon()
-            return Step(STEP, "fail", f"{text}: not a tenth better, and put back")
+            return "fail", f"{text}: not a tenth better, so restored"
         try:
             if helper is not None and self._theirs:
                 helper.keep()
         except ChannelError as error:
             self.abandon()
-            return Step(STEP, "fail", f"{text}, and put back: {error}")
+            return "fail", f"{text}, but restored: {error}"
         self._here.keep()
         names = " ".join(f'{name}="{value}"' for name, value in self._sysctls.items())
-        return Step(STEP, "pass", f"{text}: kept until the next boot: {names}")
+        return "pass", f"{text}: kept until the next boot: {names}"
 
     def abandon(self) -> None:
-        """Put back what was set here; a helper does so by itself at the end of the session."""
-        self._here.back()
+        """Restore the values of this end. A helper restores its own when the session ends."""
+        self._here.restore()
 
 
 def fix_for(
     evidence: Evidence, diagnosis: Diagnosis, options: Options
 ) -> Union[str, tuple[Fix, Options]]:
-    """What to try, and the one test that shows it; or why there is nothing to try."""
+    """What to try, with the one test that shows its effect; or the reason why nothing is tried."""
     finding = diagnosis.limit
     if finding is None:
-        return "nothing limits"
+        return "nothing limits the path"
     sysctls = advised(finding)
-    phase = _phase(evidence, finding.phase)
-    rate = (
-        next(
-            (one.steady for one in phase_results(replace(evidence, phases=(phase,))) if one.steady),
-            None,
-        )
-        if phase
-        else None
-    )
     if not sysctls:
-        return "the advice is no setting that can be tried"
-    if phase is None or rate is None or phase.name == "udp":
-        return "only what limits a TCP test is tried"
+        return "the recommendation is not a setting that can be tried"
+    phase = _tcp_phase(evidence, finding.phase)
+    rate = phase and _steady_rate(evidence, phase)
+    if phase is None or not rate:
+        return "only fixes for a TCP test are tried"
     ours, theirs = ends(finding, phase.direction)
     if theirs and options.secret is None and options.ssh is None:
         return "it is for the other end, and there is no helper there"
-    step = "tcp-reverse" if phase.name == "tcp" and phase.direction == "reverse" else phase.name
-    streams = (phase.run.streams or 1) if phase.run else 1
-    only = replace(options, steps=frozenset({"reach", step}), parallel=(streams,))
-    return Fix(sysctls, ours, theirs, rate), only
+    return Fix(sysctls, ours, theirs, rate), _only(phase, options)
 
 
-def _phase(evidence: Evidence, name: Optional[str]) -> Optional[Phase]:
-    """The one that a finding was found in; of the whole session, the first of TCP."""
+def _tcp_phase(evidence: Evidence, name: Optional[str]) -> Optional[Phase]:
+    """The phase of a finding; for a finding of the whole session, the first with TCP."""
     wanted = name or "tcp"
-    return next((one for one in evidence.phases if one.name == wanted), None)
+    return next((one for one in evidence.phases if one.name == wanted != "udp"), None)
+
+
+def _steady_rate(evidence: Evidence, phase: Phase) -> Optional[float]:
+    return phase_results(replace(evidence, phases=(phase,)))[0].steady
+
+
+def _only(phase: Phase, options: Options) -> Options:
+    """The options of a session that repeats this phase only."""
+    step = phase.name
+    if phase.name == "tcp" and phase.direction == "reverse":
+        step = "tcp-reverse"
+    streams = (phase.run and phase.run.streams) or 1
+    return replace(options, steps=frozenset({"reach", step}), parallel=(streams,))

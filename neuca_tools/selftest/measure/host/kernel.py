@@ -1,7 +1,7 @@
-"""The devices, counters, addresses, routes and neighbours of this network namespace, from rtnetlink.
+"""The devices, counters, addresses, routes and neighbours of this network namespace.
 
-Unlike /sys, rtnetlink always shows the namespace that the process is in. The numbers are those of
-linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
+They come from rtnetlink, which unlike /sys always shows the namespace that the
+process is in. The numbers are those of linux/rtnetlink.h, linux/if_link.h and linux/neighbour.h.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Optional
 
-from neuca_tools.backends import wire
+from neuca_tools.backends import outlook, wire
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 
 # RTM_*.
@@ -26,57 +28,22 @@ LINK, ADDRESS, ROUTE, NEIGHBOUR, QDISC = (
     struct.Struct(form) for form in ("=BBHiII", "=BBBBi", "=BBBBBBBBI", "=BBHiHBB", "=BBHiIII")
 )
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_QDISC, IFLA_MASTER = 1, 3, 4, 5, 6, 10
-IFLA_TXQLEN, IFLA_LINKINFO, IFLA_STATS64, IFLA_CARRIER_CHANGES = 13, 18, 23, 35
-IFLA_LINK_NETNSID, IFLA_MAX_MTU, IFLA_PARENT_DEV_NAME = 37, 51, 56
-# Within IFLA_LINKINFO, and within its data for a VXLAN.
-IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_VXLAN_LINK = 1, 2, 3
+IFLA_IFNAME, IFLA_STATS64, IFLA_CARRIER_CHANGES = 3, 23, 35
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTAX_MTU = 1, 4, 5, 7, 8, 2
+NDA_DST = 1
 # RTN_UNICAST, RTN_LOCAL.
 UNICAST, LOCAL = 1, 2
-# IFF_UP.
-UP = 0x1
-# NUD_*. In the states stale, delay and probe the address was valid, so they count as reachable.
-STATES = {
-    0x01: "incomplete",
-    0x02: "reachable",
-    0x04: "reachable",
-    0x08: "reachable",
-    0x10: "reachable",
-    0x20: "failed",
-    0x40: "reachable",
-    0x80: "reachable",
-}
+# NUD_*. In every other state, such as stale, the address was valid, so it counts as reachable.
+STATES = {0x00: None, 0x01: "incomplete", 0x20: "failed"}
 # The fields of struct rtnl_link_stats64, in order.
 STATISTICS = (
-    "rx_packets tx_packets rx_bytes tx_bytes rx_errors tx_errors rx_dropped tx_dropped multicast collisions rx_length_errors"
-    " rx_over_errors rx_crc_errors rx_frame_errors rx_fifo_errors rx_missed_errors tx_aborted_errors tx_carrier_errors"
-    " tx_fifo_errors tx_heartbeat_errors tx_window_errors rx_compressed tx_compressed rx_nohandler"
+    "rx_packets tx_packets rx_bytes tx_bytes rx_errors tx_errors rx_dropped tx_dropped multicast"
+    " collisions rx_length_errors rx_over_errors rx_crc_errors rx_frame_errors rx_fifo_errors"
+    " rx_missed_errors tx_aborted_errors tx_carrier_errors tx_fifo_errors tx_heartbeat_errors"
+    " tx_window_errors rx_compressed tx_compressed rx_nohandler"
 ).split()
-
-
-@dataclass(frozen=True)
-class NetDevice:
-    """One network device.
-
-    `parent` is the index of its lower device, 0 for none; the peer of a veth is none. `master` is
-    that of its bridge or bond. `kind` is empty for an unknown one. The MTUs are in bytes, and
-    `max_mtu` is 0 if the driver does not limit it.
-    """
-
-    index: int
-    name: str
-    kind: str
-    mac: str
-    up: bool
-    mtu: int
-    max_mtu: int
-    txqueuelen: int
-    qdisc: str
-    parent: int
-    master: int
-    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,9 +62,9 @@ class Way:
     unicast: bool = True
 
 
-def devices() -> dict[int, NetDevice]:
+def devices() -> dict[int, Device]:
     """All devices by index. Raises OSError."""
-    found = [_device(body) for body in _dump(GETLINK, LINK.pack(0, 0, 0, 0, 0, 0))]
+    found = map(outlook.device, _dump(GETLINK, bytes(LINK.size)))
     return {device.index: device for device in found}
 
 
@@ -117,21 +84,16 @@ def way_to(peer: Address) -> Way:
 
     Raises OSError, with ENETUNREACH if there is no route.
     """
-    bits = peer.max_prefixlen
-    payload = ROUTE.pack(FAMILIES[peer.version], bits, 0, 0, 0, 0, 0, 0, 0) + wire.attribute(
-        1, peer.packed
-    )
+    header = ROUTE.pack(FAMILIES[peer.version], peer.max_prefixlen, *[0] * 7)
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        body = asked.ask(GETROUTE, 0, payload)[0]
+        body = asked.ask(GETROUTE, 0, header + wire.attribute(RTA_DST, peer.packed))[0]
     parts = dict(wire.attributes(body[ROUTE.size :]))
-    metrics = dict(wire.attributes(parts.get(8, b"")))
-    source, gateway = (ip_address(parts[kind]) if kind in parts else None for kind in (7, 5))
-    mtu = _number(metrics.get(2, b"")) or None
+    metrics = dict(wire.attributes(parts.get(RTA_METRICS, b"")))
     return Way(
-        index=_number(parts.get(4, b"")),
-        source=source,
-        gateway=gateway,
-        mtu=mtu,
+        index=_number(parts.get(RTA_OIF, b"")),
+        source=_address(parts.get(RTA_PREFSRC)),
+        gateway=_address(parts.get(RTA_GATEWAY)),
+        mtu=_number(metrics.get(RTAX_MTU, b"")) or None,
         local=body[7] == LOCAL,
         unicast=body[7] == UNICAST,
     )
@@ -144,13 +106,34 @@ def neighbour(peer: Address, index: int) -> Optional[str]:
     """
     for body in _dump(GETNEIGH, NEIGHBOUR.pack(FAMILIES[peer.version], 0, 0, 0, 0, 0, 0)):
         _, _, _, device, state, _, _ = NEIGHBOUR.unpack_from(body)
-        if device == index and dict(wire.attributes(body[NEIGHBOUR.size :])).get(1) == peer.packed:
-            return STATES.get(state)
+        if (
+            device == index
+            and dict(wire.attributes(body[NEIGHBOUR.size :])).get(NDA_DST) == peer.packed
+        ):
+            return STATES.get(state, "reachable")
     return None
 
 
-def queues() -> dict[int, dict[str, int]]:
-    """Drops, backlog (bytes) and requeues of each device's queueing disciplines. Raises OSError.
+def counters() -> dict[str, dict[str, int]]:
+    """The counters of each device by its name, and those of its qdiscs, such as "eth1.qdisc".
+
+    Raises OSError.
+    """
+    found, queues = {}, _queues()
+    for body in _dump(GETLINK, bytes(LINK.size)):
+        parts = dict(wire.attributes(body[LINK.size :]))
+        name = os.fsdecode(parts.get(IFLA_IFNAME, b"").rstrip(b"\0"))
+        statistics = parts.get(IFLA_STATS64, b"")
+        values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
+        found[name] = dict(zip(STATISTICS, values))
+        if IFLA_CARRIER_CHANGES in parts:
+            found[name]["carrier_changes"] = _number(parts[IFLA_CARRIER_CHANGES])
+        found[f"{name}.qdisc"] = queues.get(LINK.unpack_from(body)[3], {})
+    return found
+
+
+def _queues() -> dict[int, dict[str, int]]:
+    """Drops, backlog (bytes) and requeues of each device's queueing disciplines.
 
     The root of `mq` or `htb` includes the counts of its leaves, so the largest value of a device is
     its total. The structures are those of linux/gen_stats.h.
@@ -169,49 +152,26 @@ def queues() -> dict[int, dict[str, int]]:
     return found
 
 
+def text_of(path: Path, most: int = 100) -> str:
+    """The text of a file in /proc or /sys, of up to `most` bytes; empty if it cannot be read.
+
+    Reading may fail for a file that exists: a NIC that is down has no speed (EINVAL).
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(most).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _dump(kind: int, payload: bytes) -> list[bytes]:
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         return asked.ask(kind, wire.DUMP, payload)
 
 
-def _device(body: bytes) -> NetDevice:
-    _, _, _, index, flags, _ = LINK.unpack_from(body)
-    parts = dict(wire.attributes(body[LINK.size :]))
-    about = dict(wire.attributes(parts.get(IFLA_LINKINFO, b"")))
-    kind = about.get(IFLA_INFO_KIND, b"").rstrip(b"\0").decode(errors="replace")
-    lower = parts.get(IFLA_LINK, b"")
-    if kind == "vxlan":
-        # Every other kind has its lower device in IFLA_LINK.
-        lower = dict(wire.attributes(about.get(IFLA_INFO_DATA, b""))).get(IFLA_VXLAN_LINK, b"")
-    if kind == "veth" or IFLA_LINK_NETNSID in parts:
-        # The index belongs to the peer, or to another namespace.
-        lower = b""
-    if not kind and IFLA_PARENT_DEV_NAME in parts:
-        kind = "physical"
-    return NetDevice(
-        index=index,
-        name=os.fsdecode(parts.get(IFLA_IFNAME, b"").rstrip(b"\0")),
-        kind=kind,
-        mac=parts.get(IFLA_ADDRESS, b"").hex(":"),
-        up=bool(flags & UP),
-        mtu=_number(parts.get(IFLA_MTU, b"")),
-        max_mtu=_number(parts.get(IFLA_MAX_MTU, b"")),
-        txqueuelen=_number(parts.get(IFLA_TXQLEN, b"")),
-        qdisc=parts.get(IFLA_QDISC, b"").rstrip(b"\0").decode(errors="replace"),
-        parent=_number(lower),
-        master=_number(parts.get(IFLA_MASTER, b"")),
-        counters=_counters(parts),
-    )
-
-
-def _counters(parts: Mapping[int, bytes]) -> dict[str, int]:
-    statistics = parts.get(IFLA_STATS64, b"")
-    values = struct.unpack_from(f"={len(statistics) // 8}Q", statistics)
-    counters = dict(zip(STATISTICS, values))
-    if IFLA_CARRIER_CHANGES in parts:
-        counters["carrier_changes"] = _number(parts[IFLA_CARRIER_CHANGES])
-    return counters
+def _address(value: Optional[bytes]) -> Optional[Address]:
+    return None if value is None else ip_address(value)
 
 
 def _number(value: bytes) -> int:
-    return int(struct.unpack("=I", value)[0]) if len(value) == 4 else 0
+    return int.from_bytes(value, sys.byteorder)

@@ -9,8 +9,9 @@ from typing import Optional, Protocol
 
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Address as Interface
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
+from neuca_tools.selftest.measure.host.kernel import Way
 
 
 class AgentPlan(Protocol):
@@ -21,7 +22,7 @@ class AgentPlan(Protocol):
 
     @property
     def reserved(self) -> Mapping[int, str]:
-        """The role, such as "the management NIC", of each device outside the dataplane, by index."""
+        """The role of each device outside the dataplane by its index: "the management NIC" …"""
 
     @property
     def networks(self) -> tuple[tuple[str, tuple[Interface, ...]], ...]:
@@ -37,7 +38,7 @@ class AgentPlan(Protocol):
 
 
 def permit(
-    peer: Address, way: Way, device: NetDevice, plan: AgentPlan, interface: Optional[str]
+    peer: Address, way: Way, device: Device, plan: AgentPlan, interface: Optional[str]
 ) -> str:
     """The name of the device that a test of `peer` should leave through.
 
@@ -47,14 +48,19 @@ def permit(
     """
     if way.local or peer.is_loopback:
         raise UsageError(f"test {peer}: it is an address of this host")
-    if not way.unicast or any((peer.is_multicast, peer.is_unspecified, peer.is_reserved)):
+    if not way.unicast or _is_special(peer):
         raise UsageError(f"test {peer}: it is not the address of a single host")
     if device.index in plan.reserved and device.name != interface:
         raise UsageError(
-            f"test {peer}: the route to it leaves through {device.name}, {plan.reserved[device.index]}",
+            f"test {peer}: the route to it leaves through {device.name},"
+            f" {plan.reserved[device.index]}",
             hint=f"--interface {device.name} says that this is meant",
         )
     return interface or planned_device(plan, peer) or device.name
+
+
+def _is_special(peer: Address) -> bool:
+    return peer.is_multicast or peer.is_unspecified or peer.is_reserved
 
 
 def planned_device(plan: AgentPlan, peer: Address) -> Optional[str]:

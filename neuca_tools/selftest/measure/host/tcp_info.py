@@ -1,4 +1,4 @@
-"""TCP_INFO of a test's sockets, from the kernel's socket diagnostics (sock_diag(7)), as `ss -ti` shows it.
+"""TCP_INFO of a test's sockets, from socket diagnostics (sock_diag(7)), as `ss -ti` shows it.
 
 The offset of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
 structure, without the values at its end.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.backends import wire
@@ -22,7 +21,10 @@ TCP = 6
 # INET_DIAG_* in linux/inet_diag.h: attributes with struct tcp_info, a name, and SK_MEMINFO_*.
 INFO, CONGESTION, MEMORY = 2, 4, 7
 # include/net/tcp_states.h.
-ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, LISTEN = 1, 4, 5, 8, 9, 10
+LISTEN = 10
+# ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT and LAST_ACK: a connection that is being closed may
+# still have data in flight.
+SENDING = (1, 4, 5, 8, 9)
 # Bytes of struct inet_diag_msg, and the offset of its idiag_rqueue.
 MESSAGE, RECEIVE_QUEUE = 72, 56
 # Offsets in struct tcp_info: tcpi_backoff, and the byte with tcpi_delivery_rate_app_limited.
@@ -48,6 +50,8 @@ LONG_WORDS = {
     "bytes_sent": 200,
     "bytes_retrans": 208,
 }
+# SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
+BUFFERS = {"rcvbuf": 4, "sndbuf": 12, "wmem_queued": 20}
 # The most sockets of one sample; iperf3 has at most 128 streams.
 MOST = 1024
 
@@ -58,9 +62,7 @@ def sockets(version: int, local_port: int = 0, remote_port: int = 0) -> tuple[So
     `version` is that of IP. Raises OSError.
     """
     extensions = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1)
-    # Connections that are being closed may still have data in flight.
-    sending = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK)
-    states = sum(1 << state for state in sending)
+    states = sum(1 << state for state in SENDING)
     bodies = _ask(version, extensions, states, local_port, remote_port)
     return tuple(_socket(body) for body in bodies)[:MOST]
 
@@ -74,9 +76,8 @@ def _ask(
     version: int, extensions: int, states: int, local_port: int, remote_port: int
 ) -> Iterator[bytes]:
     """The kernel skips sockets with other ports (inet_diag_dump_icsk in net/ipv4/inet_diag.c)."""
-    request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states) + struct.pack(
-        ">HH", local_port, remote_port
-    )
+    request = struct.pack("=BBBBI", FAMILIES[version], TCP, extensions, 0, states)
+    request += struct.pack(">HH", local_port, remote_port)
     with wire.Socket(NETLINK_SOCK_DIAG) as asked:
         yield from asked.ask(BY_FAMILY, wire.DUMP, request.ljust(56, b"\0"))
 
@@ -86,19 +87,17 @@ def _socket(body: bytes) -> Socket:
     parts = dict(wire.attributes(body[MESSAGE:]))
     info = parts.get(INFO, b"")
     memory = parts.get(MEMORY, b"")
-    found: dict[str, Any] = {name: _value(info, "=I", place) for name, place in WORDS.items()}
-    found.update({name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()})
-    # SK_MEMINFO_RCVBUF, SK_MEMINFO_SNDBUF and SK_MEMINFO_WMEM_QUEUED of linux/sock_diag.h.
-    buffers = {"rcvbuf": 1, "sndbuf": 3, "wmem_queued": 5}
-    found.update({name: _value(memory, "=I", 4 * place) for name, place in buffers.items()})
-    queued = struct.unpack_from("=I", body, RECEIVE_QUEUE)[0]
-    socket = Socket(local_port=local, remote_port=remote, recv_q=queued, **found)
+    found: dict[str, Any] = {
+        "recv_q": _value(body, "=I", RECEIVE_QUEUE),
+        **{name: _value(info, "=I", place) for name, place in WORDS.items()},
+        **{name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()},
+        **{name: _value(memory, "=I", place) for name, place in BUFFERS.items()},
+    }
     if len(info) > FLAGS:
-        socket = replace(socket, backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
+        found.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
     if CONGESTION in parts:
-        name = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
-        socket = replace(socket, congestion=name)
-    return socket
+        found["congestion"] = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
+    return Socket(local, remote, **found)
 
 
 def _value(data: bytes, form: str, offset: int) -> Optional[int]:

@@ -40,7 +40,6 @@ def of_container(name: str) -> Path:
         process = said.out.strip().decode("ascii", "replace")
         if said.code == 0 and process.isdecimal() and process != "0":
             return Path("/proc") / process / "ns" / "net"
-        reasons.append(
-            f"{engine}: {said.error.decode('utf-8', 'replace').strip()[:200] or 'it does not run'}"
-        )
+        reason = said.error.decode("utf-8", "replace").strip()[:200]
+        reasons.append(f"{engine}: {reason or 'it does not run'}")
     raise SelftestError(f'enter the container "{name}": {"; ".join(reasons)}')

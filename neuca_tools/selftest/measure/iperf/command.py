@@ -28,11 +28,7 @@ SILENT = "iperf3 ended without a result or an error message"
 LATE = "iperf3 had not ended in time, and was ended: the other end may have stopped answering"
 
 
-DIRECTIONS: dict[str, tuple[str, ...]] = {
-    "forward": (),
-    "reverse": ("-R",),
-    "both": ("--bidir",),
-}
+DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
 
 
 class Test(NamedTuple):
@@ -81,13 +77,15 @@ def server(address: Address, port: int) -> list[str]:
 def version(text: bytes) -> Optional[str]:
     """The version in the output of `iperf3 --version`, such as `iperf 3.12 (cJSON 1.7.15)`."""
     found = re.match(rb"iperf (\d[\w.+-]{0,30})", text)
-    return found[1].decode() if found else None
+    if found is None:
+        return None
+    return found[1].decode()
 
 
 def outcome(test: Test, ended: Ended) -> Run:
     """The run that the output describes, or a Run with an error.
 
-    What iperf3 did not print is taken from the test that was asked for.
+    What iperf3 did not print is taken from the requested test.
     """
     run = read(ended.out) if ended.out.strip() else Run("iperf3", error=SILENT)
     run = replace(
@@ -104,21 +102,20 @@ def protocol(test: Test) -> str:
 
 
 def _error(run: Run, ended: Ended) -> Optional[str]:
+    """Why the run failed; None if it did not."""
     if ended.late:
         return LATE
     if ended.code < 0:
         return f"iperf3 was ended by {_signal(-ended.code)}"
-    last = _last_line(ended.error)
-    if run.error:
-        return last if run.error == SILENT and last else run.error
-    if ended.code:
-        return last or f"iperf3 ended with {ended.code} without an error message"
-    return None if _arrived(run) else "iperf3 reported success, but nothing arrived"
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].replace("iperf3: error - ", "") if lines else ""
+    last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    last = last.replace("iperf3: error - ", "")
+    if run.error == SILENT:
+        return last or SILENT
+    if run.error or ended.code:
+        return run.error or last or f"iperf3 ended with {ended.code} without an error message"
+    if not _arrived(run):
+        return "iperf3 reported success, but nothing arrived"
+    return None
 
 
 def _arrived(run: Run) -> bool:

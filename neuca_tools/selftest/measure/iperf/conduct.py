@@ -1,4 +1,4 @@
-"""One run of an iperf3 client while both ends are sampled: `conduct` returns the phases for `diagnose`.
+"""One run of an iperf3 client with both ends sampled: `conduct` returns the phases for `diagnose`.
 
     test = Test(peer, 45678, seconds=10, source=our_address)
     phases = conduct("tcp", test)              # the peer runs `iperf3 -s -p 45678`, unsampled
@@ -14,20 +14,22 @@ A failure of iperf3 or of the peer is not raised: it is the error of the run. A 
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Optional, Protocol
+from typing import Optional
 
 from neuca_tools.selftest.evidence import Phase, Sample
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.confine import confined
+from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host import counters
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
+from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.measure.program import Ended, Program
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds between two samples.
 EVERY = 1.0
@@ -37,35 +39,12 @@ GRACE = 10.0
 SHORT = 0.3
 
 
-class FarEnd(Protocol):
-    """What a helper at the peer does for a run."""
-
-    def begin(self, test: Test) -> Optional[str]:
-        """Start a server and sampling. Returns the reason if that failed."""
-
-    def finish(self) -> tuple[Sample, ...]:
-        """End the server and return the samples; none if the helper does not respond."""
-
-
-class Probe(Protocol):
-    """Round trips that are measured during a run."""
-
-    def fileno(self) -> int:
-        """The descriptor on which answers arrive."""
-
-    def due(self) -> float:
-        """When the next request has to be sent, by the monotonic clock in seconds."""
-
-    def turn(self) -> None:
-        """Read the answers that have arrived, and send a request if it is due."""
-
-
 def conduct(
     name: str,
     test: Test,
-    far: Optional[FarEnd] = None,
+    far: Optional[Helper] = None,
     devices: Sequence[str] = (),
-    probe: Optional[Probe] = None,
+    probe: Optional[RoundTrips] = None,
     grace: float = GRACE,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
@@ -95,28 +74,17 @@ def phases(
     theirs: Sequence[Sample] = (),
 ) -> list[Phase]:
     """A phase for each direction, with the samples of its sender and of its receiver."""
-    directions = ("forward", "reverse") if test.direction == "both" else (test.direction,)
-    found: list[Phase] = []
-    for direction in directions:
-        sender, receiver = (ours, theirs) if direction == "forward" else (theirs, ours)
-        found.append(
-            Phase(
-                name,
-                run,
-                direction,
-                target=test.rate,
-                sender=tuple(sender),
-                receiver=tuple(receiver),
-            )
-        )
-    return found
+    here, there = tuple(ours), tuple(theirs)
+    forward = Phase(name, run, "forward", test.rate, sender=here, receiver=there)
+    reverse = Phase(name, run, "reverse", test.rate, sender=there, receiver=here)
+    return {"forward": [forward], "reverse": [reverse], "both": [forward, reverse]}[test.direction]
 
 
 def watch(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
-    probe: Optional[Probe],
+    probe: Optional[RoundTrips],
     seconds: float,
 ) -> tuple[Ended, tuple[Sample, ...]]:
     """Run a client until it ends, but at most `seconds`, and sample this end every second.
@@ -135,8 +103,7 @@ def watch(
             if probe:
                 wake = min(wake, probe.due())
                 sources.append(probe.fileno())
-            ready, _, _ = select.select(sources, [], [], max(0.0, wake - time.monotonic()))
-            for descriptor in set(ready).intersection(program.waiting):
+            for descriptor in set(readable(sources, wake)).intersection(program.waiting):
                 program.take(descriptor)
             if probe:
                 probe.turn()

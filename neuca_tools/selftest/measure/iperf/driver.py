@@ -1,4 +1,4 @@
-"""A driver's own counters, as `ethtool -S` shows them, by ioctl: ethtool netlink does not have them."""
+"""A driver's own counters, as `ethtool -S` shows them, by ioctl: ethtool netlink lacks them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -24,7 +24,7 @@ MOST = 4096
 def statistics(device: str) -> dict[str, int]:
     """All counters by name; none if the driver has none, or the device does not exist."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
             return _statistics(asked.fileno(), device)
     except OSError:
         return {}
@@ -35,29 +35,18 @@ def _statistics(descriptor: int, device: str) -> dict[str, int]:
     count = struct.unpack_from("=I", information, COUNT_AT)[0]
     if not 0 < count <= MOST:
         return {}
-    strings = _ask(
-        descriptor,
-        device,
-        struct.pack("=III", STRINGS, STATISTICS, count) + bytes(count * NAME_LENGTH),
-    )
+    header = struct.pack("=III", STRINGS, STATISTICS, count)
+    strings = _ask(descriptor, device, header + bytes(count * NAME_LENGTH))[len(header) :]
     values = _ask(descriptor, device, struct.pack("=II", VALUES, count) + bytes(count * 8))
-    names = (
-        strings[12 + place * NAME_LENGTH :][:NAME_LENGTH].partition(b"\0")[0]
-        for place in range(count)
-    )
-    return dict(
-        zip(
-            (name.decode("ascii", "replace").strip() for name in names),
-            struct.unpack_from(f"={count}Q", values, 8),
-        )
-    )
+    names = [name.partition(b"\0")[0] for (name,) in struct.iter_unpack(f"{NAME_LENGTH}s", strings)]
+    texts = [name.decode("ascii", "replace").strip() for name in names]
+    return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8)))
 
 
 def _ask(descriptor: int, device: str, request: bytes) -> bytes:
     """The kernel writes its answer over the request, through the pointer in struct ifreq."""
     room = ctypes.create_string_buffer(request, len(request))
-    named = os.fsencode(device)[:15].ljust(16, b"\0")
-    fcntl.ioctl(
-        descriptor, SIOCETHTOOL, named + struct.pack("P", ctypes.addressof(room)) + bytes(16)
-    )
+    name = os.fsencode(device)[:15].ljust(16, b"\0")
+    ifreq = name + struct.pack("P", ctypes.addressof(room)) + bytes(16)
+    fcntl.ioctl(descriptor, SIOCETHTOOL, ifreq)
     return room.raw

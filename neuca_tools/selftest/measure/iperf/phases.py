@@ -92,7 +92,10 @@ class ThroughputSteps:
         beside = self._beside() if probe and "loaded" in options.steps else None
         phase = "tcp" if name == "tcp-reverse" else name
         found = conduct(phase, test, self._helper, self._devices, beside)
-        self._add(name, found, f" of {streams} streams" if streams > 1 else "")
+        more = ""
+        if streams > 1:
+            more = f" of {streams} streams"
+        self._add(name, found, more)
         if beside is not None:
             self._add_loaded(beside.end())
 
@@ -102,7 +105,7 @@ class ThroughputSteps:
             text = f"p50 {amounts.time(loaded.p50)}, max {amounts.time(loaded.maximum)}"
             self._done("loaded", "pass", text)
         else:
-            self._done("loaded", "unknown", "nothing came back beside the test")
+            self._done("loaded", "unknown", "no response during the test")
 
     def _test(self, seconds: float, rate: Optional[float]) -> Test:
         """A test with one TCP stream; `rate` in bit/s, None for no limit."""
@@ -119,9 +122,9 @@ class ThroughputSteps:
         """Round trips to measure during a test; None if this host cannot send pings."""
         with suppress(OSError):
             if self._helper is None:
-                return roundtrip.Pings(self._address, self._source, BESIDE)
+                return roundtrip.pings(self._address, self._source, BESIDE)
             port, token = self._options.port + 1, self._helper.token
-            return roundtrip.Datagrams(self._address, port, token, self._source, BESIDE)
+            return roundtrip.datagrams(self._address, port, token, self._source, BESIDE)
         return None
 
     def _add(self, name: str, found: Sequence[Phase], more: str = "") -> None:
@@ -133,7 +136,7 @@ class ThroughputSteps:
             self._done(name, _verdict(phase, result), f"{phase_words(result)}{more}{back}")
         error = next((one.error for one in results if one.error), None)
         if error and not any(one.rate for one in results):
-            self._lost = f"the test before got nothing through: {error}"
+            self._lost = f"the previous test got nothing through: {error}"
 
     def _udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
@@ -181,7 +184,9 @@ def _verdict(phase: Phase, result: PhaseResult) -> str:
         return "unknown"
     if phase.search:
         return "search"
-    return "fail" if result.passed is False else "pass"
+    if result.passed is False:
+        return "fail"
+    return "pass"
 
 
 def _rung(phase: Phase, asked: float) -> Optional[Rung]:

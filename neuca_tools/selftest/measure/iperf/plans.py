@@ -1,32 +1,24 @@
-"""What a self-test consists of: the plans quick, standard and full, and the search for the loss-free rate."""
+"""The plans quick, standard and full of a self-test, and the search for the loss-free rate."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.conditions.udp import LOSSY
 
-STEPS = (
-    "as-planned",
-    "reach",
-    "latency",
-    "path-mtu",
-    "tcp",
-    "tcp-reverse",
-    "loaded",
-    "tcp-parallel",
-    "tcp-bidir",
-    "udp",
-    "connections",
-    "rdma",
-    "broadcast",
+STEPS = tuple(
+    "as-planned reach latency path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
+    " connections rdma broadcast".split()
 )
 # Run only on request.
 OPT_IN = frozenset({"broadcast"})
+# Not in the plan "quick".
+SLOW = frozenset({"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"})
 # As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
 PORT = 45678
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
@@ -45,43 +37,20 @@ OFFERED = 0.95
 STEP_SECONDS = 5.0
 
 
-class Plan(NamedTuple):
-    """One of the three plans.
-
-    `seconds` of each throughput test, the numbers of `parallel` streams to test with, and how many
-    `round_trips` are measured on the idle path.
-    """
-
-    steps: frozenset[str]
-    seconds: float
-    parallel: tuple[int, ...]
-    round_trips: int
-
-
-PLANS = {
-    "quick": Plan(
-        frozenset(STEPS) - OPT_IN - {"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"},
-        4.0,
-        (1, 8),
-        100,
-    ),
-    "standard": Plan(frozenset(STEPS) - OPT_IN, 10.0, (1, 8), 200),
-    "full": Plan(frozenset(STEPS) - OPT_IN, 30.0, (1, 8, 128), 500),
-}
-
-
 @dataclass(frozen=True)
 class Options:
-    """The options of one test.
+    """The options of one test; the default is the plan "standard".
 
-    Rates are in bit/s: `rate` limits every step, `expect` is what the path should reach. `numa` is
-    the number of a node, or "auto" for the NIC's. `broadcast`: how many hosts should answer.
+    `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
+    `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
+    step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
+    NIC's. `broadcast`: how many hosts should answer.
     """
 
-    steps: frozenset[str] = PLANS["standard"].steps
-    seconds: float = PLANS["standard"].seconds
-    parallel: tuple[int, ...] = PLANS["standard"].parallel
-    round_trips: int = PLANS["standard"].round_trips
+    steps: frozenset[str] = frozenset(STEPS) - OPT_IN
+    seconds: float = 10.0
+    parallel: tuple[int, ...] = (1, 8)
+    round_trips: int = 200
     port: int = PORT
     rate: Optional[float] = None
     expect: Optional[float] = None
@@ -99,8 +68,15 @@ class Options:
         return 60 + tests * (self.seconds + 15)
 
 
+PLANS = {
+    "quick": Options(Options.steps - SLOW, seconds=4.0, round_trips=100),
+    "standard": Options(),
+    "full": Options(seconds=30.0, parallel=(1, 8, 128), round_trips=500),
+}
+
+
 class Rung(NamedTuple):
-    """One step of the ladder: the rates asked for and sent, in bit/s, and the part that was lost."""
+    """One step of the ladder: the rates requested and sent in bit/s, and the share lost."""
 
     asked: float
     sent: float
@@ -126,7 +102,9 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     if not low:
         # A small loss at the lowest rate may be chance: the next rate shows it.
         first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
-        return _above(high, ladder) if first_of_all else None
+        if not first_of_all:
+            return None
+        return _above(high, ladder)
     if len(rungs) >= len(ladder) + TRIES:
         return None
     return _between(low, high)
@@ -143,7 +121,9 @@ def _between(low: float, high: float) -> Optional[float]:
     """Their mean, the geometric one if they are far apart; None if they are close enough."""
     if high <= CLOSE * low:
         return None
-    return (low * high) ** 0.5 if high > 2 * low else (low + high) / 2
+    if high > 2 * low:
+        return math.sqrt(low * high)
+    return (low + high) / 2
 
 
 def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:

@@ -1,4 +1,4 @@
-"""Sysctls of a recommendation that are set for a test, and restored unless it is faster with them."""
+"""Sysctls of a recommendation: set for a test, and restored unless it is faster with them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,8 +17,9 @@ from neuca_tools.selftest.measure.host.facts import SWAP
 BETTER = 1.1
 # The sysctls that recommendations contain. No others are set, not even for a peer with the secret.
 NAMES = frozenset(
-    "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max net.core.wmem_max net.core.rmem_default"
-    " net.core.wmem_default net.core.netdev_max_backlog net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
+    "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max"
+    " net.core.wmem_max net.core.rmem_default net.core.wmem_default net.core.netdev_max_backlog"
+    " net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
     " net.ipv4.tcp_max_syn_backlog net.ipv4.ipfrag_high_thresh net.ipv4.neigh.default.gc_thresh1"
     " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split()
 )
@@ -36,12 +37,12 @@ def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
 
     `direction` is that of the test: forward if this end sends.
     """
-    ours, theirs = ("sender", "receiver") if direction == "forward" else ("receiver", "sender")
-    everywhere = finding.end in ("both", "path")
-    return everywhere or finding.end in (ours, "local"), everywhere or finding.end in (
-        theirs,
-        "peer",
-    )
+    if finding.end in ("both", "path"):
+        return True, True
+    ours, theirs = ("sender", "local"), ("receiver", "peer")
+    if direction != "forward":
+        ours, theirs = ("receiver", "local"), ("sender", "peer")
+    return finding.end in ours, finding.end in theirs
 
 
 def _allowed(name: str, value: str) -> bool:
@@ -67,14 +68,14 @@ class Trial:
                 self._before.setdefault(name, before)
                 sysctl.write(name.translate(SWAP), value)
         except ApplyError:
-            self.back()
+            self.restore()
             raise
 
     def keep(self) -> None:
         """Do not restore the original values."""
         self._before.clear()
 
-    def back(self) -> None:
+    def restore(self) -> None:
         """Restore the original values, ignoring errors."""
         for name, value in self._before.items():
             with suppress(ApplyError):

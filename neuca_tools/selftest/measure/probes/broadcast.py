@@ -19,7 +19,6 @@ messages have the same size, and a responder limits how many it sends per second
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -29,21 +28,11 @@ from typing import NamedTuple, Optional, Union
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Broadcast
-from neuca_tools.selftest.measure.helper.answering import (
-    ANSWER,
-    CHALLENGE,
-    QUERY,
-    REQUEST,
-    RETURN,
-    SIZE,
-    Answering,
-    Endpoints,
-    endpoint,
-    message,
-    read,
-)
+from neuca_tools.selftest.measure.helper import answering
+from neuca_tools.selftest.measure.helper.answering import Answering, Endpoints, endpoint, message
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.roundtrip import latency
+from neuca_tools.selftest.measure.wait import readable
 
 # RFC 919, and RFC 4291 section 2.7.1: no router forwards them.
 EVERYBODY = {4: "255.255.255.255", 6: "ff02::1"}
@@ -65,6 +54,9 @@ IPV6_FREEBIND = 78
 SO_RCVBUFFORCE = 33
 
 
+Destination = Union[tuple[str, int], tuple[str, int, int, int]]
+
+
 class LocalAddress(NamedTuple):
     """An address to answer from, and its device."""
 
@@ -74,7 +66,7 @@ class LocalAddress(NamedTuple):
 
 
 class _Post(NamedTuple):
-    """A socket of a responder, the endpoint that its datagrams are sent to, and the one that answers."""
+    """A socket of a responder, the endpoint it receives for, and the socket that answers."""
 
     heard: socket.socket
     where: bytes
@@ -122,7 +114,7 @@ class Responder:
             # No more datagrams for now, or an answer that cannot be sent.
             with suppress(OSError):
                 for _ in range(MANY):
-                    datagram, asker = post.heard.recvfrom(SIZE + 1)
+                    datagram, asker = post.heard.recvfrom(answering.SIZE + 1)
                     reply = self._answering.reply(
                         datagram, Endpoints(endpoint(asker), post.where), own, time.monotonic()
                     )
@@ -155,7 +147,7 @@ def ask(
             run.take(run.sent[number] + EVERY)
         enough = len(run.sent) * expected if expected else None
         run.take(time.monotonic() + LATE, enough)
-    return judged(run.sent, run.came, expected)
+    return result_of(run.sent, run.answered, expected)
 
 
 class _Run:
@@ -165,15 +157,17 @@ class _Run:
         self,
         asking: socket.socket,
         secret: bytes,
-        everybody: Union[tuple[str, int], tuple[str, int, int, int]],
+        everybody: Destination,
     ) -> None:
         self._socket, self._secret, self._everybody = asking, secret, everybody
         self._own, self._nonce = endpoint(asking.getsockname()), token_bytes(16)
         self.sent: dict[int, float] = {}
-        self.came: dict[str, dict[int, float]] = {}
+        self.answered: dict[str, dict[int, float]] = {}
 
     def send(self, number: int) -> None:
-        kind = QUERY if number <= WARM else REQUEST
+        kind = answering.REQUEST
+        if number <= WARM:
+            kind = answering.QUERY
         route = Endpoints(self._own, endpoint(self._everybody))
         datagram = message(kind, self._nonce, number, route, self._secret)
         self.sent[number] = time.monotonic()
@@ -183,36 +177,37 @@ class _Run:
 
     def take(self, until: float, enough: Optional[int] = None) -> None:
         """Collect answers until a monotonic time, or until there are `enough`."""
-        while enough is None or sum(map(len, self.came.values())) < enough:
-            left = max(0.0, until - time.monotonic())
-            if not select.select([self._socket], [], [], left)[0]:
+        while enough is None or sum(map(len, self.answered.values())) < enough:
+            if not readable([self._socket], until):
                 return
             with suppress(OSError):
                 for _ in range(MANY):
-                    self._hear(*self._socket.recvfrom(SIZE + 1))
+                    self._hear(*self._socket.recvfrom(answering.SIZE + 1))
             if time.monotonic() >= until:
                 return
 
     def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
         now, theirs = time.monotonic(), endpoint(sender)
         route = Endpoints(theirs, self._own)
-        known = sender[0] in self.came or len(self.came) < 2 * MOST
-        answer = read(datagram, ANSWER, route, self._secret)
-        challenge = read(datagram, CHALLENGE, route, self._secret, self._nonce)
+        known = sender[0] in self.answered or len(self.answered) < 2 * MOST
+        answer = answering.read(datagram, answering.ANSWER, route, self._secret)
+        challenge = answering.read(datagram, answering.CHALLENGE, route, self._secret, self._nonce)
         if not known or (challenge is None and (answer is None or answer[0] != self._nonce)):
             return
         if challenge is not None:
             number, back = challenge[1], Endpoints(self._own, theirs)
-            proof = message(RETURN, self._nonce, number, back, self._secret, known=challenge[0])
+            proof = message(
+                answering.RETURN, self._nonce, number, back, self._secret, known=challenge[0]
+            )
             with suppress(OSError):
                 self._socket.sendto(proof, sender)
         elif answer is not None:
             number = answer[1]
-        self.came.setdefault(sender[0], {}).setdefault(number, now)
+        self.answered.setdefault(sender[0], {}).setdefault(number, now)
 
 
-def judged(
-    sent: Mapping[int, float], came: Mapping[str, Mapping[int, float]], expected: Optional[int]
+def result_of(
+    sent: Mapping[int, float], answered: Mapping[str, Mapping[int, float]], expected: Optional[int]
 ) -> Broadcast:
     """The result of a run.
 
@@ -220,16 +215,14 @@ def judged(
     """
     counted = [number for number in sent if number > WARM]
     times: list[float] = []
-    for answers in came.values():
+    for answers in answered.values():
         times += [answers[number] - sent[number] for number in counted if number in answers]
-    lost = max(expected or 0, len(came)) * len(counted) - len(times)
-    return Broadcast(expected, len(came), latency(times, lost))
+    lost = max(expected or 0, len(answered)) * len(counted) - len(times)
+    return Broadcast(expected, len(answered), latency(times, lost))
 
 
 def _datagrams(address: Address) -> socket.socket:
-    found = socket.socket(
-        FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    )
+    found = socket.socket(FAMILIES[address.version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     if address.version == 6:
         found.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
     return found
@@ -240,7 +233,7 @@ def _to(one: socket.socket, place: LocalAddress) -> None:
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.device.encode() + b"\0")
 
 
-def _everybody(place: LocalAddress, port: int) -> Union[tuple[str, int], tuple[str, int, int, int]]:
+def _everybody(place: LocalAddress, port: int) -> Destination:
     if place.address.version == 4:
         return EVERYBODY[4], port
     return EVERYBODY[6], port, 0, place.number

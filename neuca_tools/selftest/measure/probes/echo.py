@@ -1,4 +1,4 @@
-"""The echo of a server session: it returns the datagrams and connections of the peer, and no others."""
+"""The echo of a server session, for the datagrams and connections of the peer only."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,9 +23,9 @@ LARGEST = 65507
 # Connections at the same time.
 MOST = 64
 PIECE = 4096
-# Bytes per second by which the answers may exceed their requests. The token can be seen on the path:
-# without a limit, small requests with a forged source would make large answers to the peer. A search
-# for the path MTU has 17 of them at most.
+# Bytes per second by which the answers may exceed their requests. The token can be read on the
+# path, so without a limit small requests with a forged source would cause large answers to the
+# peer. A search for the path MTU has at most 17 of them.
 GROWTH = 2**20
 # Datagrams or connections that one turn handles.
 MANY = 256
@@ -41,12 +41,8 @@ class Echo:
         self._peer, self._token = str(peer), token
         self._second, self._grown = time.monotonic(), 0
         family = FAMILIES[address.version]
-        self._datagrams = socket.socket(
-            family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
-        self._listener = socket.socket(
-            family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        )
+        self._datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._connections: dict[int, socket.socket] = {}
         try:
             self._datagrams.setsockopt(*MTU_DISCOVER[address.version], PROBE)

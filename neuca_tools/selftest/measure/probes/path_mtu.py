@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import struct
 import time
@@ -24,10 +23,13 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import PathMtu
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
-from neuca_tools.selftest.measure.probes.roundtrip import answered, echo_request
+from neuca_tools.selftest.measure.probes.roundtrip import answered, echo_request, ping_socket
+from neuca_tools.selftest.measure.wait import readable
 
 # Bytes that every path carries (RFC 791, RFC 8200).
 SMALLEST = {4: 576, 6: 1280}
+# Bytes of the header without options (RFC 791, RFC 8200).
+IP_HEADER = {4: 20, 6: 40}
 # Probes of one size.
 TRIES = 3
 # Seconds to wait for an answer, in addition to two round trips.
@@ -39,115 +41,51 @@ ERROR = struct.Struct("=IBBBBII")
 LOCAL = 1
 
 
-class DatagramProbe:
-    """Probes by UDP to the echo of a helper, with large requests or large answers.
+class Probe:
+    """Packets to the peer that must not be fragmented; `reported`: one was too large, by ICMP.
 
-    The constructor raises OSError.
+    `rtt` is the round trip in seconds. The constructor raises OSError.
     """
 
-    def __init__(self, peer: Address, port: int, token: bytes, source: Address, rtt: float) -> None:
-        self._token, self._overhead, self._number = token, HEADERS[peer.version], 0
-        self._patience, self.told = PATIENCE + 2 * rtt, False
-        self._socket = socket.socket(
-            FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
-        )
-        self._socket.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
-        self._socket.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
-        self._socket.bind((str(source), 0))
-        self._socket.connect((str(peer), port))
-        self._socket.setblocking(False)
+    def __init__(
+        self, sender: socket.socket, source: Address, peer: Address, port: int, rtt: float
+    ) -> None:
+        self._socket, self._number = sender, 0
+        self._patience, self.reported = PATIENCE + 2 * rtt, False
+        sender.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
+        sender.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
+        sender.bind((str(source), 0))
+        sender.connect((str(peer), port))
+        sender.setblocking(False)
 
-    def forward(self, size: int) -> bool:
-        """Whether a packet of `size` bytes, headers included, reached the peer."""
-        return self._acknowledged(size, HEADER.size)
-
-    def backward(self, size: int) -> bool:
-        """Whether a packet of `size` bytes, headers included, came back."""
-        return self._acknowledged(HEADER.size + self._overhead, size - self._overhead)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _acknowledged(self, size: int, answer: int) -> bool:
+    def acknowledged(
+        self, request: Callable[[int], bytes], is_answer: Callable[[int, bytes], bool]
+    ) -> bool:
+        """Send a request with up to TRIES numbers; whether an answer to one of them arrives."""
         for _ in range(TRIES):
             self._number += 1
-            request = HEADER.pack(self._token, self._number, answer)
             try:
-                self._socket.send(request.ljust(size - self._overhead, b"\0"))
+                self._socket.send(request(self._number))
             except OSError as error:
                 if error.errno == errno.EMSGSIZE:
                     # Larger than our own device takes.
                     return False
-            if self._is_answered(max(answer, HEADER.size)):
+            if self._is_answered(is_answer):
                 return True
         return False
 
-    def _is_answered(self, answer: int) -> bool:
-        """Whether an answer with a payload of `answer` bytes arrives in time."""
+    def _is_answered(self, is_answer: Callable[[int, bytes], bool]) -> bool:
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
-            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                self.told = told(self._socket) or self.told
+            if readable([self._socket], deadline):
+                self.reported = is_too_large_reported(self._socket) or self.reported
                 with suppress(OSError):
-                    datagram = self._socket.recv(65536)
-                    if len(datagram) == answer and HEADER.unpack_from(datagram)[1] == self._number:
+                    if is_answer(self._number, self._socket.recv(65536)):
                         return True
         return False
 
 
-class PingProbe:
-    """Probes by ICMP, for a peer without a helper. An answer has the size of its request.
-
-    The constructor raises OSError.
-    """
-
-    def __init__(self, peer: Address, source: Address, rtt: float) -> None:
-        self._version, self._number = peer.version, 0
-        self._patience, self.told = PATIENCE + 2 * rtt, False
-        self._header = 20 if peer.version == 4 else 40
-        protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
-        self._socket = socket.socket(
-            FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
-        )
-        self._socket.setsockopt(*MTU_DISCOVER[peer.version], PROBE)
-        self._socket.setsockopt(*RECEIVE_ERRORS[peer.version], 1)
-        self._socket.bind((str(source), 0))
-        self._socket.connect((str(peer), 0))
-        self._socket.setblocking(False)
-        self._id = os.getpid() & 0xFFFF
-
-    def forward(self, size: int) -> bool:
-        """Whether a packet of `size` bytes, its IP header included, came back."""
-        for _ in range(TRIES):
-            self._number += 1
-            try:
-                self._socket.send(
-                    echo_request(self._version, self._id, self._number, size - self._header)
-                )
-            except OSError as error:
-                if error.errno == errno.EMSGSIZE:
-                    # Larger than our own device takes.
-                    return False
-            if self._is_answered():
-                return True
-        return False
-
-    def _is_answered(self) -> bool:
-        deadline = time.monotonic() + self._patience
-        while time.monotonic() < deadline:
-            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                self.told = told(self._socket) or self.told
-                with suppress(OSError):
-                    packet = self._socket.recv(65536)
-                    if answered(self._version, self._id, packet) == self._number & 0xFFFF:
-                        return True
-        return False
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def told(asked: socket.socket) -> bool:
+def is_too_large_reported(asked: socket.socket) -> bool:
     """Whether ICMP reported that a packet was too large. Empties the socket's error queue."""
     found = False
     with suppress(OSError):
@@ -173,36 +111,55 @@ def largest(carried: Callable[[int], bool], low: int, high: int) -> Optional[int
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if carried(middle) else (low, middle)
+        if carried(middle):
+            low = middle
+        else:
+            high = middle
     return low
 
 
 def with_helper(
     peer: Address, port: int, token: bytes, source: Address, mtu: int, rtt: float
 ) -> PathMtu:
-    """The path MTU in both directions.
+    """The path MTU in both directions, by UDP to the helper's echo.
 
     `mtu` is the largest size to try, `rtt` the round trip in seconds. Raises OSError.
     """
-    probe = DatagramProbe(peer, port, token, source, rtt)
-    try:
-        low = SMALLEST[peer.version]
-        forward = largest(probe.forward, low, max(mtu, low))
-        backward = largest(probe.backward, low, max(mtu, low))
-        return PathMtu(forward, backward, probe.told)
-    finally:
-        probe.close()
+    headers, low = HEADERS[peer.version], SMALLEST[peer.version]
+    high = max(mtu, low)
+    with socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM) as sender:
+        probe = Probe(sender, source, peer, port, rtt)
+
+        def echoed(size: int, answer: int) -> bool:
+            """Whether a request with a payload of `size` bytes gets an answer of `answer` bytes."""
+            return probe.acknowledged(
+                lambda number: HEADER.pack(token, number, answer).ljust(size, b"\0"),
+                lambda number, packet: (
+                    len(packet) == answer and HEADER.unpack_from(packet)[1] == number
+                ),
+            )
+
+        forward = largest(lambda size: echoed(size - headers, HEADER.size), low, high)
+        backward = largest(lambda size: echoed(HEADER.size, size - headers), low, high)
+        return PathMtu(forward, backward, probe.reported)
 
 
 def alone(peer: Address, source: Address, mtu: int, rtt: float) -> PathMtu:
     """The largest ping that is answered; unknown if none is, because many hosts ignore pings.
 
-    Raises OSError.
+    An answer has the size of its request. Raises OSError.
     """
-    probe = PingProbe(peer, source, rtt)
-    try:
-        low = SMALLEST[peer.version]
-        found = largest(probe.forward, low, max(mtu, low))
-        return PathMtu(found, None, probe.told if found else None)
-    finally:
-        probe.close()
+    version, low, identity = peer.version, SMALLEST[peer.version], os.getpid() & 0xFFFF
+    with ping_socket(version) as sender:
+        probe = Probe(sender, source, peer, 0, rtt)
+
+        def answers(size: int) -> bool:
+            return probe.acknowledged(
+                lambda number: echo_request(version, identity, number, size - IP_HEADER[version]),
+                lambda number, packet: answered(version, identity, packet) == number & 0xFFFF,
+            )
+
+        found = largest(answers, low, max(mtu, low))
+        if found is None:
+            return PathMtu()
+        return PathMtu(forward=found, told=probe.reported)

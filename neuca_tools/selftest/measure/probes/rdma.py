@@ -24,6 +24,7 @@ from typing import Optional, Union
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Rdma
 from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.host.kernel import text_of
 from neuca_tools.selftest.measure.program import PATH, Ended, Program
 
 CLASS = Path("/sys/class/infiniband")
@@ -54,7 +55,7 @@ ROUND_TRIP = re.compile(rb"= +([\d.]+) usec/iter")
 
 @dataclass(frozen=True)
 class Gid:
-    """One entry of a port's table: its index, its address, its network device and its type ("RoCE v2")."""
+    """An entry of a port's table: its index, address, network device and type ("RoCE v2")."""
 
     index: int
     value: IPv6Address
@@ -134,7 +135,9 @@ def _with_gids(
 
 def _text(gid: IPv6Address) -> str:
     """As Python 3.13 and later write it, whatever the version."""
-    return f"::ffff:{gid.ipv4_mapped}" if gid.ipv4_mapped else str(gid)
+    if gid.ipv4_mapped:
+        return f"::ffff:{gid.ipv4_mapped}"
+    return str(gid)
 
 
 def ports(place: Path = CLASS) -> list[Port]:
@@ -151,8 +154,8 @@ def _port(port: Path) -> Port:
     return Port(
         device=device.name,
         number=int(port.name),
-        state=_word(port / "state").rpartition(" ")[2],
-        link_layer=_word(port / "link_layer"),
+        state=text_of(port / "state").rpartition(" ")[2],
+        link_layer=text_of(port / "link_layer"),
         gids=tuple(_gids(port)),
         netdevs=tuple(one.name for one in _inside(device / "device" / "net")),
     )
@@ -162,17 +165,12 @@ def _gids(port: Path) -> Iterator[Gid]:
     indexes = sorted(int(one.name) for one in _inside(port / "gids") if one.name.isdecimal())
     for index in indexes[:MOST_GIDS]:
         try:
-            value = IPv6Address(_word(port / "gids" / str(index)))
+            value = IPv6Address(text_of(port / "gids" / str(index)))
         except ValueError:
             continue
         if int(value):
-            attributes = port / "gid_attrs"
-            yield Gid(
-                index,
-                value,
-                _word(attributes / "ndevs" / str(index)),
-                _word(attributes / "types" / str(index)),
-            )
+            netdev, kind = (port / "gid_attrs" / name / str(index) for name in ("ndevs", "types"))
+            yield Gid(index, value, text_of(netdev), text_of(kind))
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -180,15 +178,6 @@ def _inside(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _word(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(100).decode("ascii", "replace").strip()
-    except OSError:
-        # The attributes of an entry without a GID cannot be read (EINVAL).
-        return ""
 
 
 def command(
@@ -212,25 +201,23 @@ def command(
 
 def rate(program: str, output: bytes) -> Optional[float]:
     """The rate in bit/s that the client printed; None if it printed none."""
-    form, unit = RATES[program]
-    found = form.findall(output)
-    return float(found[-1]) * unit if found else None
+    return _last(*RATES[program], output)
 
 
 def hindrance(peer: Address) -> str:
     """Why the programs cannot measure this peer from here; empty if they can."""
-    return f"{PINGPONG} and {WRITE} meet over IPv4 alone" if peer.version == 6 else missing()
+    if peer.version == 6:
+        return f"{PINGPONG} and {WRITE} support only IPv4"
+    return missing()
 
 
 def missing() -> str:
     """Which packages with the programs are not installed; empty if all are."""
-    packages = [
-        package for name, package in PACKAGES.items() if shutil.which(name, path=PATH) is None
-    ]
+    packages = [package for name, package in PACKAGES.items() if not shutil.which(name, path=PATH)]
     if not packages:
         return ""
-    plural = "s" if len(packages) > 1 else ""
-    return f"this needs the package{plural} {' and '.join(packages)}"
+    word = "packages" if len(packages) > 1 else "package"
+    return f"this needs the {word} {' and '.join(packages)}"
 
 
 def measure(
@@ -269,14 +256,19 @@ def measure(
 def _reason(ended: Ended) -> str:
     if ended.late:
         return "it did not end in time"
-    lines = [line.strip() for line in ended.error.decode("utf-8", "replace").splitlines()]
-    if not ended.error:
-        return f"it ended with {ended.code}"
-    lines += [line.strip() for line in ended.out.decode("utf-8", "replace").splitlines()]
+    text = ended.error and ended.error + b"\n" + ended.out
+    lines = [line.strip() for line in text.decode("utf-8", "replace").splitlines()]
     return next((line[:200] for line in lines if line), f"it ended with {ended.code}")
 
 
 def round_trip(output: bytes) -> Optional[float]:
     """The round trip in seconds that ibv_rc_pingpong printed; None if it printed none."""
-    found = ROUND_TRIP.findall(output)
-    return float(found[-1]) / 1e6 if found else None
+    return _last(ROUND_TRIP, 1e-6, output)
+
+
+def _last(form: re.Pattern[bytes], unit: float, output: bytes) -> Optional[float]:
+    """The last number of this form, times its unit."""
+    found = form.findall(output)
+    if not found:
+        return None
+    return float(found[-1]) * unit

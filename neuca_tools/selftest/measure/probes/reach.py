@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 import errno
-import select
 import socket
 import struct
 import time
 from contextlib import suppress
 from typing import Optional
 
+from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Connections, Reach
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.kernel import NetDevice, Way
-from neuca_tools.selftest.measure.probes.roundtrip import Pings, measure
+from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.probes.roundtrip import measure, pings
+from neuca_tools.selftest.measure.wait import readable
 
 # Ethertype and operations of RFC 826.
 ARP, REQUEST, REPLY = 0x0806, 1, 2
@@ -31,7 +32,7 @@ CONNECT = 3.0
 MOST_FAILED = 100
 
 
-def reach(peer: Address, way: Way, device: NetDevice) -> Reach:
+def reach(peer: Address, way: Way, device: Device) -> Reach:
     """The MACs that answer for the peer, its state as a neighbour, and whether it answers a ping.
 
     Raises nothing: what cannot be found out stays unknown.
@@ -49,30 +50,28 @@ def reach(peer: Address, way: Way, device: NetDevice) -> Reach:
 
 def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:
     try:
-        found = measure(Pings(peer, source, PING_EVERY), PINGS, PINGED)
+        found = measure(pings(peer, source, PING_EVERY), PINGS, PINGED)
     except OSError:
         # Only root may open a raw socket.
         return None
     return bool(found.count and found.count > (found.lost or 0))
 
 
-def answering(peer: Address, source: Address, device: NetDevice) -> tuple[str, ...]:
+def answering(peer: Address, source: Address, device: Device) -> tuple[str, ...]:
     """Every MAC that answers an ARP request for the peer's address. Raises OSError."""
     found: set[str] = set()
     mine = bytes.fromhex(device.mac.replace(":", ""))
     if len(mine) != 6:
         # Not an Ethernet device.
         return ()
-    with socket.socket(
-        socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, socket.htons(ARP)
-    ) as asked:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ARP)) as asked:
         asked.bind((device.name, ARP))
         addresses = mine + source.packed + bytes(6) + peer.packed
         request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REQUEST) + addresses
         for _ in range(TRIES):
             asked.sendto(request, (device.name, ARP, 0, 0, BROADCAST))
             deadline = time.monotonic() + ANSWERS
-            while select.select([asked], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            while readable([asked], deadline):
                 found |= _answer(asked.recv(128), peer)
             if found:
                 break
@@ -97,9 +96,7 @@ def connections(peer: Address, port: int, source: Address, seconds: float) -> Co
     began = time.monotonic()
     while time.monotonic() < began + seconds and failed < MOST_FAILED:
         try:
-            with socket.socket(
-                kernel.FAMILIES[peer.version], socket.SOCK_STREAM | socket.SOCK_CLOEXEC
-            ) as one:
+            with socket.socket(kernel.FAMILIES[peer.version], socket.SOCK_STREAM) as one:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 one.settimeout(CONNECT)
                 one.bind((str(source), 0))

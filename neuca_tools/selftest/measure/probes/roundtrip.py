@@ -4,18 +4,19 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from secrets import randbits
 from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.echo import HEADER
+from neuca_tools.selftest.measure.wait import readable
 
 # Seconds between requests.
 EVERY = 0.01
@@ -25,32 +26,46 @@ LATE = 2.0
 FIRST = 0.25
 # Round trips that are not counted: they resolve addresses and wake CPUs.
 WARM = 3
+# Bytes of a ping, with its ICMP header.
+PING = 24
 # The most requests of one probe.
 MOST = 100_000
 # ICMP types (RFC 792, RFC 4443).
+PROTOCOLS = {4: socket.IPPROTO_ICMP, 6: socket.IPPROTO_ICMPV6}
 ECHO, ANSWER = {4: 8, 6: 128}, {4: 0, 6: 129}
 
 
 class RoundTrips:
-    """Requests at a fixed rate, independent of the answers: a `Probe` for `conduct`.
+    """Requests at a fixed rate, independent of the answers.
 
-    Subclasses define the packets.
+    `request` makes the packet with a number. `number_of` reads the number from an answer: 0 for
+    anything else. `every` is in seconds.
     """
 
-    def __init__(self, sender: socket.socket, every: float = EVERY) -> None:
+    def __init__(
+        self,
+        sender: socket.socket,
+        request: Callable[[int], bytes],
+        number_of: Callable[[bytes], int],
+        every: float = EVERY,
+    ) -> None:
+        sender.setblocking(False)
         self._socket, self._every = sender, every
-        self._socket.setblocking(False)
+        self._request, self._number_of = request, number_of
         self._sent: dict[int, float] = {}
         self._times: list[float] = []
         self._next, self._number = time.monotonic(), 0
 
     def fileno(self) -> int:
+        """The descriptor on which answers arrive."""
         return self._socket.fileno()
 
     def due(self) -> float:
+        """When the next request has to be sent, by the monotonic clock in seconds."""
         return self._next
 
     def turn(self) -> None:
+        """Read the answers that have arrived, and send a request if it is due."""
         self._take()
         if time.monotonic() >= self._next and self._number < MOST:
             self._next = max(self._next + self._every, time.monotonic())
@@ -73,68 +88,57 @@ class RoundTrips:
         """Wait for the last answers and close. Without any, only the counts are set."""
         deadline = time.monotonic() + min(LATE, max(0.2, 4 * max(self._times, default=FIRST)))
         while self._sent and time.monotonic() < deadline:
-            if select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if readable([self._socket], deadline):
                 self._take()
         self._socket.close()
         lost = sum(number > WARM for number in self._sent)
         return latency(self._times, lost)
 
-    def _request(self, number: int) -> bytes:
-        raise NotImplementedError
 
-    def _number_of(self, datagram: bytes) -> int:
-        """The number of the request that this answers; 0 for anything else."""
-        raise NotImplementedError
+def datagrams(
+    peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
+) -> RoundTrips:
+    """Round trips by UDP, to the echo of a helper. Raises OSError."""
+    sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM)
+    sender.bind((str(source), 0))
+    sender.connect((str(peer), port))
+
+    def number_of(answer: bytes) -> int:
+        if len(answer) < HEADER.size:
+            return 0
+        return int(HEADER.unpack_from(answer)[1])
+
+    return RoundTrips(
+        sender, lambda number: HEADER.pack(token, number, HEADER.size), number_of, every
+    )
 
 
-class Datagrams(RoundTrips):
-    """By UDP, to the echo of a helper. The constructor raises OSError."""
-
-    def __init__(
-        self, peer: Address, port: int, token: bytes, source: Address, every: float = EVERY
-    ) -> None:
-        self._token = token
-        sender = socket.socket(FAMILIES[peer.version], socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+def pings(peer: Address, source: Optional[Address], every: float = EVERY) -> RoundTrips:
+    """Round trips by ICMP, which needs root. Raises OSError."""
+    sender, version, identity = ping_socket(peer.version), peer.version, randbits(16)
+    if source:
         sender.bind((str(source), 0))
-        sender.connect((str(peer), port))
-        super().__init__(sender, every)
+    sender.connect((str(peer), 0))
+    return RoundTrips(
+        sender,
+        lambda number: echo_request(version, identity, number, PING),
+        lambda packet: answered(version, identity, packet),
+        every,
+    )
 
-    def _request(self, number: int) -> bytes:
-        return HEADER.pack(self._token, number, HEADER.size)
 
-    def _number_of(self, datagram: bytes) -> int:
-        return int(HEADER.unpack_from(datagram)[1]) if len(datagram) >= HEADER.size else 0
-
-
-class Pings(RoundTrips):
-    """By ICMP, which needs root. The constructor raises OSError."""
-
-    def __init__(
-        self, peer: Address, source: Optional[Address] = None, every: float = EVERY, size: int = 24
-    ) -> None:
-        self._version, self._size = peer.version, size
-        protocol = socket.IPPROTO_ICMP if peer.version == 4 else socket.IPPROTO_ICMPV6
-        sender = socket.socket(
-            FAMILIES[peer.version], socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
-        )
-        if source:
-            sender.bind((str(source), 0))
-        sender.connect((str(peer), 0))
-        self._id = (id(self) >> 4) & 0xFFFF
-        super().__init__(sender, every)
-
-    def _request(self, number: int) -> bytes:
-        return echo_request(self._version, self._id, number, self._size)
-
-    def _number_of(self, datagram: bytes) -> int:
-        return answered(self._version, self._id, datagram)
+def ping_socket(version: int) -> socket.socket:
+    """A raw ICMP socket, which needs root. Raises OSError."""
+    return socket.socket(FAMILIES[version], socket.SOCK_RAW, PROTOCOLS[version])
 
 
 def echo_request(version: int, identity: int, number: int, size: int) -> bytes:
-    """An ICMP echo request of `size` bytes, header included. For IPv6 the kernel adds the checksum."""
+    """An ICMP echo request of `size` bytes with its header. The kernel adds IPv6's checksum."""
     body = bytes(max(0, size - 8))
     header = struct.pack("!BBHHH", ECHO[version], 0, 0, identity, number & 0xFFFF)
-    total = checksum(header + body) if version == 4 else 0
+    total = 0
+    if version == 4:
+        total = checksum(header + body)
     return struct.pack("!BBHHH", ECHO[version], 0, total, identity, number & 0xFFFF) + body
 
 
@@ -143,12 +147,14 @@ def answered(version: int, identity: int, packet: bytes) -> int:
 
     An IPv4 raw socket receives the IP header too.
     """
-    if version == 4:
-        packet = packet[(packet[0] & 0xF) * 4 :] if packet else b""
+    if version == 4 and packet:
+        packet = packet[(packet[0] & 0xF) * 4 :]
     if len(packet) < 8:
         return 0
     kind, _, _, whose, number = struct.unpack_from("!BBHHH", packet)
-    return int(number) if kind == ANSWER[version] and whose == identity else 0
+    if kind != ANSWER[version] or whose != identity:
+        return 0
+    return int(number)
 
 
 def checksum(data: bytes) -> int:
@@ -164,7 +170,7 @@ def measure(probe: RoundTrips, count: int, seconds: float) -> Latency:
     """Measure `count` round trips, or as many as fit in `seconds`."""
     deadline, sent = time.monotonic() + seconds, 0
     while sent < count and time.monotonic() < deadline:
-        select.select([probe], [], [], max(0.0, min(probe.due(), deadline) - time.monotonic()))
+        readable([probe], min(probe.due(), deadline))
         before = probe.due()
         probe.turn()
         sent += probe.due() != before
@@ -203,7 +209,9 @@ def latency(times: Sequence[float], lost: int) -> Latency:
     """The median, the 99th percentile (nearest rank) and the maximum, in seconds."""
     ordered = sorted(times)
     count = len(ordered) + lost
+    if not count:
+        return Latency()
     if not ordered:
-        return Latency(count or None, lost if count else None)
+        return Latency(count, lost)
     ranks = [ordered[min(len(ordered) - 1, int(part * len(ordered)))] for part in (0.5, 0.99)]
     return Latency(count, lost, ranks[0], ranks[1], ordered[-1])

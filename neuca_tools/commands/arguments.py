@@ -1,0 +1,36 @@
+"""Options of commands as data: argparse's keyword arguments, by the name of the option."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+Keywords = Mapping[str, Any]
+Options = Mapping[str, Keywords]
+
+
+def flag(text: str) -> Keywords:
+    """An option without a value, with its help text."""
+    return {"action": "store_true", "help": text}
+
+
+def value(metavar: str, text: str, **more: object) -> Keywords:
+    """An option or argument with a value, with its help text."""
+    return {"metavar": metavar, "help": text, **more}
+
+
+def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
+    """Add options to a parser or to a group of one."""
+    for name, keywords in options.items():
+        parser.add_argument(f"--{name}", **keywords)
+
+
+CONFIG: Options = {
+    "config": value("FILE", "read the configuration from FILE (default: /etc/neuca/config)")
+}
+JSON: Options = {"json": flag("print JSON")}

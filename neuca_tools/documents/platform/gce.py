@@ -1,0 +1,77 @@
+"""Read the network part of Google Compute Engine's metadata (`/computeMetadata/v1/instance/?recursive=true`).
+
+The first NIC is the primary one. Google routes every packet of an instance, so an address is a /32 (a
+/128) and even its subnet is reached through the gateway (Google, "VPC networks: subnets").
+Alias ranges and the addresses of load balancers are addresses of the guest if they are single ones.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.model import LinkKey, PlatformDocument
+
+NAME = "GCE instance"
+_EXTRA = ("ipAliases", "forwardedIps", "targetInstanceIps", "forwardedIpv6s")
+KEYS = frozenset(("mac", "ip", "gateway", "gatewayIpv6", "ipv6", "ipv6s", "mtu", "vlan", *_EXTRA))
+_FULL = {4: 32, 6: 128}
+
+
+def read(root: Part) -> PlatformDocument:
+    """Read the document: the first NIC is the management NIC, the others get all their addresses."""
+    nics: list[Draft] = []
+    for number, nic in enumerate(root.parts("networkInterfaces")):
+        mac = nic.read("mac", values.mac)
+        if mac is None:
+            continue
+        draft = Draft(LinkKey(mac), nic.about(mac), mtu=nic.read("mtu", values.mtu))
+        if number == 0:
+            draft.manage(PRIMARY)
+        else:
+            _addresses(draft)
+        nics.append(draft)
+    return finish([*nics, *_vlans(root, nics)], root)
+
+
+def _vlans(root: Part, nics: list[Draft]) -> Iterator[Draft]:
+    """The VLAN NICs: an object by number of the parent NIC, then by VLAN ID."""
+    for index, group in root.named("vlanNetworkInterfaces"):
+        if not index.isdecimal() or int(index) >= len(nics):
+            group.fault("", index, "there is no NIC with this number, ignoring its VLANs")
+            continue
+        mac = nics[int(index)].key.mac
+        for number in group.tree:
+            vlan = group.child(number).about(mac)
+            tag = vlan.made("", number, values.vlan_id)
+            if tag is not None:
+                draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.read("mtu", values.mtu))
+                _addresses(draft)
+                yield draft
+
+
+def _addresses(draft: Draft) -> None:
+    nic = draft.part
+    for key in ("ip", "ipv6", "ipv6s", *_EXTRA):
+        for text in nic.texts(key):
+            _address(draft, key, text)
+    for key in ("gateway", "gatewayIpv6"):
+        gateway = nic.text(key)
+        if gateway:
+            draft.add_gateway(nic, key, gateway)
+
+
+def _address(draft: Draft, key: str, text: str) -> None:
+    """One address, with its full length; a wider range is for containers, and gets no address."""
+    host, _, length = text.partition("/")
+    found = draft.part.made(key, host, values.host)
+    if found is None:
+        return
+    if length in ("", str(_FULL[found.version])):
+        draft.add_address(draft.part, key, f"{found}/{_FULL[found.version]}")
+    else:
+        draft.part.warn(key, f"{text} is a range, and not set as addresses of the guest")

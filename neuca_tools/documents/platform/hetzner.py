@@ -1,0 +1,48 @@
+"""Read Hetzner Cloud's private networks (`/hetzner/v1/metadata/private-networks`, YAML).
+
+Hetzner routes every packet of a private network: an address is a /32, and the network is reached
+through its gateway (Hetzner, "Networks: FAQ"). The NIC that the list does not name is the public one.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.tree import Tree, from_yaml
+from neuca_tools.model import LinkKey, PlatformDocument
+
+NAME, ROOT = "Hetzner private networks", "networks"
+KEYS = frozenset(("ip", "alias_ips", "mac_address", "network", "gateway"))
+MTU = 1450
+"""Bytes (Hetzner, "Networks: FAQ")."""
+
+
+def load(data: bytes, name: str) -> Tree:
+    """The list, as the object that all documents are. Raises DocumentError."""
+    found = from_yaml(data, name)
+    return {ROOT: found} if isinstance(found, list) else found
+
+
+def read(root: Part) -> PlatformDocument:
+    """Read the document: each network is a NIC with its addresses."""
+    drafts = []
+    for network in root.parts(ROOT):
+        mac = network.read("mac_address", values.mac)
+        if mac is None:
+            continue
+        draft = Draft(LinkKey(mac), network.about(mac), mtu=MTU)
+        for key in ("ip", "alias_ips"):
+            for address in draft.part.texts(key):
+                draft.add_address(draft.part, key, f"{address}/32")
+        _route(draft)
+        drafts.append(draft)
+    return finish(drafts, root)
+
+
+def _route(draft: Draft) -> None:
+    network, gateway = draft.part.text("network"), draft.part.text("gateway")
+    if network and gateway:
+        draft.add_route(draft.part, "network", network, None, gateway)

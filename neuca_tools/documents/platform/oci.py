@@ -1,0 +1,95 @@
+"""Read Oracle Cloud's list of VNICs (`/opc/v2/vnics/`), as `sources.clouds` wraps it: `{"vnics": [...]}`.
+
+The first VNIC is the primary one. On a virtual machine each VNIC is a NIC, and `vlanTag` is the
+hypervisor's. On bare metal, where the first item has a `nicIndex`, a VNIC with a `vlanTag` other than
+0 is a VLAN on the physical NIC with the same index (Oracle, "Virtual Network Interface Cards").
+The MTU of every VNIC is 9000 (Oracle, "Networking Overview"), which the documents do not give.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from neuca_tools.documents.neuca import made, values
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.model import LinkKey, Network, PlatformDocument
+
+NAME, ROOT = "OCI VNICs", "vnics"
+KEYS = frozenset(
+    "macAddr privateIp virtualRouterIp subnetCidrBlock vlanTag nicIndex"
+    " ipv6Addresses ipv6SubnetCidrBlock ipv6VirtualRouterIp".split()
+)
+_NONE = "<null>"  # the text of a missing value on an instance without IPv4
+_IPV6_LENGTH = 64  # the prefix length of every subnet
+
+
+def read(root: Part) -> PlatformDocument:
+    """Read the document: the first VNIC is the management NIC, the others get all their addresses."""
+    vnics = list(root.parts(ROOT))
+    bare_metal = bool(vnics) and vnics[0].text("nicIndex") is not None
+    physical: dict[str, Draft] = {}
+    drafts = []
+    for number, vnic in enumerate(vnics):
+        draft = _vlan(vnic, physical) if bare_metal and _is_vlan(vnic) else _nic(vnic)
+        if draft is None:
+            continue
+        if not draft.key.vlan_id:
+            physical.setdefault(vnic.text("nicIndex") or "", draft)
+        if number == 0:
+            draft.manage(PRIMARY)
+        else:
+            _addresses(draft)
+        drafts.append(draft)
+    return finish(drafts, root)
+
+
+def _is_vlan(vnic: Part) -> bool:
+    return vnic.text("vlanTag") not in (None, "0")
+
+
+def _nic(vnic: Part) -> Optional[Draft]:
+    mac = vnic.read("macAddr", values.mac)
+    if mac is None:
+        return None
+    return Draft(LinkKey(mac), vnic.about(mac))
+
+
+def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
+    """A VLAN with the MAC of its VNIC on the physical NIC with its index."""
+    index = vnic.text("nicIndex") or ""
+    parent, number = physical.get(index), vnic.read("vlanTag", values.vlan_id)
+    if parent is None:
+        vnic.fault("nicIndex", index, "no VNIC above it is the physical NIC, ignoring the VLAN")
+        return None
+    if number is None:
+        return None
+    mac = parent.key.mac
+    draft = Draft(LinkKey(mac, number), vnic.about(mac))
+    made.options(draft, vnic, {"macAddr": "mac"})
+    return draft
+
+
+def _addresses(draft: Draft) -> None:
+    vnic = draft.part
+    network = _subnet(vnic, "subnetCidrBlock")
+    address = vnic.text("privateIp")
+    if network and address:
+        draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
+    network = _subnet(vnic, "ipv6SubnetCidrBlock")
+    length = network.prefixlen if network else _IPV6_LENGTH
+    for text in vnic.texts("ipv6Addresses"):
+        draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
+    for key in ("virtualRouterIp", "ipv6VirtualRouterIp"):
+        router = vnic.text(key)
+        if router and router != _NONE:
+            draft.add_gateway(vnic, key, router)
+
+
+def _subnet(vnic: Part, key: str) -> Optional[Network]:
+    text = vnic.text(key)
+    if text is None or text == _NONE:
+        return None
+    return vnic.made(key, text, values.network)

@@ -1,0 +1,99 @@
+"""The subject of a rule: one phase (Look), or all phases with both hosts (Session)."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Optional, TypeVar
+
+from neuca_tools.selftest.conditions.base import Hit
+from neuca_tools.selftest.evidence import Evidence, Host, Link, Sample
+from neuca_tools.selftest.evidence.load import Load
+from neuca_tools.selftest.evidence.look import Look
+
+Subject = TypeVar("Subject")
+
+
+class Session(NamedTuple):
+    """All phases of a test, for the rules that compare phases or examine hosts and paths."""
+
+    evidence: Evidence
+    looks: tuple[Look, ...]
+
+    def named(self, name: str, direction: str = "forward") -> Optional[Look]:
+        """The first phase with this name and direction."""
+        for one in self.looks:
+            if (one.phase.name, one.phase.direction) == (name, direction):
+                return one
+        return None
+
+    @property
+    def hosts(self) -> tuple[tuple[str, Host], ...]:
+        """Both hosts, each with the name of its end."""
+        return (("local", self.evidence.local), ("peer", self.evidence.peer))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The devices of both hosts on the path."""
+        return (*links_of(self.evidence.local), *links_of(self.evidence.peer))
+
+    @property
+    def tcp(self) -> tuple[Look, ...]:
+        """The TCP phases in which a rate was measured."""
+        return tuple(one for one in self.looks if one.protocol == "tcp" and one.rate)
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Subject]):
+    """A condition with its id in neuca-selftest(1)."""
+
+    id: str
+    title: str
+    severity: str
+    rule: Callable[[Subject], Optional[Hit]]
+
+
+class End(NamedTuple):
+    """The sender or the receiver of a phase."""
+
+    name: str
+    samples: tuple[Sample, ...]
+    load: Load
+
+
+def ends(look: Look) -> tuple[End, End]:
+    """The receiver and the sender."""
+    return (
+        End("receiver", look.phase.receiver, look.receiver_load),
+        End("sender", look.phase.sender, look.sender_load),
+    )
+
+
+def first(hits: Iterable[Optional[Hit]]) -> Optional[Hit]:
+    return next(filter(None, hits), None)
+
+
+def for_each_host(
+    rule: Callable[[str, Host], Optional[Hit]],
+) -> Callable[[Session], Optional[Hit]]:
+    """Apply a rule about one host ("local" or "peer") to both, until it hits."""
+    return lambda session: first(rule(end, host) for end, host in session.hosts)
+
+
+def links_of(host: Host) -> tuple[Link, ...]:
+    """The devices on the path to the peer; all of them if the path is not known."""
+    on_path = tuple(link for link in host.links if link.name in host.path)
+    return on_path or host.links
+
+
+def smallest_mtu(links: Iterable[Link]) -> Optional[int]:
+    """Bytes; None if no MTU is known."""
+    return min((link.mtu for link in links if link.mtu), default=None)
+
+
+def sysctl_max(host: Host, name: str) -> Optional[int]:
+    """The last number of a sysctl: of tcp_rmem and tcp_wmem, the maximum in bytes."""
+    last = ["", *host.sysctls.get(name, "").split()][-1]
+    return int(last) if last.isdecimal() and len(last) < 20 else None

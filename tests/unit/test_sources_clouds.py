@@ -1,0 +1,539 @@
+"""Azure, Oracle Cloud, Compute Engine, Hetzner and Alibaba: services that refuse what the real ones refuse."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+import threading
+
+import pytest
+from platforms import combined, faults, hints, links, routes
+from sources_server import Server, http
+
+from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.model import PlatformDocument
+from neuca_tools.sources import Session, Surroundings, hypervisors, look, parse_source
+from neuca_tools.state.active_document import metadata_hosts
+
+LONG = 300
+DATA = b"[global]\n"
+BASE64 = base64.b64encode(DATA).decode()
+
+
+def azure(address, prefix, subnet, mac, **ipv6):
+    ipv4 = {
+        "ipAddress": [{"privateIpAddress": one, "publicIpAddress": ""} for one in address],
+        "subnet": [{"address": subnet, "prefix": prefix}],
+    }
+    return {"macAddress": mac, "ipv4": ipv4, "ipv6": {"ipAddress": [], **ipv6}}
+
+
+AZURE = {
+    "compute": {"vmId": "5c08b38e-4d57-4c23-ac45-aca61037f084", "userData": BASE64},
+    "network": {
+        "interface": [
+            azure(["10.1.2.4"], "24", "10.1.2.0", "000D3A0A0B0C"),
+            azure(
+                ["10.1.3.4", "10.1.3.5"],
+                "24",
+                "10.1.3.0",
+                "000D3A0A0B0D",
+                ipAddress=[{"privateIpAddress": "ace:cab:deca::4"}],
+            ),
+            azure([], "16", "10.2.0.0", "000D3A0A0B0E"),
+        ]
+    },
+}
+ORACLE_NICS = [
+    {
+        "privateIp": "10.0.0.5",
+        "vlanTag": 1036,
+        "macAddr": "02:00:17:05:D1:DB",
+        "virtualRouterIp": "10.0.0.1",
+        "subnetCidrBlock": "10.0.0.0/24",
+    },
+    {
+        "privateIp": "10.0.4.5",
+        "vlanTag": 1,
+        "macAddr": "02:00:17:AA:BB:CC",
+        "virtualRouterIp": "10.0.4.1",
+        "subnetCidrBlock": "10.0.4.0/24",
+        "ipv6Addresses": ["2603:c020:400d:5dbb::7"],
+        "ipv6SubnetCidrBlock": "2603:c020:400d:5dbb::/64",
+        "ipv6VirtualRouterIp": "fe80::200:17ff:feaa:bbcc",
+    },
+    {
+        "macAddr": "02:00:17:AA:BB:CD",
+        "subnetCidrBlock": "<null>",
+        "virtualRouterIp": "<null>",
+        "ipv6Addresses": ["2603:c020:400d:5dcc::7"],
+    },
+]
+ORACLE = {"id": "ocid1.instance.oc1.phx.abc", "metadata": {"user_data": BASE64}}
+GCE = {
+    "id": 8812345678901234567,
+    "attributes": {"user-data": DATA.decode(), "ssh-keys": "me:ssh-ed25519 AAAA"},
+    "networkInterfaces": [
+        {"mac": "42:01:0a:02:00:03", "ip": "10.2.0.3", "gateway": "10.2.0.1", "mtu": 1460},
+        {
+            "mac": "42:01:0a:03:00:03",
+            "ip": "10.3.0.3",
+            "subnetmask": "255.255.240.0",
+            "gateway": "10.3.0.1",
+            "mtu": 8896,
+            "ipAliases": ["10.24.3.0/24", "10.24.4.7/32"],
+            "forwardedIps": ["203.0.113.9"],
+            "ipv6s": ["2600:1900:4000:1::"],
+        },
+    ],
+    "vlanNetworkInterfaces": {
+        "1": {"5": {"mac": "42:01:0a:04:00:03", "vlan": 5, "mtu": 1460, "ip": "10.4.0.3"}}
+    },
+}
+HETZNER = b"""
+- ip: 10.0.0.2
+  alias_ips: [10.0.0.3, 10.0.0.4]
+  interface_num: 1
+  mac_address: 86:00:00:2a:7d:e0
+  network_id: 1234
+  network_name: nw-test1
+  network: 10.0.0.0/8
+  subnet: 10.0.0.0/24
+  gateway: 10.0.0.1
+"""
+
+
+class Strict:
+    """A service with these paths that refuses a request without its header, or one that a proxy sent on.
+
+    `headers` are those of its answers, `status` is what it answers while it is busy.
+    """
+
+    def __init__(self, paths, needs=(), refusal=400, headers=(), status=None):
+        self.paths, self.needs, self.refusal = paths, dict(needs), refusal
+        self.headers, self.status = headers, status
+
+    def __call__(self, request):
+        wrong = any(request.headers.get(name) != value for name, value in self.needs.items())
+        if wrong or "X-Forwarded-For" in request.headers:
+            return http(self.refusal)
+        if self.status:
+            return http(self.status)
+        found = self.paths.get(request.path)
+        if found is None:
+            return http(404)
+        return http(
+            200, found if isinstance(found, bytes) else json.dumps(found).encode(), *self.headers
+        )
+
+
+def services(**more):
+    return {
+        "azure": Strict(
+            {"/metadata/instance?api-version=2021-08-01": AZURE}, {"Metadata": "true"}, **more
+        ),
+        "oracle": Strict(
+            {"/opc/v2/instance/": ORACLE, "/opc/v2/vnics/": ORACLE_NICS},
+            {"Authorization": "Bearer Oracle"},
+            404,
+            **more,
+        ),
+        "gce": Strict(
+            {"/computeMetadata/v1/instance/?recursive=true&alt=json": GCE},
+            {"Metadata-Flavor": "Google"},
+            403,
+            ("Metadata-Flavor: Google",),
+            **more,
+        ),
+        "hetzner": Strict(
+            {
+                "/hetzner/v1/metadata/instance-id": b"41234567",
+                "/hetzner/v1/metadata/private-networks": HETZNER,
+                "/hetzner/v1/userdata": DATA,
+            },
+            **more,
+        ),
+    }
+
+
+IDS = {
+    "azure": "azure:5c08b38e-4d57-4c23-ac45-aca61037f084",
+    "oracle": "oracle:ocid1.instance.oc1.phx.abc",
+    "gce": "gce:8812345678901234567",
+    "hetzner": "hetzner:41234567",
+}
+
+
+def ask(text):
+    return look([parse_source(text)], LONG, Session())
+
+
+def document(answer):
+    return combined.parse(combined.reduced(answer.parts))
+
+
+def serve(kind, **more):
+    return Server(services(**more)[kind])
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_each_service_gets_the_headers_that_it_demands(kind):
+    with serve(kind) as server:
+        answer = ask(f"{kind}={server.url}")
+    assert (answer.data, answer.instance) == (DATA, IDS[kind])
+    assert not document(answer).faults or kind == "gce"
+
+
+@pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
+@pytest.mark.parametrize("kind", IDS)
+def test_a_service_that_is_busy_is_an_error_and_not_empty(kind, status):
+    with serve(kind, status=status) as server, pytest.raises(SourceError) as caught:
+        ask(f"{kind}={server.url}")
+    assert f"HTTP {status}" in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"no"])
+@pytest.mark.parametrize("kind", ["azure", "oracle", "gce"])
+def test_an_answer_that_is_not_json_is_an_error(kind, body):
+    play = services()[kind]
+    play.paths = dict.fromkeys(play.paths, body)
+    with Server(play) as server, pytest.raises(SourceError) as caught:
+        ask(f"{kind}={server.url}")
+    assert "the answer is not JSON" in str(caught.value)
+
+
+def test_azure_is_asked_for_an_older_version_where_the_newer_is_unknown():
+    class Older(Strict):
+        def __call__(self, request):
+            return super().__call__(request) if "2019" in request.path else http(400)
+
+    old = {"compute": {"vmId": "x"}, "network": AZURE["network"]}
+    play = Older({"/metadata/instance?api-version=2019-06-01": old}, {"Metadata": "true"})
+    with Server(play) as server:
+        answer = ask(f"azure={server.url}")
+    assert (answer.data, answer.instance, len(document(answer).links)) == (None, "azure:x", 3)
+
+
+@pytest.mark.parametrize("text", ["%%%", "A"])
+def test_user_data_that_is_not_base64_is_an_error(text):
+    play = services()["azure"]
+    play.paths = {path: {"compute": {"userData": text}} for path in play.paths}
+    with Server(play) as server, pytest.raises(SourceError) as caught:
+        ask(f"azure={server.url}")
+    assert "the user-data of azure is not base64" in str(caught.value)
+
+
+def test_an_answer_without_the_header_of_google_is_not_google_s():
+    play = services()["gce"]
+    play.headers = ()
+    with Server(play) as server, pytest.raises(SourceError) as caught:
+        ask(f"gce={server.url}")
+    assert "the answer lacks Metadata-Flavor: Google" in str(caught.value)
+
+
+def test_hetzner_without_private_networks_and_user_data():
+    play = services()["hetzner"]
+    play.paths = {**play.paths, "/hetzner/v1/metadata/private-networks": b""}
+    del play.paths["/hetzner/v1/userdata"]
+    with Server(play) as server:
+        answer = ask(f"hetzner={server.url}")
+    assert (answer.data, dict(answer.parts), answer.instance) == (None, {}, IDS["hetzner"])
+
+
+# --- what the documents mean ------------------------------------------------------------------------------------------
+
+
+def read(kind) -> PlatformDocument:
+    with serve(kind) as server:
+        return document(ask(f"{kind}={server.url}"))
+
+
+def test_azure_s_first_nic_is_for_management_and_the_others_get_their_addresses():
+    found = read("azure")
+    assert hints(found) == {"00:0d:3a:0a:0b:0c": "it is the primary NIC of the instance"}
+    assert links(found) == {
+        "00:0d:3a:0a:0b:0c": ("up", None, None, []),
+        "00:0d:3a:0a:0b:0d": (
+            "up",
+            None,
+            None,
+            ["10.1.3.4/24", "10.1.3.5/24", "ace:cab:deca::4/128"],
+        ),
+        "00:0d:3a:0a:0b:0e": ("up", None, None, []),
+    }
+
+
+def test_oracle_s_vlan_tags_of_virtual_machines_mean_nothing():
+    found = read("oracle")
+    assert hints(found) == {"02:00:17:05:d1:db": "it is the primary NIC of the instance"}
+    assert {key: addresses for key, (*_, addresses) in links(found).items()} == {
+        "02:00:17:05:d1:db": [],
+        "02:00:17:aa:bb:cc": ["10.0.4.5/24", "2603:c020:400d:5dbb::7/64"],
+        "02:00:17:aa:bb:cd": ["2603:c020:400d:5dcc::7/64"],
+    }
+
+
+def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index():
+    nics = [
+        {**ORACLE_NICS[0], "nicIndex": 0, "vlanTag": 0},
+        {**ORACLE_NICS[1], "nicIndex": 0, "vlanTag": 3},
+        {**ORACLE_NICS[1], "nicIndex": 1, "vlanTag": 4, "macAddr": "02:00:17:AA:BB:CE"},
+    ]
+    found = combined.parse(combined.reduced({"OCI VNICs": json.dumps({"vnics": nics}).encode()}))
+    assert [str(one.key) for one in found.links] == ["02:00:17:05:d1:db", "02:00:17:05:d1:db.3"]
+    assert found.links[1].virtual.option("mac") == "02:00:17:aa:bb:cc"
+    assert faults(found) == [
+        'error: OCI VNICs "vnics[2].nicIndex" = "1": no VNIC above it is the physical NIC, ignoring the VLAN'
+    ]
+
+
+def test_an_address_of_compute_engine_has_its_full_length():
+    found = read("gce")
+    assert hints(found) == {"42:01:0a:02:00:03": "it is the primary NIC of the instance"}
+    assert links(found) == {
+        "42:01:0a:02:00:03": ("up", None, 1460, []),
+        "42:01:0a:03:00:03": (
+            "up",
+            None,
+            8896,
+            ["10.3.0.3/32", "2600:1900:4000:1::/128", "10.24.4.7/32", "203.0.113.9/32"],
+        ),
+        "42:01:0a:03:00:03.5": ("up", None, 1460, ["10.4.0.3/32"]),
+    }
+    assert ["10.24.3.0/24 is a range" in text for text in faults(found)] == [True]
+
+
+def test_hetzner_s_private_networks_are_routed_through_their_gateway():
+    found = read("hetzner")
+    addresses = ["10.0.0.2/32", "10.0.0.3/32", "10.0.0.4/32"]
+    assert links(found) == {"86:00:00:2a:7d:e0": ("up", None, 1450, addresses)}
+    assert routes(found) == [("10.0.0.0/8", "10.0.0.1", "86:00:00:2a:7d:e0")]
+
+
+def test_no_secret_of_a_document_is_kept():
+    with serve("gce") as server:
+        assert "ssh-ed25519" not in combined.reduced(ask(f"gce={server.url}").parts)
+    with serve("azure") as server:
+        assert BASE64 not in combined.reduced(ask(f"azure={server.url}").parts)
+
+
+# --- Alibaba ----------------------------------------------------------------------------------------------------------
+
+PRIMARY, SECOND = "00:16:3e:08:2b:f0", "00:16:3e:08:2b:f1"
+MACS = "network/interfaces/macs"
+TREE = {
+    "instance-id": "i-bp13k0ajbmxxx",
+    "mac": PRIMARY,
+    f"{MACS}/": f"{PRIMARY}/\n{SECOND}/",
+    f"{MACS}/{PRIMARY}/": "private-ipv4s\n",
+    f"{MACS}/{PRIMARY}/private-ipv4s": '["172.16.101.215"]',
+    f"{MACS}/{SECOND}/": "gateway\nnetmask\nprivate-ipv4s\nvswitch-cidr-block\n",
+    f"{MACS}/{SECOND}/private-ipv4s": '["172.16.102.215", "172.16.102.216"]',
+    f"{MACS}/{SECOND}/vswitch-cidr-block": "172.16.102.0/24",
+    f"{MACS}/{SECOND}/gateway": "172.16.102.253",
+}
+
+
+def alibaba(request):
+    if request.method == "PUT":
+        assert request.headers["X-aliyun-ecs-metadata-token-ttl-seconds"] == "21600"
+        return http(200, b"secret")
+    if request.headers.get("X-aliyun-ecs-metadata-token") != "secret":
+        return http(403)
+    found = TREE.get(request.path[len("/latest/meta-data/") :])
+    return http(404) if found is None else http(200, found.encode())
+
+
+def test_alibaba_s_tree_has_its_own_names_and_tokens():
+    with Server(alibaba) as server:
+        answer = ask(f"alibaba={server.url}")
+    assert answer.instance == "alibaba:i-bp13k0ajbmxxx"
+    found = document(answer)
+    assert hints(found) == {PRIMARY: "it is the primary NIC of the instance"}
+    assert links(found)[SECOND][3] == ["172.16.102.215/24", "172.16.102.216/24"]
+
+
+# --- the hypervisor's own channels --------------------------------------------------------------------------------------
+
+RPCTOOL = """#!/bin/sh
+case "$1" in
+"info-get "*) key=${1#info-get };;
+*) exit 2;;
+esac
+test -e "$0.$key" || { echo "No value found" >&2; exit 1; }
+cat "$0.$key"
+echo
+"""
+ABOUT = b"instance-id: vm-1\nlocal-hostname: guest\n"
+NETPLAN = b"version: 2\nethernets:\n  nic1:\n    match: {macaddress: '00:50:56:00:00:01'}\n    addresses: [10.9.0.2/24]\n"
+
+
+@pytest.fixture
+def guestinfo(tmp_path, monkeypatch):
+    """Sets keys of guestinfo: a stand-in for vmware-rpctool, because the tool needs VMware's backdoor port."""
+    program = tmp_path / "vmware-rpctool"
+    program.write_text(RPCTOOL)
+    program.chmod(0o755)
+    monkeypatch.setattr(hypervisors.VMware, "program", str(program))
+
+    def fill(**values):
+        for name, value in values.items():
+            place = tmp_path / f"vmware-rpctool.guestinfo.{name.replace('_', '.')}"
+            place.write_bytes(value)
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        (b"base64", base64.b64encode),
+        (b"b64\n", base64.b64encode),
+        (b"gzip+base64", lambda data: base64.b64encode(gzip.compress(data))),
+        (b"gz+b64", lambda data: base64.b64encode(gzip.compress(data))),
+        (b"", lambda data: data),
+    ],
+)
+def test_guestinfo_is_read_in_each_of_its_encodings(guestinfo, encoding, pack):
+    network = base64.b64encode(NETPLAN)
+    about = ABOUT + b"network: " + network + b"\nnetwork.encoding: base64\n"
+    guestinfo(metadata=pack(about), metadata_encoding=encoding)
+    guestinfo(userdata=pack(DATA), userdata_encoding=encoding)
+    answer = ask("vmware")
+    assert answer.data == DATA
+    assert links(document(answer)) == {"00:50:56:00:00:01": ("up", None, None, ["10.9.0.2/24"])}
+    assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:vm-1"
+
+
+def test_a_network_inside_the_metadata_of_guestinfo(guestinfo):
+    indented = b"".join(b"  " + line + b"\n" for line in NETPLAN.splitlines())
+    guestinfo(metadata=ABOUT + b"network:\n" + indented)
+    assert len(document(ask("vmware")).links) == 1
+
+
+@pytest.mark.parametrize("value", [b"---", b"", b"\n"])
+def test_guestinfo_that_is_not_set(guestinfo, value):
+    assert ask("vmware").empty
+    guestinfo(metadata=value, userdata=value)
+    assert ask("vmware").empty
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"userdata": b"x", "userdata_encoding": b"rot13"}, 'the encoding "rot13" is unknown'),
+        ({"userdata": b"!", "userdata_encoding": b"gz+b64"}, "it is not gz+b64"),
+        (
+            {
+                "userdata": base64.b64encode(gzip.compress(b"\0" * (2 << 20))),
+                "userdata_encoding": b"gz+b64",
+            },
+            "it is damaged, or larger than 1048576 bytes",
+        ),
+        ({"metadata": b"a: [", "userdata": b"x"}, "guestinfo.metadata"),
+    ],
+)
+def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
+    guestinfo(**values)
+    with pytest.raises(SourceError) as caught:
+        ask("vmware")
+    assert reason in str(caught.value)
+
+
+def test_a_guest_without_vmware_s_tool(monkeypatch, tmp_path):
+    monkeypatch.setattr(hypervisors.VMware, "program", str(tmp_path / "none"))
+    with pytest.raises(SourceError) as caught:
+        ask("vmware")
+    assert str(caught.value).endswith("none: No such file or directory")
+
+
+LXD = {
+    "/1.0/meta-data": b"#cloud-config\ninstance-id: c-1\nlocal-hostname: c1\n",
+    "/1.0/config/cloud-init.user-data": DATA,
+    "/1.0/config/cloud-init.network-config": NETPLAN,
+}
+
+
+@pytest.fixture
+def lxd(tmp_path):
+    """Starts a server of these paths at a socket, and returns the path of the socket."""
+    place = tmp_path / "sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place))
+    listener.listen()
+    paths: dict[str, object] = {}
+
+    def serve():
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                path = connection.recv(4096).split()[1].decode()
+                found = paths.get(path, 404)
+                connection.sendall(http(found) if isinstance(found, int) else http(200, found))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+
+    def start(found):
+        paths.update(found)
+        return place
+
+    yield start
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    listener.close()
+
+
+def test_lxd_s_socket(lxd):
+    answer = ask(f"lxd={lxd(LXD)}")
+    assert answer.data == DATA
+    assert len(document(answer).links) == 1
+    assert combined.instance_id(combined.reduced(answer.parts)) == "nocloud:c-1"
+
+
+def test_lxd_without_documents_and_a_host_without_lxd(lxd, tmp_path):
+    assert ask(f"lxd={lxd({})}").empty
+    assert ask("lxd").empty
+    with pytest.raises(SourceError):
+        ask(f"lxd={tmp_path}/none")
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_lxd_that_fails_is_an_error(lxd, status):
+    place = lxd({**LXD, "/1.0/config/cloud-init.user-data": status})
+    with pytest.raises(SourceError) as caught:
+        ask(f"lxd={place}")
+    assert f"HTTP {status}" in str(caught.value)
+
+
+# --- what no document may take over --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dmi", "hosts"),
+    [
+        ({}, set()),
+        ({"chassis_asset_tag": "OracleCloud.com"}, {"169.254.169.254"}),
+        (
+            {"chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"},
+            {"169.254.169.254", "168.63.129.16"},
+        ),
+        ({"product_name": "Alibaba Cloud ECS"}, {"100.100.100.200"}),
+    ],
+)
+def test_the_addresses_of_the_platform_s_services_are_guarded(tmp_path, dmi, hosts):
+    for name, text in dmi.items():
+        (tmp_path / name).write_text(text)
+    assert {str(host) for host in metadata_hosts(["auto"], Surroundings(dmi=tmp_path))} == hosts
+
+
+def test_vmware_takes_no_argument():
+    with pytest.raises(UsageError):
+        parse_source("vmware=x")
