@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
-from lab import GATEWAY, GATEWAY6, PATIENCE, mac
+from lab import GATEWAY, GATEWAY6, OUTSIDE, PATIENCE, ROOT, Namespace, mac
 
 # A host in the internet, reached through every NIC.
 FAR, FAR6 = "203.0.113.1", "2001:db8:cafe::1"
@@ -267,17 +268,52 @@ def test_no_removes_everything_at_the_next_pass(cloud):
     assert cloud.run("ip", "route", "show", "table", "31001", check=False).out == ""
 
 
-def test_a_container_is_reached_from_an_address_of_a_nic(cloud):
-    """Main's specific routes, such as that of docker0, hold for the addresses of a NIC too."""
-    cloud.veth("docker0", address="02:00:00:00:00:77", up=True, foreign=True)
-    cloud.ip("address add 172.18.0.1/24 dev docker0")
-    cloud.run("ip", "address", "add", "172.18.0.2/24", "dev", "docker0", where=cloud.outside)
-    cloud.once(BOTH)
-    (found,) = cloud.look("route get 172.18.0.2 from 10.1.0.5")
-    assert found["dev"] == "docker0"
+@pytest.fixture
+def docker(cloud):
+    """The same guest with a container behind docker0."""
+    host = Namespace(OUTSIDE, cloud.guest.enter if os.geteuid() else ())
+    cloud.hosts.append(host)
+    cloud.ip(f"link add docker0 type veth peer name eth0 netns {host.pid}")
+    for words in ("address add 172.18.0.1/24 dev docker0", "link set docker0 up"):
+        cloud.ip(words)
+    for words in (
+        "address add 172.18.0.2/24 dev eth0",
+        "link set eth0 up",
+        "route add default via 172.18.0.1",
+    ):
+        cloud.run("ip", *words.split(), where=host)
     cloud.sysctl("net/ipv4/ip_forward", 1)
-    (found,) = cloud.look("route get 203.0.113.1 from 172.18.0.2 iif docker0")
-    assert found["dev"] == "mgmt0"
+    return cloud
+
+
+def publish(lab, *words):
+    """Have the kernel translate addresses as Docker does."""
+    with lab.foreign.changing():
+        lab.run(sys.executable, ROOT / "tests" / "netns" / "nat.py", *words)
+
+
+def test_a_container_is_reached_from_an_address_of_a_nic(docker):
+    """Main's specific routes, such as that of docker0, hold for the addresses of a NIC too."""
+    docker.once(BOTH)
+    done = docker.run(sys.executable, "-c", PROBE, json.dumps([["10.1.0.5", "172.18.0.2"]]), "10")
+    assert json.loads(done.out) == [["10.1.0.5", "172.18.0.2"]]
+
+
+def test_what_is_published_on_the_management_nic_stays_reachable(docker):
+    """amazon-ec2-net-utils #97: rules for the primary NIC cut off the published ports."""
+    publish(docker, "192.0.2.10=172.18.0.2")
+    docker.once(BOTH)
+    assert answered(docker, [[FAR, "192.0.2.10"]]) == [[FAR, "192.0.2.10"]]
+
+
+def test_what_is_published_on_another_nic_needs_a_mark(docker):
+    """Its answers are routed before they have the address of the NIC."""
+    publish(docker, "10.1.0.5=172.18.0.2", "docker0")
+    docker.once(BOTH)
+    assert answered(docker, [[FAR, "10.1.0.5"]], 1.0) == []
+    docker.once(f"{BOTH}[rule containers]\nmark = 1\ntable = 31001\n")
+    wanted = [[FAR, "10.1.0.5"], [FAR, "10.2.0.5"], [FAR, "192.0.2.10"]]
+    assert answered(docker, wanted) == sorted(wanted)
 
 
 def test_rules_and_tables_come_back_after_somebody_deleted_them(cloud):

@@ -15,6 +15,7 @@ from neuca_tools.documents.platform import ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
 from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
+from neuca_tools.status import render_json
 
 ONE = (
     f"[interface {mac(2)}]\naddresses = 10.0.0.5/24, fd00:2::5/64\ngateway = 10.0.0.1, fd00:2::1\n"
@@ -344,3 +345,20 @@ def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
         ("10.8.0.0/16", "None", 20, "unicast", 254),
         ("10.9.0.0/16", "10.66.0.1", 20, "unicast", 254),
     ]
+
+
+# --- what is shown ----------------------------------------------------------------------------------
+
+
+def test_explain_has_the_gateway_and_the_table():
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    one.run()
+    decision = one.survey()
+    data = render_json.explanation(key(3), decision.resolution, decision.have, decision.record)
+    rows = {row["setting"]: (row["asked"], row["found"], row["from"]) for row in data["settings"]}
+    assert rows["gateway"] == ("10.1.0.1", None, f"line 3, [interface {mac(3)}]")
+    assert rows["table"] == ("31001", 31001, "")
+    shown = render_json.observed_json(decision.world)
+    assert [one["rule"] for one in shown["rules"]] == THREE_RULES
+    assert {one["table"] for one in shown["routes"] if one["protocol"] == 110} == {31001}
+    assert render_json.desired_json(decision.resolution)["rules"] == THREE_RULES
