@@ -23,7 +23,7 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.model import Host, Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.operation import Target, Writer
 from neuca_tools.plan.operations import SetMtu
-from neuca_tools.state import updates
+from neuca_tools.state import intentions
 from neuca_tools.state.records import save_record
 
 log = logging.getLogger("neuca")
@@ -64,7 +64,9 @@ def explore(
     """
     waiting = candidates(resolution, have, peers(config), record.probed, start)
     ready = [one for one in waiting if answers(one)]
-    save_record(config.state, updates.record_intentions(record, [one.operation for one in ready]))
+    save_record(
+        config.state, intentions.record_intentions(record, [one.operation for one in ready])
+    )
     found = {one.target.key.mac: SILENT for one in waiting}
     found.update({one.target.key.mac: probe(one, writer) for one in ready})
     for one in waiting:

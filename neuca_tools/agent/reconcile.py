@@ -26,7 +26,7 @@ from neuca_tools.files import locked
 from neuca_tools.model import Problem, Record
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state import leftovers, updates
+from neuca_tools.state import intentions, leftovers, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
@@ -54,7 +54,7 @@ class Pass:
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
         record = leftovers.settled(record, have, world, decision.silent_managers)

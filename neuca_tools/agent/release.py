@@ -23,7 +23,7 @@ from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
-from neuca_tools.state import records, updates
+from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
 
@@ -56,7 +56,7 @@ class Release:
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
         """Nothing on the NICs is ours any more, unless the release failed."""
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, decision.resolution, decision.have)
         return record if result.failures else updates.forget_nics(record, self.macs)
 

@@ -20,7 +20,7 @@ from neuca_tools.model import LinkKey, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state import records, updates
+from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.tuning.layer import Choice
 
@@ -46,7 +46,7 @@ class Tuning:
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
         """What was changed; which request is in force stays as it was."""
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         return updates.forget_restored(record, decision.resolution, decision.have, decision.world)
 
 

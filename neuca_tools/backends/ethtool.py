@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
@@ -107,22 +107,16 @@ class Ethtool:
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
         """The settings of these groups, or the reason why the device lacks a group. Raises OSError."""
-        values: dict[str, str] = {}
-        most: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        for group in groups:
-            try:
-                found = self._features(index) if group == "offloads" else self._group(index, group)
-            except OSError as error:
-                # EINVAL: the command is newer than this kernel.
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                    raise
-                missing[group] = f"the driver has no {group}"
-                continue
-            values.update(found.values)
-            most.update(found.most)
-            missing.update(found.missing)
-        return DeviceSettings(values, most, missing)
+        return joined(self._read(index, group) for group in groups)
+
+    def _read(self, index: int, group: str) -> DeviceSettings:
+        try:
+            return self._features(index) if group == "offloads" else self._group(index, group)
+        except OSError as error:
+            # EINVAL: the command is newer than this kernel.
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            return lacking([group], f"the driver has no {group}")
 
     def _ask(self, command: int, index: int, more: bytes = b"") -> list[dict[int, bytes]]:
         payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + more

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.requests import merge
@@ -127,16 +128,36 @@ def _stacked(
     world: World,
     record: Record,
 ) -> Layers:
-    links, routes = (document.links, document.routes) if document else ((), ())
+    document = document or Document()
+    links, routes = document.links, document.routes
     own = merge(links, local)
     named = {key.mac for key in own}
-    if document is None or document.platform is None:
+    if document.platform is None:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
+    roles = _roles(platform, own, local, policy, world, record)
+    lowest = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
+    more = _platform_routes(platform, roles, {route.to for route in routes})
+    return Layers(merge(combine(lowest, links), local), roles, (*routes, *more), tuple(problems))
+
+
+def _roles(
+    platform: PlatformDocument,
+    own: Mapping[LinkKey, LinkRequest],
+    local: Sequence[LinkRequest],
+    policy: Policy,
+    world: World,
+    record: Record,
+) -> Roles:
+    """The roles with what the platform's document says of NICs that neither of `own` and `local` names."""
+    named = {key.mac for key in own}
     configured = {request.key.mac for request in local}
     # On a first boot nothing on the host shows which NIC is for management, only the platform does.
     known = assign(world, (), policy, record).reasons
-    hints = _hints(platform.management, named if known else configured, configured)
+    overruling = named
+    if not known:
+        overruling = configured
+    hints = _hints(platform.management, overruling, configured)
     theirs = {request.key.mac for request in platform.links} - hints.keys()
     roles = assign(world, named | theirs, policy, record, hints)
     roles = replace(
@@ -148,10 +169,7 @@ def _stacked(
         },
     )
     every = {request.key: request for request in (*platform.links, *own.values())}
-    roles = stacked(roles, every, hints)
-    lowest = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
-    more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(merge(combine(lowest, links), local), roles, (*routes, *more), tuple(problems))
+    return stacked(roles, every, hints)
 
 
 def _platform_routes(
@@ -169,13 +187,13 @@ def stacked(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], hints: Collection[str] = ()
 ) -> Roles:
     """The roles with those of virtual links: the role of its lower devices, or the one that a document gives it."""
-    lowers = {lower.mac for request in requests.values() for lower in lower_of(request)}
+    lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
     found: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
-    for role in ("ignored", "management"):
-        for mac in users([mac for mac in lowers if roles.role(mac) == role], requests):
-            if mac in found:
-                found[mac] = role
-    found.update((mac, "management") for mac in hints if mac in found)
+    stricter: tuple[Role, ...] = ("ignored", "management")
+    for role in stricter:
+        on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
+        found.update(dict.fromkeys(found.keys() & on_such, role))
+    found.update(dict.fromkeys(found.keys() & hints, "management"))
     return replace(roles, stacked_roles=found)
 
 

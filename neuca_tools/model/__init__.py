@@ -18,15 +18,11 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
-from neuca_tools.model.routing import (
-    UNROUTED,
-    NicRouting,
-    Rule,
-    RuleRequest,
-    SeenRule,
-)
+from neuca_tools.model.links import Written as Written
+from neuca_tools.model.routing import UNROUTED, NicRouting, Rule, RuleRequest, SeenRule
 from neuca_tools.model.routing import Hop as Hop
 from neuca_tools.model.routing import Route as Route
 from neuca_tools.model.routing import RouteRequest as RouteRequest
@@ -318,8 +314,8 @@ class Original:
 class NicRecord:
     """What is recorded of one NIC.
 
-    `applied` is the digest of the applied request, `incarnation` identifies the appearance of the NIC
-    and its VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
+    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
+    VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
     a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no response
     and still has to be told about the NIC. `doubtful` are address families (see `desired.roles`).
     """
@@ -328,7 +324,7 @@ class NicRecord:
     role: Literal["", "dataplane", "management"] = ""
     released: bool = False
     applied: str = ""
-    incarnation: str = ""
+    incarnation: Optional[Incarnation] = None
     leaving: str = ""
     doubtful: tuple[int, ...] = ()
     unheard: bool = False
@@ -340,7 +336,7 @@ class Record:
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed` maps the MAC of a
+    what the agent last set. `probed` maps the MAC of a
     NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
     response. `retry` are the sysctls that failed. `tables` maps a link to the number of its routing
     table.
@@ -354,7 +350,7 @@ class Record:
     applied: str = ""
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
-    written: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[Written, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
     retry: tuple[str, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)

@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
+    Incarnation,
     Link,
+    LinkKey,
     NetworkState,
     NicRecord,
     Original,
     Owned,
     Record,
     Virtual,
+    Written,
 )
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
@@ -70,7 +73,9 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     """
     try:
         data = read(where, JOURNAL)
-        return _state(data) if data and data["boot_id"] == boot_id else None
+        if not data or data["boot_id"] != boot_id:
+            return None
+        return _state(data)
     except (RecordError, *STRANGE):
         return None
 
@@ -188,9 +193,16 @@ def _path(where: Where, name: str) -> Path:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
+def _optional_key(text: Optional[str]) -> Optional[LinkKey]:
+    if not text:
+        return None
+    return key_of(text)
+
+
 def _record(data: Mapping[str, Any]) -> Record:
     """Raises one of STRANGE."""
     owned, settings = data["owned"], data.get("declined", {})
+    written: dict[str, str] = fit(data.get("written", {}), Mapping[str, str], "written")
     return Record(
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
@@ -206,11 +218,32 @@ def _record(data: Mapping[str, Any]) -> Record:
             key_of(key): {name: _declined(one) for name, one in found.items()}
             for key, found in settings.items()
         },
-        fit(data.get("written", {}), Mapping[str, str], "written"),
+        {_written(name): value for name, value in written.items()},
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
         fit(data.get("tables", {}), Mapping[str, int], "tables"),
     )
+
+
+def _written(text: str) -> Written:
+    """The path of a sysctl of the host, or `LINK SETTING`; only a path contains slashes."""
+    if "/" in text:
+        return Written(text)
+    link, _, setting = text.rpartition(" ")
+    return Written(setting, key_of(link))
+
+
+def _incarnation(text: str) -> Optional[Incarnation]:
+    """Read `BOOT_ID:INDEX VLAN_ID=INDEX ...`; None if it is empty. Raises ValueError."""
+    if not text:
+        return None
+    link, *vlans = text.split(" ")
+    boot_id, _, index = link.rpartition(":")
+    pairs = [word.partition("=")[::2] for word in vlans]
+    numbers = [index, *(number for pair in pairs for number in pair)]
+    if not boot_id or not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"{text!r} is no incarnation")
+    return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
 
 
 def _declined(data: Sequence[object]) -> Declined:
@@ -244,7 +277,8 @@ def _nic(data: Mapping[str, Any]) -> NicRecord:
     if isinstance(doubt, bool):
         # Earlier versions did not record the address families.
         doubt = [4, 6][: 2 * doubt]
-    nic = made(NicRecord, {**data, "doubtful": doubt})
+    incarnation = _incarnation(fit(data.get("incarnation", ""), str, "incarnation"))
+    nic = made(NicRecord, {**data, "doubtful": doubt, "incarnation": incarnation})
     if nic.name and not _NAME.fullmatch(nic.name):
         raise ValueError(f"{nic.name!r} is no name of an interface")
     return nic
@@ -256,11 +290,14 @@ def _record_json(record: Record) -> dict[str, Any]:
         "applied": record.applied,
         "ground": list(record.ground),
         "original_sysctls": dict(record.original_sysctls),
-        "written": dict(record.written),
+        "written": {str(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
-        "tables": dict(record.tables),
-        "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
+        **stored_routing.tables_json(record.tables),
+        "nics": {
+            mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
+            for mac, nic in record.nics.items()
+        },
         "owned": {
             "addresses": sorted(
                 [str(key), str(address)] for key, address in record.owned.addresses
@@ -285,9 +322,8 @@ def _record_json(record: Record) -> dict[str, Any]:
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
-    parent = key_of(data["parent"]) if data["parent"] else None
     options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(key_of, data["members"])), parent, options)
+    return Virtual(tuple(map(key_of, data["members"])), _optional_key(data["parent"]), options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -316,29 +352,30 @@ def _link(data: Mapping[str, Any]) -> Link:
     return Link(
         key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
-        master=key_of(data["master"]) if data.get("master") else None,
+        master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,
     )
 
 
+def _link_json(link: Link) -> dict[str, Any]:
+    plain = {name: value for name, value in link.__dict__.items() if name != "bare"}
+    return {
+        **plain,
+        "key": str(link.key),
+        "addresses": [str(address) for address in link.addresses],
+        "sysctls": dict(link.sysctls),
+        "device": dict(link.device),
+        "managers": {},
+        "master": link.master and str(link.master),
+        "virtual": link.virtual and _virtual_json(link.virtual),
+    }
+
+
 def _state_json(state: NetworkState) -> dict[str, Any]:
     return {
-        "links": [
-            {
-                **link.__dict__,
-                "key": str(link.key),
-                "addresses": [str(address) for address in link.addresses],
-                "sysctls": dict(link.sysctls),
-                "device": dict(link.device),
-                "managers": {},
-                "master": link.master and str(link.master),
-                "bare": [],
-                "virtual": link.virtual and _virtual_json(link.virtual),
-            }
-            for link in state.links.values()
-        ],
+        "links": [_link_json(link) for link in state.links.values()],
         "hops": [stored_routing.hop_json(hop) for hop in state.hops if hop.ours],
-        "rules": stored_routing.rules_json(state.rules),
+        **stored_routing.rules_json(state.rules),
         "sysctls": dict(state.sysctls),
     }

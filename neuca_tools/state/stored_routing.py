@@ -58,9 +58,15 @@ def _host(text: Optional[str]) -> Optional[Host]:
     return ip_address(text) if text else None
 
 
-def rules_json(rules: Mapping[Rule, LinkKey]) -> list[dict[str, Any]]:
-    """The JSON form of rules of ours, each with its link."""
-    return [{"link": str(link), "rule": asdict(rule)} for rule, link in sorted(rules.items())]
+def tables_json(tables: Mapping[str, int]) -> dict[str, Any]:
+    """The tables of the links, as an object without keys if there are none: as earlier versions wrote it."""
+    return {"tables": dict(tables)} if tables else {}
+
+
+def rules_json(rules: Mapping[Rule, LinkKey]) -> dict[str, Any]:
+    """The JSON form of rules of ours, each with its link; as above."""
+    found = [{"link": str(link), "rule": asdict(rule)} for rule, link in sorted(rules.items())]
+    return {"rules": found} if found else {}
 
 
 def rules(data: Iterable[Mapping[str, Any]]) -> dict[Rule, LinkKey]:

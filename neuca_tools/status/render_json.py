@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional, Union
 
-from neuca_tools.desired.device_settings import flat, group_of
+from neuca_tools.desired.device_settings import flat
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.model import (
     OWN,
     Device,

@@ -108,3 +108,18 @@ def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])
 def test_a_list_is_a_mask_and_back(cpus):
     assert _cpus(_mask(cpus)) == cpus
+
+
+def test_a_number_of_the_device_is_read_and_set_in_its_file(tree):
+    file = tree / "sys/class/net/eth1/gro_flush_timeout"
+    file.write_text("0\n")
+    assert queues(tree).read(["gro_flush_timeout"]) == DeviceSettings({"gro_flush_timeout": "0"})
+    queues(tree).write("gro_flush_timeout", "20000")
+    assert file.read_text() == "20000"
+
+
+def test_a_number_that_the_kernel_lacks_is_unsupported(tree):
+    reason = {"napi_defer_hard_irqs": "this kernel has no napi_defer_hard_irqs"}
+    assert queues(tree).read(["napi_defer_hard_irqs"]) == DeviceSettings(
+        missing=reason, unsupported=frozenset(reason)
+    )
