@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -31,18 +31,11 @@ SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 
 
 @dataclass(frozen=True)
-class Release:
-    """The purpose of `neuca release`: remove what is ours on these NICs.
-
-    Those `touched` change with them.
-    """
+class Release(Purpose):
+    """`neuca release`: remove what is ours on these NICs; those `touched` change with them."""
 
     macs: frozenset[str]
     touched: frozenset[str]
-
-    def shape(self, decision: Decision) -> Decision:
-        """The document without the NICs, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -54,7 +47,7 @@ class Release:
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
         return is_theirs or _restores(operation, originals)
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
         record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, decision.resolution, decision.have)
@@ -62,25 +55,21 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Files:
-    """A purpose that writes the files that differ, and changes nothing else."""
-
-    def shape(self, decision: Decision) -> Decision:
-        """What the document asks for, as it was decided."""
-        return decision
+class Files(Purpose):
+    """Write the files that differ, and change nothing else."""
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
         return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What is still ours."""
         return updates.forget_restored(decision.record, decision.resolution, decision.have)
 
 
 @dataclass(frozen=True)
-class Restore:
-    """The purpose of `neuca tune revert`: every setting has the value from before the agent."""
+class Restore(Purpose):
+    """`neuca tune revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
 
@@ -94,7 +83,7 @@ class Restore:
         """The settings that differ from their original values."""
         return tuple(one for one in decision.plan() if isinstance(one, SETTINGS))
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record
@@ -124,7 +113,9 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
                     f'release "{mac}": it is the management NIC, and nothing of ours is on it'
                 )
             result = _run(without, Release(gone, touched), decision)
-            return result if result.failures else result + _run(handles, Files())
+            if not result.failures:
+                result += _run(handles, Files())
+            return result
 
 
 def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:

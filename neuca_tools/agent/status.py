@@ -36,9 +36,7 @@ def status_now(config: Config, intake: Intake) -> Status:
 def status_of(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> Status:
-    """Judge what has been observed and decided; `report` is that of the last pass since
-    the boot.
-    """
+    """Judge a decision; `report` is that of the last pass since the boot."""
     resolution, have = decision.resolution, decision.have
     left, held, reason = _left(config, decision)
     status = judge(
@@ -99,15 +97,13 @@ def _notes(
 
 def _reason(intake: Intake) -> list[str]:
     """Why the sources gave no other document; a stale or absent document says so itself."""
-    if intake.stale or intake.none_for_us or not intake.stored:
+    if intake.stale or intake.none_for_us or not intake.stored or not intake.reason:
         return []
-    return [intake.reason] if intake.reason else []
+    return [intake.reason]
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
-    """The operations left to do, those that wait until the state can be saved, and why it
-    cannot.
-    """
+    """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
     reason = unsaved(config.state)
     if not reason:

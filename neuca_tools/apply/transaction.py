@@ -90,6 +90,7 @@ class Purpose(Protocol):
 
     def shape(self, decision: Decision) -> Decision:
         """The decision, with the desired state changed to that of this purpose."""
+        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""

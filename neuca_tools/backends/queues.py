@@ -1,7 +1,7 @@
 """Reads and sets which CPUs serve the queues and interrupts of a device, and when it interrupts them.
 
-See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys are found by its
-name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys are
+found by its name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,6 +15,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca.link_settings import listed
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 SYS, IRQ = Path("/sys"), Path("/proc/irq")
@@ -53,16 +54,14 @@ class Queues:
         Raises ApplyError.
         """
         if not self._here:
-            raise ApplyError(f'"{self._node}" is another device by now')
-        try:
+            raise ApplyError(f'"{self._node}" is a different device now')
+        with applying():
             if group == "irq-affinity":
                 self._write_interrupts(value)
             elif group in FILES:
                 self._write_masks(group, value)
             else:
                 (self._node / group).write_text(value, encoding="ascii")
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
     def _write_interrupts(self, value: str) -> None:
         own = {str(irq) for irq in self._irqs()}
@@ -98,7 +97,7 @@ class Queues:
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
     def _interrupts(self) -> DeviceSettings:
-        """`most`: the CPUs of the NIC's NUMA node for each interrupt, or its current ones if within."""
+        """`most`: the CPUs of each interrupt, or the NUMA node's if any is outside it."""
         near = self._node_cpus()
         if near is None:
             return _no_affinity("the device belongs to no NUMA node")

@@ -13,10 +13,11 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.files import applying
 from neuca_tools.model import Host, Network, Route
 from neuca_tools.model.routing import (
     KINDS,
@@ -56,7 +57,6 @@ _SCOPES = {"global": 0, "link": 253, "host": 254}  # RT_SCOPE_*
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _VERSIONS = {int(family): version for version, family in _FAMILIES.items()}
 _ANYWHERE = {4: "0.0.0.0", 6: "::"}
-_TRIES = 5
 # How a kernel without IPv6, or without rules, answers.
 _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 
@@ -87,24 +87,17 @@ def read() -> Routing:
     return Routing(tuple(ours), tuple(foreign), tuple(rules))
 
 
-def _dump(kernel: wire.Socket, kind: int, version: int) -> list[bytes]:
-    """The answers to a dump, made again until two are the same; empty without this family.
-
-    A dump that a change interrupts may lack something.
-    """
+def _dump(
+    kernel: wire.Socket, kind: int, version: int, keep: Callable[[bytes], bool] = bool
+) -> list[bytes]:
+    """The answers to a dump; empty if the kernel does not have this family."""
     request = _HEAD.pack(_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0)
-    before: Optional[list[bytes]] = None
     try:
-        for _ in range(_TRIES):
-            now = kernel.ask(kind, wire.DUMP, request)
-            if now == before:
-                return now
-            before = now
+        return kernel.dump(kind, request, keep)
     except OSError as error:
         if error.errno in _MISSING:
             return []
         raise
-    return before or []
 
 
 # --- Routes -----------------------------------------------------------------------------------------
@@ -112,15 +105,8 @@ def _dump(kernel: wire.Socket, kind: int, version: int) -> list[bytes]:
 
 def _routes(kernel: wire.Socket, version: int) -> Iterator[Route]:
     """Our routes, and the routes of tables that are not the kernel's own."""
-    request = _HEAD.pack(_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0)
-    try:
-        # A host may have a million routes in the main table: they are passed over unparsed.
-        answers = kernel.ask(GET_ROUTE, wire.DUMP, request, _is_relevant)
-    except OSError as error:
-        if error.errno not in _MISSING:
-            raise
-        return
-    for body in answers:
+    # A host may have a million routes in the main table: they are passed over unparsed.
+    for body in _dump(kernel, GET_ROUTE, version, _is_relevant):
         family, length, _, tos, table, protocol, scope, kind, flags = _HEAD.unpack_from(body)
         if family == _FAMILIES[version] and not flags & _CLONED:
             values = dict(wire.attributes(body[_HEAD.size :]))
@@ -334,8 +320,8 @@ def _ends(text: str) -> Optional[Network]:
 def _change(kind: int, flags: int, message: bytes, done: tuple[int, ...] = ()) -> None:
     """Make one request. Errors in `done` mean that there is nothing left to do."""
     try:
-        with wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
             kernel.ask(kind, flags, message)
-    except OSError as error:
+    except ApplyError as error:
         if error.errno not in done:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+            raise

@@ -102,7 +102,7 @@ def test_each_queue_has_the_qdisc_where_there_is_one_for_each(lab):
     ]
 
 
-def test_a_qdisc_of_the_administrators_is_replaced_and_becomes_the_kernels_own_at_the_end(lab):
+def test_an_administrators_qdisc_is_replaced_and_finally_left_to_the_kernel(lab):
     lab.veth("dp1", 1)
     lab.run(
         "tc",

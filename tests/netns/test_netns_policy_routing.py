@@ -80,14 +80,14 @@ from neuca_tools.state.active_document import confirmed
 from neuca_tools.agent.worker import Job
 from neuca_tools.documents import parse
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state import updates, records
+from neuca_tools.state import intentions, records
 config = load(Path(sys.argv[1]))
 intake = Intake(parse(Path(sys.argv[2]).read_text()))
 with host(config, intake) as handles:
     decision = handles.survey()
     writer = handles.writer(decision)
     operations = decision.plan()
-    record = updates.record_intentions(decision.record, operations)
+    record = intentions.record_intentions(decision.record, operations)
     records.save_record(config.state, record)
     for operation in operations:
         operation.run(writer)

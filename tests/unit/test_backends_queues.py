@@ -93,10 +93,10 @@ def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
     assert queues(tree).read([group]) == DeviceSettings({}, {}, {group: reason})
 
 
-def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_touched(tree):
+def test_another_device_of_that_name_and_foreign_interrupts_are_not_touched(tree):
     with pytest.raises(ApplyError) as refused:
         queues(tree, 3).write("rps", "0")
-    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is another device by now'
+    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is a different device now'
     (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
     queues(tree).write("irq-affinity", "24=1 25=6")
     assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == [

@@ -176,7 +176,7 @@ def test_an_address_that_moves_from_one_nic_to_another():
     assert agent.record.owned.addresses == {(key(3), TEN)}
 
 
-def test_an_address_that_somebody_deleted_and_added_again_is_the_agents_until_it_was_missed():
+def test_an_address_deleted_and_added_again_is_the_agents_unless_seen_missing():
     agent = small(TWO + "addresses = 10.0.0.1/24\n")
     agent.run()
     agent.kernel.delete_address(2, TEN)
@@ -250,7 +250,7 @@ def test_a_nic_that_comes_back_is_set_up_again_with_its_vlans_and_no_other():
     assert agent.kernel.devices[3].mtu == 1500
 
 
-def test_the_originals_of_a_nic_that_was_unplugged_are_those_it_has_when_it_comes_back():
+def test_the_originals_of_a_replugged_nic_are_read_when_it_returns():
     agent = small(TWO + "mtu = 9000\n")
     agent.run()
     agent.kernel.delete_link(2)
@@ -417,7 +417,7 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     assert texts(agent.plan()) == []
 
 
-def test_a_document_that_changed_while_the_host_was_off_takes_back_only_what_is_there():
+def test_a_document_changed_while_off_removes_only_what_is_still_present():
     agent = small(BIG)
     agent.run()
     agent.reboot()
@@ -426,7 +426,7 @@ def test_a_document_that_changed_while_the_host_was_off_takes_back_only_what_is_
     assert agent.record.originals == {}
 
 
-def test_an_address_that_the_user_adds_after_a_boot_is_his_even_if_it_was_ours_before():
+def test_an_address_added_after_a_boot_is_the_users_even_if_it_was_ours_before():
     agent = small(BIG)
     agent.run()
     agent.reboot()

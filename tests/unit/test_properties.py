@@ -136,7 +136,7 @@ def forbidden(kernel, policy):
 
 @LAWS
 @given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
-def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stacked_on_them(
+def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
     kernel, documents, policy
 ):
     shut = forbidden(kernel, policy)
