@@ -52,6 +52,7 @@ TABLES = range(31001, 32000)
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 RTPROT_RA = 9
+MOST_ROUTES = 16384  # a bound of our own: each table has the networks of all other NICs
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,13 @@ def build(
     work = _Work(links, world, roles)
     usable = {key: links[key] for key in routed if key in links and links[key].addresses}
     tables = _tables(usable, requests, world, recorded)
-    for key in sorted(tables, key=lambda key: key.order):
-        work.link(usable[key], tables[key], routed[key])
+    for key in sorted(usable, key=lambda key: key.order):
+        if not routed[key] and requests[key].routing.choice == "yes":
+            work.note(key, "its gateway is not known")
+        elif key not in tables or len(work.hops) > MOST_ROUTES:
+            work.note(key, f"more than {len(TABLES)} tables or {MOST_ROUTES} routes")
+        else:
+            work.link(usable[key], tables[key], routed[key])
     kept = {key: table for key, table in tables.items() if key in work.used}
     return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
 
@@ -143,17 +149,21 @@ def _tables(
 ) -> dict[LinkKey, int]:
     """The table of each link: the requested one, the one that it had, or the first that nobody uses."""
     foreign, ours = _used_tables(world)
-    taken = {*recorded.values(), *foreign, *ours}
-    taken.update(request.routing.table for request in requests.values())
+    taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
+    asked = set(map(str, requests))
+    kept = {table for key, table in recorded.items() if key in asked}
+    others = {table for key, table in recorded.items() if key not in asked}
+    # A table of a NIC that is not asked for now is given to another one last of all.
+    free = [one for one in TABLES if one not in taken | kept | others]
+    spare = iter([*free, *sorted(others - taken - kept)])
     found: dict[LinkKey, int] = {}
     for key in sorted(links, key=lambda key: key.order):
         before = recorded.get(str(key), 0)
         table = requests[key].routing.table
         if not table and before in TABLES and (before not in foreign or before in ours):
             table = before
-        table = table or next((one for one in TABLES if one not in taken), 0)
+        table = table or next(spare, 0)
         if table:
-            taken.add(table)
             found[key] = table
     return found
 
@@ -173,16 +183,27 @@ class _Work:
     """The routes, rules and notes collected so far; `used` are the links that have some."""
 
     def __init__(self, links: Mapping[LinkKey, Link], world: World, roles: Roles) -> None:
-        self.links, self.world = links, world
+        self.links = links
         self.hops: list[Hop] = []
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
+        self.foreign = [
+            (ip_network(seen.rule.source), seen.rule.priority)
+            for seen in world.rules
+            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source
+        ]
+        self.led = {route.to for route in world.routes}
         self.management = [
             address
             for index in sorted(roles.management)
             for address in world.addresses.get(index, ())
         ]
+        self.own = {address.ip for address in self.management}
+
+    def note(self, key: LinkKey, reason: str) -> None:
+        """Add the reason why a link has no rules."""
+        self.notes.append(Note(SETTING, "not applicable", reason, key))
 
     def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
         """Add the routes and rules of one link, each family for itself."""
@@ -199,15 +220,11 @@ class _Work:
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
         """Whether it is an address of the management NIC, or a rule of another program is about it."""
-        if address.ip in {one.ip for one in self.management}:
+        if address.ip in self.own:
             return True
-        for seen in self.world.rules:
-            source = seen.rule.source
-            if seen.protocol == ROUTE_PROTOCOL or not source:
-                continue
-            network = ip_network(source)
+        for network, priority in self.foreign:
             if address.version == network.version and address.ip in network:
-                text = f"another program's rule {seen.rule.priority} is about {address.ip}"
+                text = f"another program's rule {priority} is about {address.ip}"
                 self.notes.append(Note(SETTING, "overridden", text, key))
                 return True
         return False
@@ -226,9 +243,8 @@ class _Work:
         others = sorted(self._siblings(key, gateway) - own.keys())
         for network in others:
             yield _hop(network, key, table, gateway)
-        led = {route.to for route in self.world.routes}
         for host in PLATFORM_HOSTS:
-            if host.version == gateway.version and _single(host) in led:
+            if host.version == gateway.version and _single(host) in self.led:
                 yield _hop(_single(host), key, table, gateway)
         yield _hop(ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0"), key, table, gateway)
 

@@ -362,3 +362,32 @@ def test_explain_has_the_gateway_and_the_table():
     assert [one["rule"] for one in shown["rules"]] == THREE_RULES
     assert {one["table"] for one in shown["routes"] if one["protocol"] == 110} == {31001}
     assert render_json.desired_json(decision.resolution)["rules"] == THREE_RULES
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def test_a_nic_without_a_known_gateway_says_so():
+    found = resolved(f"{PLAIN}policy-routing = yes\n")
+    assert [note.text for note in found.notes] == [
+        "policy-routing: not applicable: its gateway is not known"
+    ]
+
+
+def test_the_table_of_a_nic_that_is_gone_is_used_again_last_of_all():
+    gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
+    assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31001}
+    gone.popitem()
+    assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31999}
+
+
+def test_many_links_with_gateways_cost_a_bounded_number_of_routes():
+    text = "".join(
+        f"[vlan {mac(2)}.{number}]\naddresses = 10.{number >> 8}.{number & 255}.5/24\n"
+        f"gateway = 10.{number >> 8}.{number & 255}.1\n"
+        for number in range(1, 901)
+    )
+    found = resolved(text)
+    assert len(found.want.hops) < 20000
+    reasons = {note.reason for note in found.notes}
+    assert reasons == {"more than 999 tables or 16384 routes"}
