@@ -59,6 +59,7 @@ class Kernel:
         self.allowed = allowed
         self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
         self.gear = {}
+        self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
         self.written = []
 
@@ -341,16 +342,17 @@ class Kernel:
         self._forget_sysctls(f"/{device.name}/")
 
     def add_bare_address(self, index, address):
-        self.add_address(index, address, bare=True)
+        self.bare.add((index, address))
+        self.add_address(index, address)
 
-    def add_address(self, index, address, bare=False):
+    def add_address(self, index, address):
         device = self._device(index)
         if address.version == 6 and device.mtu < LEAST_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
         if address in self.addresses.setdefault(index, []):
             return
         self.addresses[index].append(address)
-        if device.up and not bare:
+        if device.up:
             self._connect(index, address)
 
     def delete_address(self, index, address):
@@ -358,6 +360,7 @@ class Kernel:
         if address not in self.addresses.get(index, []):
             return
         self.addresses[index].remove(address)
+        self.bare.discard((index, address))
         if address.version == 4 and not any(one.version == 4 for one in self.addresses[index]):
             self.routes = [
                 route for route in self.routes if route.index != index or route.to.version == 6
@@ -450,6 +453,8 @@ class Kernel:
             self._connect(index, own)
 
     def _connect(self, index, address):
+        if (index, address) in self.bare:
+            return
         metric = 256 if address.version == 6 else 0
         route = Route(address.network, index, None, metric, KERNEL_PROTOCOL)
         if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
