@@ -19,6 +19,7 @@ from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -28,7 +29,7 @@ from neuca_tools.desired.names import (
     rename_steps,
 )
 from neuca_tools.desired.requests import merge
-from neuca_tools.desired.roles import Policy, Roles, assign
+from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World

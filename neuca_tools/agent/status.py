@@ -15,6 +15,7 @@ from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.rounds import waiting
 from neuca_tools.config import Config
+from neuca_tools.desired import platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document
 from neuca_tools.model.stored import StoredDocument
@@ -87,6 +88,7 @@ def _notes(
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
+    notes += platform_roles.choice(resolution.roles)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):

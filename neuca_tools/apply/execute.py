@@ -107,15 +107,31 @@ class Result:
 
 
 class GuardedWriter:
-    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them."""
+    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them.
 
-    def __init__(self, netlink: Netlink, managers: Managers, allowed: Collection[int]) -> None:
+    VLANs can also be created on the `carriers`, which are not written to otherwise.
+    """
+
+    def __init__(
+        self,
+        netlink: Netlink,
+        managers: Managers,
+        allowed: Collection[int],
+        carriers: Collection[int] = (),
+    ) -> None:
         self._netlink, self._managers = netlink, managers
-        self._allowed = set(allowed)
+        self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
+        return self._checked(target, self._allowed)
+
+    def carrier(self, target: Target) -> int:
+        """The index of a NIC to create a VLAN on."""
+        return self._checked(target, self._allowed | self._carriers)
+
+    def _checked(self, target: Target, allowed: Collection[int]) -> int:
         index = target.ifindex or self._netlink.index_of(target.name)
-        if index not in self._allowed:
+        if index not in allowed:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
         # The path of a sysctl has the name of the interface in it.
         if self._netlink.name_of(index) not in ("", target.name):

@@ -39,10 +39,12 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
+    # VLANs are created on a NIC although another VLAN on it is for management; no pass writes to it.
+    carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
     devices: dict[LinkKey, Device] = {}
     links: dict[LinkKey, Link] = {}
     for key, device in everything.items():
-        if device.index in resolution.roles.protected:
+        if device.index in resolution.roles.protected and key not in carriers:
             continue
         if key in relevant or device.master in masters:
             devices[key] = device
@@ -110,7 +112,7 @@ def _link(
     return Link(
         key,
         key.kind,
-        resolution.roles.role(key.mac),
+        resolution.roles.role_of(key),
         device.name,
         device.index,
         state=_state(device),

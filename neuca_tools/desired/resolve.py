@@ -14,11 +14,12 @@ from typing import Optional
 
 from neuca_tools.desired import coverage, forwarding, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
-from neuca_tools.desired.roles import Policy, Roles, find_links
+from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
 from neuca_tools.desired.routing import Routing, resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
@@ -121,7 +122,7 @@ def resolve(
         left_alone=_left_alone(layers.routes),
         loose=routing.loose,
         ground=ground(world, roles),
-        notes=(*work.notes, *tuned.notes, *routing.notes),
+        notes=(*layers.notes, *work.common.notes, *tuned.notes, *routing.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
@@ -146,7 +147,7 @@ def _want(
     sysctls: Mapping[str, str],
 ) -> NetworkState:
     every = {**links, **work.leftovers()}
-    sysctls = {**sysctls, **work.sysctls}
+    sysctls = {**sysctls, **work.common.sysctls}
     return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 

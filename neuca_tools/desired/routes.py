@@ -165,7 +165,9 @@ def _link_local(route: RouteRequest) -> bool:
 
 
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
-    return world.addresses.get(found[key].index, ()) if key in found else ()
+    if key not in found:
+        return ()
+    return world.addresses.get(found[key].index, ())
 
 
 class Networks:

@@ -62,5 +62,5 @@ def _requests(document: Optional[Document], roles: Roles) -> list[RuleRequest]:
     if document is None:
         return []
     platform = document.platform.rules if document.platform else ()
-    theirs = (one for one in platform if one.link and roles.role(one.link.mac) == "dataplane")
+    theirs = (one for one in platform if one.link and roles.role_of(one.link) == "dataplane")
     return [*document.rules, *theirs]

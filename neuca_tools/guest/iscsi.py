@@ -179,7 +179,7 @@ def log_in(target: Target) -> None:
         programs.run("start open-iscsi", start, ASKING, accepted=range(256))
 
 
-def rescan(target: Target) -> None:
+def find_new_disks(target: Target) -> None:
     """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
     programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
 

@@ -160,7 +160,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     if not begun:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks(target):
-        iscsi.rescan(target)
+        iscsi.find_new_disks(target)
 
 
 def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:

@@ -18,6 +18,7 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
@@ -113,10 +114,11 @@ class LinkRequest:
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
+    automatic: Optional[Automatic] = None
 
 
 class ManagementHint(NamedTuple):
-    """Why a NIC is a management NIC by a platform's document. `firm`: even if a NEuca document names it."""
+    """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
 
     mac: str
     reason: str

@@ -247,3 +247,21 @@ class Virtual:
             return self
         options = tuple({**dict(below.options), **dict(self.options)}.items())
         return Virtual(self.members or below.members, self.parent or below.parent, options)
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """The addresses that a link gets from DHCP and router advertisements, by a platform's document.
+
+    The fields have the names and meanings of netplan-yaml(5); None: the document does not say.
+    `link_local` are the families that get a link-local address.
+    """
+
+    dhcp4: Optional[bool] = None
+    dhcp6: Optional[bool] = None
+    accept_ra: Optional[bool] = None
+    link_local: Optional[tuple[str, ...]] = None
+    dhcp4_overrides: tuple[tuple[str, str], ...] = ()
+    dhcp6_overrides: tuple[tuple[str, str], ...] = ()
+    optional: Optional[bool] = None
+    critical: Optional[bool] = None

@@ -56,9 +56,11 @@ class CreateLink(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         key, options = self.on.key, dict(self.virtual.options)
-        if key.vlan_id is not None:
+        if key.vlan_id is None:
+            parent = _index(writer, self.parent)
+        else:
             options["id"] = str(key.vlan_id)
-        parent = _index(writer, self.parent)
+            parent = writer.carrier(self.parent) if self.parent else 0
         writer.create_link(key.kind, self.on.name, parent, options, self.mtu)
 
 

@@ -190,13 +190,13 @@ def explanation(
     document that requests it, `overrode` the place that this one overrides, and `original` the
     value from before the agent changed it.
     """
-    role = resolution.roles.role(key.mac)
+    role = resolution.roles.role_of(key)
     request = resolution.requests.get(key) or LinkRequest(key)
     return {
         "version": 1,
         "link": str(key),
         "role": role,
-        "reason": resolution.roles.reasons.get(key.mac) or ROLE_REASONS.get(role, ""),
+        "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": [
             *_settings_explained(key, resolution, have, record),
             *routing_json.explained(key, request, resolution, have),

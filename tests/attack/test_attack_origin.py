@@ -260,3 +260,30 @@ def test_the_compact_reader_sees_what_pyroute2_sees(advertised):
     guest.ip("route add 198.51.100.0/24 nexthop via 192.0.2.1 nexthop via 192.0.2.2")
     guest.ip("address add 192.0.2.77 peer 192.0.2.78 dev mgmt0 valid_lft 900 preferred_lft 900")
     assert guest.run(sys.executable, "-c", SAME).out == "6\n"
+
+
+def test_no_route_from_a_dataplane_network_makes_its_nic_the_management_nic(guest, attackers):
+    """A first boot with a config drive: the attacker has given eth7 routes before mgmt0 has its own."""
+    guest.management(default_route=False)
+    evil = attackers().on_dataplane("eth7", 7, up=True)
+    evil.own("10.66.0.1/24").impersonate(EVIL)
+    evil.advertise(frames.prefix_information(PREFIX))
+    evil.delivered()
+    guest.ip("address add 10.66.0.2/24 dev eth7")
+    guest.ip("route add default via 10.66.0.1 dev eth7 metric 50 proto dhcp")
+    macs = {"m": MANAGEMENT_MAC, "d": mac(7)}
+    links = [{"id": name, "type": "phy", "ethernet_mac_address": macs[name]} for name in macs]
+    static = {"link": "d", "type": "ipv4", "ip_address": "10.7.0.9", "netmask": "255.255.255.0"}
+    place = guest.folder / "drive" / "openstack" / "latest"
+    place.mkdir(parents=True)
+    (place / "meta_data.json").write_text(json.dumps({"uuid": "i"}))
+    networks = [{"id": "n0", "link": "m", "type": "ipv4_dhcp"}, {"id": "n1", **static}]
+    (place / "network_data.json").write_text(json.dumps({"links": links, "networks": networks}))
+    guest.configure(sources=f"configdrive={guest.folder / 'drive'}")
+    for words in ("", "route add default via 192.0.2.1 dev mgmt0 metric 900", ""):
+        if words:
+            guest.ip(words)
+        assert guest.once().code == 0
+        assert (guest.role(MANAGEMENT_MAC), guest.role(mac(7))) == ("management", "dataplane")
+        assert "10.7.0.9/24" in guest.addresses("eth7")
+    assert evil.asked() == []

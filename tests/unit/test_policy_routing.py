@@ -391,3 +391,27 @@ def test_many_links_with_gateways_cost_a_bounded_number_of_routes():
     assert len(found.want.hops) < 20000
     reasons = {note.reason for note in found.notes}
     assert reasons == {"more than 999 tables or 16384 routes"}
+
+
+def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():
+    """Three networks whose subnets have a gateway, which is the default of Neutron."""
+    numbers = (1, 2, 3)
+    tree = {
+        "links": [
+            {"id": f"l{one}", "type": "phy", "ethernet_mac_address": mac(one)} for one in numbers
+        ],
+        "networks": [
+            {"link": f"l{one}", "type": "ipv4", "ip_address": f"10.{one}.0.5", "netmask": "255.255.255.0",
+             "gateway": f"10.{one}.0.1"} for one in numbers
+        ],
+    }  # fmt: skip
+    around = world(
+        *(nic(one, up=True) for one in numbers),
+        addresses={1: "10.1.0.5/24"},
+        routes=[route("0.0.0.0/0", 1, "10.1.0.1", 100, 16)],
+        metadata=1,
+    )
+    found = resolved(read(openstack, tree), around)
+    assert found.tables == {key(2): 31001, key(3): 31002}
+    assert {rule.source for rule in found.want.rules} == {"10.2.0.5/32", "10.3.0.5/32"}
+    assert [problem.text for problem in found.problems] == []

@@ -260,6 +260,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
+        automatic=own.automatic or below.automatic,
         origins=_overlay_origins(below.origins, own.origins),
     )
 

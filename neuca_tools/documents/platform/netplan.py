@@ -177,10 +177,10 @@ def _vlan(
 
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
-    if link.true("dhcp4") or link.true("dhcp6"):
-        draft.manage("the platform's document has DHCP on it")
-    for key in ("gateway4", "gateway6"):
-        draft.add_default_route(link, key)
+    for family in (4, 6):
+        if link.true(f"dhcp{family}"):
+            draft.lease(family)
+        draft.add_default_route(link, f"gateway{family}")
     if "accept-ra" in link.tree:
         draft.sysctls = ((ACCEPT_RA, str(int(link.true("accept-ra")))),)
     _addresses(draft, link)
