@@ -200,6 +200,9 @@ class _Work:
             for address in world.addresses.get(index, ())
         ]
         self.own = {address.ip for address in self.management}
+        present = [address for found in world.addresses.values() for address in found]
+        asked = [address for link in links.values() for address in link.addresses]
+        self.ours = {address.ip for address in (*present, *asked)}
 
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
@@ -212,6 +215,9 @@ class _Work:
             gateway = gateways.get(version)
             free = [one for one in addresses if gateway and not self._is_taken(one, link.key)]
             if gateway is None or not free:
+                continue
+            if gateway in self.ours:
+                self.note(link.key, f"the gateway {gateway} is this host itself")
                 continue
             self.used.add(link.key)
             self.hops += self._table(link.key, table, addresses, gateway)

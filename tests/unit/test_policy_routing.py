@@ -415,3 +415,9 @@ def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():
     assert found.tables == {key(2): 31001, key(3): 31002}
     assert {rule.source for rule in found.want.rules} == {"10.2.0.5/32", "10.3.0.5/32"}
     assert [problem.text for problem in found.problems] == []
+
+
+def test_a_gateway_that_is_this_host_itself_is_not_used():
+    found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
+    assert (found.want.hops, found.want.rules) == ((), {})
+    assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]

@@ -274,14 +274,6 @@ VIAS = (
     "10.3.0.1",
     "10.9.9.9",
 )
-RULES = (
-    "from = 10.0.0.1",
-    "from = 192.0.2.10",
-    "from = 0.0.0.0/0",
-    "mark = 1",
-    "to = 10.20.0.0/16",
-    "from = fd00:1::/64",
-)
 NAMES = (*(f"eth{number}" for number in range(1, 8)), "eth2.7", "data", "neuca-tmp0")
 MTUS = (68, 1000, 1279, 1280, 1400, 1500, 8000, 9000, 9001, 65535)
 SYSCTLS = (
@@ -328,8 +320,6 @@ def settings_lines(draw):
         lines.append(draw(st.sampled_from(DEVICE)))
     if draw(st.integers(0, 2)) == 0:
         lines.append(f"name = {draw(st.sampled_from(NAMES))}")
-    if draw(st.integers(0, 2)) == 0:
-        lines.append(f"gateway = {draw(st.sampled_from(VIAS))}")
     return lines
 
 
@@ -391,12 +381,6 @@ def document_texts(draw, faulty=True):
     lines.append("[routes]")
     for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=4)):
         lines.append(f"{to} = {draw(st.sampled_from((*VIAS, *VIAS, 'down', 'user')))}")
-    for to in draw(st.lists(st.sampled_from(PREFIXES), unique=True, max_size=3)):
-        hop = draw(st.sampled_from((*VIAS, "blackhole", f"interface {bare(2)}")))
-        more = draw(st.sampled_from(("metric 7", "table 100", "on-link interface " + bare(3))))
-        lines.append(f"{to} = {hop} {more}")
-    for number in range(draw(st.integers(0, 2))):
-        lines += [f"[rule r{number}]", draw(st.sampled_from(RULES)), "table = 100"]
     if faulty and draw(st.integers(0, 3)) == 0:
         lines.append(
             draw(
