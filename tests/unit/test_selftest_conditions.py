@@ -74,7 +74,8 @@ BIDIR = Run(
     flows=tuple(Flow(way, received=Total(10.0, rate=480e6)) for way in ("forward", "reverse")),
 )
 JUMPING = Flow(
-    "forward", tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=9e8) for at in range(12))
+    "forward",
+    tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=(5 + at % 2) * 1e8) for at in range(12)),
 )
 
 CASES = {

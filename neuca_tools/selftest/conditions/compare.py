@@ -34,7 +34,7 @@ def per_flow(session: Session) -> Optional[Hit]:
 
 
 def asymmetric(session: Session) -> Optional[Hit]:
-    rates = _rates_alone(session)
+    rates = _rates_alone(session) or _rates_together(session)
     if rates is None:
         return None
     there, back = rates
@@ -79,6 +79,14 @@ def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
     if back is None or not back.rate:
         return there.rate, there.rate
     return there.rate, back.rate
+
+
+def _rates_together(session: Session) -> Optional[tuple[float, float]]:
+    """bit/s of both directions of a run with --bidir, where nothing else was measured."""
+    there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
+    if len(session.looks) != 2 or there is None or back is None:
+        return None
+    return (there.rate, back.rate) if there.rate and back.rate else None
 
 
 COMPARE_SESSION = (

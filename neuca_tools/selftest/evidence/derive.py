@@ -149,6 +149,10 @@ def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
         return again / sent
     if flow.received.lost is not None and flow.received.datagrams:
         return min(1.0, flow.received.lost / flow.received.datagrams)
+    counted = [one for one in flow.intervals if one.lost is not None and one.datagrams]
+    if counted:  # by a receiver whose totals are missing
+        lost = sum(one.lost or 0 for one in counted)
+        return min(1.0, lost / sum(one.datagrams or 0 for one in counted))
     if flow.sent.retransmits is not None and flow.sent.bytes:
         return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
     return None

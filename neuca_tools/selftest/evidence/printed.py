@@ -1,0 +1,189 @@
+"""What iperf alone says of a run: for outputs of others, where no host was sampled.
+
+`printed` derives the figures that the rules in `conditions.printed` compare. Rates are in bit/s,
+sizes in bytes, times in seconds; None is "not known".
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median, pstdev
+from typing import Optional
+
+from neuca_tools.selftest.evidence.look import FLAT, Look
+from neuca_tools.selftest.evidence.run import Interval, Run
+
+MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
+# What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
+# section 4.6). An interval of iperf may contain some of the recovery.
+FALLS = 0.85
+RISES = 1.1
+ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
+TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
+# Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
+THREADED = (3, 16)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One direction of a run. `late` are its intervals after slow start, `every` all of them."""
+
+    run: Run
+    rate: float
+    every: tuple[Interval, ...]
+    late: tuple[Interval, ...]
+    rtt: Optional[float]
+    retransmits: Optional[int]
+    share: float  # of the segments that were sent again
+
+    @property
+    def rates(self) -> list[float]:
+        return [one.rate for one in self.late if one.rate is not None]
+
+    @property
+    def spread(self) -> Optional[float]:
+        """The coefficient of variation of the rate; None for fewer than three intervals."""
+        rates = self.rates
+        if len(rates) < 3 or mean(rates) <= 0:
+            return None
+        return pstdev(rates) / mean(rates)
+
+    @property
+    def streams(self) -> int:
+        return max(1, self.run.streams or 1)
+
+    @property
+    def mss(self) -> int:
+        return self.run.mss or MSS
+
+    @property
+    def cwnds(self) -> list[float]:
+        return [one.cwnd for one in self.late if one.cwnd]
+
+    @property
+    def cwnd(self) -> Optional[float]:
+        return median(self.cwnds) if self.cwnds else None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the congestion window stayed where it was."""
+        cwnds = self.cwnds
+        return len(cwnds) > 1 and max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
+
+    @property
+    def events(self) -> int:
+        """In how many intervals, slow start included, something was sent again."""
+        return sum(1 for one in self.every if one.retransmits)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether window and rate still grow from what a loss in slow start left of them."""
+        cwnds, rates = [one.cwnd for one in self.every if one.cwnd], _known_rates(self.every)
+        if not self.every or not self.every[0].retransmits or min(len(cwnds), len(rates)) < 3:
+            return False
+        return cwnds[-1] >= RISES * cwnds[0] and rates[-1] >= RISES * rates[0]
+
+    @property
+    def follows_loss(self) -> bool:
+        """Whether the congestion window fell after a loss."""
+        pairs = zip(self.every, self.every[1:])
+        return any(_fell(before, after) for before, after in pairs) or self.is_recovering
+
+    @property
+    def is_local_network(self) -> bool:
+        """Whether both ends are in one subnet, as far as their addresses tell."""
+        return any(_same_subnet(one.local, one.remote, SUBNETS) for one in self.run.connections)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
+        hosts = [host for one in self.run.connections for host in (one.local, one.remote)]
+        hosts.append(self.run.peer or "")
+        same = any(one.local == one.remote for one in self.run.connections)
+        if same or self.mss > ETHERNET:
+            return True
+        return any(host == "localhost" or _is_loopback(host) for host in hosts)
+
+    @property
+    def cpu(self) -> tuple[float, str]:
+        """How busy the busier iperf process kept its CPU (1 is full), and whether it is local.
+
+        Of the threads that it has, their mean.
+        """
+        threads = self.streams if _version(self.run) >= THREADED else 1
+        shares = [((self.run.cpu_local or 0) / threads / 100, "local")]
+        shares.append(((self.run.cpu_remote or 0) / threads / 100, "remote"))
+        return max(shares)
+
+
+def printed(look: Look) -> Optional[Printed]:
+    """None if a host was sampled, which says more, or if no rate is known."""
+    run, flow = look.phase.run, look.flow
+    if run is None or flow is None or look.phase.sender or look.phase.receiver or not look.rate:
+        return None
+    every = _whole(flow.intervals)
+    steady = set(look.throughput.steady)
+    retransmits = flow.sent.retransmits
+    if retransmits is None:
+        counts = [one.retransmits for one in every if one.retransmits is not None]
+        retransmits = sum(counts) if counts else None
+    size = flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
+    late = tuple(one for one in every if one in steady)
+    rates = _known_rates(late)
+    return Printed(
+        run,
+        mean(rates) if rates and look.protocol == "tcp" else look.rate,
+        every,
+        late,
+        look.rtt,
+        retransmits,
+        min(1.0, (retransmits or 0) * (run.mss or MSS) / size),
+    )
+
+
+def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Without a last one that is much shorter than the others."""
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+        return tuple(intervals)
+    return tuple(intervals[:-1])
+
+
+def _known_rates(intervals: Sequence[Interval]) -> list[float]:
+    return [one.rate for one in intervals if one.rate is not None]
+
+
+def _fell(before: Interval, after: Interval) -> bool:
+    if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
+        return False
+    return after.cwnd <= FALLS * before.cwnd
+
+
+def _address(host: str) -> Optional[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _same_subnet(one: str, other: str, lengths: dict[int, int]) -> bool:
+    first, second = _address(one), _address(other)
+    if first is None or second is None or first.version != second.version:
+        return False
+    shift = first.max_prefixlen - lengths[first.version]
+    return int(first) >> shift == int(second) >> shift
+
+
+def _version(run: Run) -> tuple[int, ...]:
+    digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
+    return tuple(int(one) for one in digits if one.isdecimal())
