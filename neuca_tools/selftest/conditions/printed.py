@@ -52,6 +52,7 @@ WITHIN = 2  # a response function is that of an average
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
 FULL, NEARLY_FULL = 0.98, 0.70
+BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
 QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
@@ -64,12 +65,19 @@ EMBEDDED = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 def link_filled(one: Printed) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     for speed in SPEEDS:
-        if _fills(one.rate, speed, one.mss) and not _exceeds(one, speed):
+        if _fills(one.rate, speed, one.mss) and _is_even(one) and not _exceeds(one, speed):
             return speed
         best = max(one.rates, default=0.0)
         if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one.mss):
             return speed
     return None
+
+
+def _is_even(one: Printed) -> bool:
+    """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
+    if one.spread is None:
+        return True
+    return one.spread < STEADY + BLOCK * 8 / (one.rate * one.late[0].seconds)
 
 
 def _fills(rate: float, speed: float, mss: int) -> bool:
@@ -397,7 +405,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
         return None
     rates = [each.rate for each in one.late if each.lost is not None and each.rate]
     is_level = len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
-    arrived = mean(rates) if is_level else look.flow.received.rate or 0.0
+    arrived = mean(rates) if rates else look.flow.received.rate or 0.0
     if not _are_few(one, arrived) or not (is_level or _udp_line(arrived)):
         return None
     return Hit(

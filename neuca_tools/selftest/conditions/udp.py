@@ -11,10 +11,12 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.run import Flow
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
+SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
@@ -106,6 +108,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         "or iperf3 -w 4M",
         "receiver",
         confidence=LOW,
+        severity=INFO if loss < SLIGHT and passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 

@@ -85,9 +85,12 @@ class Printed:
     def is_recovering(self) -> bool:
         """Whether window and rate still grow from what a loss in slow start left of them."""
         cwnds, rates = [one.cwnd for one in self.every if one.cwnd], _known_rates(self.every)
-        if not self.every or not self.every[0].retransmits or min(len(cwnds), len(rates)) < 3:
+        third = len(self.every) // 3
+        if not third or not self.every[0].retransmits or len(cwnds) != len(rates):
             return False
-        return cwnds[-1] >= RISES * cwnds[0] and rates[-1] >= RISES * rates[0]
+        if any(one.retransmits for one in self.every[third:]):
+            return False
+        return _rises(cwnds, third) and _rises(rates, third)
 
     @property
     def follows_loss(self) -> bool:
@@ -135,6 +138,8 @@ def printed(look: Look) -> Optional[Printed]:
         retransmits = sum(counts) if counts else None
     size = flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
     late = tuple(one for one in every if one in steady)
+    if len(late) < 3:  # a short test: slow start takes part of it anyway
+        late = every[1:] or every
     rates = _known_rates(late)
     return Printed(
         run,
@@ -156,6 +161,10 @@ def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
 
 def _known_rates(intervals: Sequence[Interval]) -> list[float]:
     return [one.rate for one in intervals if one.rate is not None]
+
+
+def _rises(values: Sequence[float], third: int) -> bool:
+    return mean(values[-third:]) >= RISES * mean(values[:third])
 
 
 def _fell(before: Interval, after: Interval) -> bool:
