@@ -178,7 +178,10 @@ CAUSES = {
         "D18",
         text([1961, 1957, 1966, 1960, 1963, 1958], [900, 1400, 700, 1100, 800, 1000], [9] * 6, WAN),
     ),
-    "a rate that nothing varies": ("D18", text([33.5, 33.4, 33.5, 33.6, 33.5, 33.5, 33.4])),
+    "a rate that nothing varies": (
+        "D18",
+        text([33.5, 33.4, 33.5, 33.6, 33.5, 33.5, 33.4], ends=WAN),
+    ),
     "many streams that lose above what 1 Gbit/s Ethernet carries": (
         "D18",
         text([963], total=300),
@@ -218,6 +221,7 @@ HEALTHY = {
     "a short loss that costs nothing": text(
         UNEVEN, [900 + 9 * at for at in range(10)], [0, 4, 0, 0, 2, 0, 0, 0, 1, 0], ("a", "b")
     ),
+    "a slow host or a shaper in a local network: nothing tells them apart": text([81.0] * 8),
     "loopback": text(
         [r * 30_000 for r in EVEN], [1300] * 10, ends=("127.0.0.1", "127.0.0.1"), cpu=(97.0, 60.0)
     ),

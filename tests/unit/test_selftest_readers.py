@@ -583,6 +583,28 @@ def test_the_round_trip_that_macos_prints_is_read():
     assert (interval.retransmits, interval.cwnd, interval.rtt) == (2, 196 * 1024, 0.023)
 
 
+def test_what_a_mail_makes_of_long_lines_is_undone():
+    mail = CLIENT.replace("310 KBytes", "310 KB=\nytes   =\n  =20").replace(
+        "312", "\x1b[1m312\x1b[0m"
+    )
+    assert [one.cwnd for one in read(mail.encode()).flows[0].intervals] == [310 * 1024, 312 * 1024]
+
+
+def test_prose_and_warnings_among_results_are_no_errors():
+    prose = "Results of iperf3: quite good\niperf3: interrupt - the client has terminated\n"
+    assert read((prose + CLIENT).encode()).error is None
+    failed = CLIENT + "iperf3: error - control socket has closed unexpectedly\n"
+    assert read(failed.encode()).error == "control socket has closed unexpectedly"
+
+
+def test_the_processors_are_those_of_client_and_server_whoever_wrote():
+    line = "CPU Utilization: local/{} 11.5% (1%u/10%s), remote/{} 22.5% (2%u/20%s)\n"
+    client = read((CLIENT + line.format("sender", "receiver")).encode())
+    server = read((SERVER + line.format("receiver", "sender")).encode())
+    assert (client.cpu_local, client.cpu_remote) == (11.5, 22.5)
+    assert (server.cpu_local, server.cpu_remote) == (22.5, 11.5)
+
+
 @pytest.mark.parametrize(
     ("columns", "cwnd", "rtt"),
     [

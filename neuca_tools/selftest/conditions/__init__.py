@@ -13,7 +13,8 @@ from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
-from neuca_tools.selftest.conditions.printed import PRINTED
+from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
+from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
 from neuca_tools.selftest.conditions.session import Rule, Session
@@ -28,7 +29,8 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *HOST,
     *WINDOW,
     *LOSS,
-    *PRINTED,
+    *PRINTED_HOSTS,
+    *PRINTED_PATH,
 )
 SESSION_RULES: tuple[Rule[Session], ...] = (
     *REACH_SESSION,

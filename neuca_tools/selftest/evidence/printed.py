@@ -13,10 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median, pstdev
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.selftest.evidence.look import FLAT, Look
-from neuca_tools.selftest.evidence.run import Interval, Run
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
@@ -114,15 +114,19 @@ class Printed:
         return any(host == "localhost" or _is_loopback(host) for host in hosts)
 
     @property
-    def cpu(self) -> tuple[float, str]:
-        """How busy the busier iperf process kept its CPU (1 is full), and whether it is local.
+    def implied_rtt(self) -> float:
+        """The round trip if the congestion window is what limits the rate; 0 if it is not known."""
+        return (self.cwnd or 0.0) * 8 / self.rate
+
+    @property
+    def cpus(self) -> tuple[float, float]:
+        """How busy each iperf process kept its CPU, the local one first; 1 is full.
 
         Of the threads that it has, their mean.
         """
         threads = self.streams if _version(self.run) >= THREADED else 1
-        shares = [((self.run.cpu_local or 0) / threads / 100, "local")]
-        shares.append(((self.run.cpu_remote or 0) / threads / 100, "remote"))
-        return max(shares)
+        local, remote = self.run.cpu_local or 0.0, self.run.cpu_remote or 0.0
+        return local / threads / 100, remote / threads / 100
 
 
 def printed(look: Look) -> Optional[Printed]:
@@ -131,25 +135,33 @@ def printed(look: Look) -> Optional[Printed]:
     if run is None or flow is None or look.phase.sender or look.phase.receiver or not look.rate:
         return None
     every = _whole(flow.intervals)
+    late = _after_slow_start(look, every)
+    rates, rate = _known_rates(late), look.rate
+    if rates and look.protocol == "tcp":
+        rate = mean(rates)
+    again = _retransmits(flow, every)
+    share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
+    return Printed(run, rate, every, late, look.rtt, again, share)
+
+
+def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Of a short test all but the first interval, although slow start may be part of it."""
     steady = set(look.throughput.steady)
-    retransmits = flow.sent.retransmits
-    if retransmits is None:
-        counts = [one.retransmits for one in every if one.retransmits is not None]
-        retransmits = sum(counts) if counts else None
-    size = flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
     late = tuple(one for one in every if one in steady)
-    if len(late) < 3:  # a short test: slow start takes part of it anyway
-        late = every[1:] or every
-    rates = _known_rates(late)
-    return Printed(
-        run,
-        mean(rates) if rates and look.protocol == "tcp" else look.rate,
-        every,
-        late,
-        look.rtt,
-        retransmits,
-        min(1.0, (retransmits or 0) * (run.mss or MSS) / size),
-    )
+    return late if len(late) > 2 else every[1:] or every
+
+
+def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
+    """Of the whole run, slow start included."""
+    counts = [one.retransmits for one in every if one.retransmits is not None]
+    if flow.sent.retransmits is not None or not counts:
+        return flow.sent.retransmits
+    return sum(counts)
+
+
+def _size(flow: Flow, every: Sequence[Interval]) -> float:
+    """Bytes that were sent; infinite if that is not known."""
+    return flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
 
 
 def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
@@ -173,7 +185,7 @@ def _fell(before: Interval, after: Interval) -> bool:
     return after.cwnd <= FALLS * before.cwnd
 
 
-def _address(host: str) -> Optional[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+def _address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -25,8 +25,8 @@ IPERF3 = re.compile(
 IPERF2 = re.compile(r"iperf|Client connecting to|Server listening on|\[ ID\]")
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
-# An escape sequence, and the end of a line that quoted-printable broke in two.
-NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n")
+# An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
+NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 
 
 def read(content: bytes) -> Run:

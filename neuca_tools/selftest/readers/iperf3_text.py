@@ -27,6 +27,7 @@ from neuca_tools.selftest.readers.values import scaled, whole
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
+_FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 # Retransmits, congestion window, and on macOS the round trip.
 _TCP_REST = re.compile(
@@ -41,7 +42,7 @@ _SYSTEM = re.compile(
     r"^\W{0,8}((?:Linux|Darwin|FreeBSD|CYGWIN\S{0,20}|SunOS) .{1,150})$", re.MULTILINE
 )
 _CPU = re.compile(
-    r"CPU Utilization: local/\w{6,8} ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
+    r"CPU Utilization: local/(\w{6,8}) ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
@@ -58,12 +59,13 @@ def read(document: str) -> Run:
     if target is None:
         target = floating(first(_TARGET, head))
     error = _error(text, document)
-    cpus = _CPU.search(document[-HEAD:]) or ("", "", "")
+    reverse = words.reverse or "Reverse mode" in document
+    local, remote = _cpus(document[-HEAD:], RECEIVER if reverse else SENDER)
     return Run(
         tool="iperf3",
         version=first(_VERSION, head),
         protocol=protocol,
-        flows=_flows(text.rows, words.reverse or "Reverse mode" in document, udp=protocol == "udp"),
+        flows=_flows(text.rows, reverse, udp=protocol == "udp"),
         connections=text.distinct_connections,
         streams=words.streams or _streams(text),
         duration=words.duration,
@@ -71,8 +73,8 @@ def read(document: str) -> Run:
         datagram=words.datagram,
         buffer=words.buffer,
         mss=whole(floating(first(_MSS, head))),
-        cpu_local=floating(cpus[1]),
-        cpu_remote=floating(cpus[2]),
+        cpu_local=local,
+        cpu_remote=remote,
         peer=first(_PEER, head),
         taken=first(_TAKEN, head),
         system=first(_SYSTEM, head),
@@ -84,10 +86,19 @@ def read(document: str) -> Run:
 
 
 def _error(text: Text, document: str) -> Optional[str]:
-    reason = first(_ERROR, document)
-    if reason is not None:
-        return reason.strip()
-    return None if text.rows else NO_RESULTS
+    if not text.rows:
+        return (first(_ERROR, document) or NO_RESULTS).strip()
+    failed = first(_FAILED, document)
+    return failed.strip() if failed else None
+
+
+def _cpus(document: str, client: str) -> tuple[Optional[float], Optional[float]]:
+    """The client's and the server's, whichever of them wrote this; `client`: what the client is."""
+    found = _CPU.search(document)
+    if found is None:
+        return None, None
+    local, remote = floating(found[2]), floating(found[3])
+    return (local, remote) if found[1] == client else (remote, local)
 
 
 def _notes(text: Text, document: str) -> Iterator[str]:
