@@ -1,4 +1,4 @@
-"""Read files, write them atomically (complete or unchanged after a crash), and lock one pass against others."""
+"""Reads and atomically writes files, and locks one pass against others."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,8 +11,9 @@ import signal
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
@@ -30,7 +31,7 @@ FEW = 4
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
-    """The first `most` bytes of a file; None if it does not exist. Raises OSError for any other error."""
+    """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
         with path.open("rb", buffering=0) as stream:
             return stream.read(min(os.fstat(stream.fileno()).st_size, most))
@@ -39,7 +40,7 @@ def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
 
 
 def names_in(directory: Path) -> list[str]:
-    """The sorted names in a directory; empty if it does not exist. Raises ObserveError otherwise."""
+    """The sorted names in a directory; none if it does not exist. Raises ObserveError."""
     try:
         return sorted(path.name for path in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -68,27 +69,25 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     for path, content in contents.items():
-        with _naming("write", path):
+        with applying(f'write "{path}"'):
             # If the parent is a file, opening the new file fails with a better message.
             with suppress(FileExistsError):
                 make_directory(path.parent)
-            _write_new(path, content, mode, sync=len(contents) <= FEW)
+            set_mode = partial(os.fchmod, mode=mode)
+            _write_new(f"{path}{NEW}", content, set_mode, sync=len(contents) <= FEW)
     if len(contents) > FEW:
         for directory in {path.parent for path in contents}:
-            with _naming("sync", directory):
+            with applying(f'sync "{directory}"'):
                 _sync_file_system(directory)
     for path, wanted in files.items():
         _finish(path, wanted is not None)
     for directory in {path.parent for path in files}:
-        with _naming("sync", directory), suppress(FileNotFoundError):
+        with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
-    """Create a directory and its missing parents with this mode, regardless of the umask.
-
-    Raises OSError.
-    """
+    """Create a directory and its parents with this mode, ignoring the umask. Raises OSError."""
     if path.is_dir():
         return
     make_directory(path.parent, mode)
@@ -99,25 +98,53 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
 
 
 @contextmanager
-def _naming(what: str, path: Path) -> Iterator[None]:
-    """Turn an OSError into an ApplyError that says what failed on which path."""
+def applying(what: str = "") -> Iterator[None]:
+    """Turn an OSError into an ApplyError that says what was tried, and the cause."""
     try:
         yield
     except OSError as error:
-        raise ApplyError(f'{what} "{path}": {error.strerror}', error.errno or 0) from error
+        cause = error.strerror or str(error)
+        raise ApplyError(f"{what}: {cause}" if what else cause, error.errno or 0) from error
 
 
-def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
-    new = path.with_name(path.name + NEW)
+def text_of(path: Path) -> str:
+    """The text of a small file without surrounding white space; empty if it is unreadable."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
+def replace_file(
+    name: str, content: bytes, prepare: Callable[[int], None], directory: Optional[int] = None
+) -> None:
+    """Replace a file in one step; `prepare` sets mode and owner through the new descriptor.
+
+    `directory` is the descriptor to which `name` is relative. Raises OSError.
+    """
+    try:
+        _write_new(name + NEW, content, prepare, directory=directory)
+        os.rename(name + NEW, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name + NEW, dir_fd=directory)
+        raise
+
+
+def _write_new(
+    new: str,
+    content: bytes,
+    prepare: Callable[[int], None],
+    *,
+    sync: bool = True,
+    directory: Optional[int] = None,
+) -> None:
     # A leftover of a crash, or planted by an attacker: never write to an existing file.
     with suppress(FileNotFoundError):
-        new.unlink()
-    descriptor = os.open(
-        new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode
-    )
+        os.unlink(new, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(new, flags, 0o600, dir_fd=directory)
     with os.fdopen(descriptor, "wb") as stream:
-        # os.open applies the umask.
-        os.fchmod(descriptor, mode)
+        prepare(descriptor)
         stream.write(content)
         stream.flush()
         if sync:
@@ -127,10 +154,10 @@ def _write_new(path: Path, content: bytes, mode: int, sync: bool) -> None:
 def _finish(path: Path, wanted: bool) -> None:
     """Rename the temporary file of a path, or remove the path."""
     if wanted:
-        with _naming("write", path):
+        with applying(f'write "{path}"'):
             path.with_name(path.name + NEW).replace(path)
     else:
-        with _naming("remove", path), suppress(FileNotFoundError):
+        with applying(f'remove "{path}"'), suppress(FileNotFoundError):
             path.unlink()
 
 
@@ -166,7 +193,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
     timeout, so the signal of an interval timer ends the wait. The kernel releases the lock when the
     process dies, and a child process does not inherit it.
     """
-    with _naming("lock", path):
+    with applying(f'lock "{path}"'):
         make_directory(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -197,14 +224,11 @@ def lock_holder(path: Path) -> int:
     0 if there is none, or if it is in another PID namespace (fcntl(2)). Raises ApplyError. Do not
     call this for a lock that this process holds: closing any descriptor of the file releases it.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise ApplyError(
-            f'ask who has locked "{path}": {error.strerror}', error.errno or 0
-        ) from error
+    with applying(f'ask who has locked "{path}"'):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return 0
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Optional
 
 from neuca_tools.agent import first_boot
@@ -19,6 +19,7 @@ from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -28,12 +29,12 @@ from neuca_tools.desired.names import (
     rename_steps,
 )
 from neuca_tools.desired.requests import merge
-from neuca_tools.desired.roles import Policy, Roles, assign
+from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.topology import identity
-from neuca_tools.sources import Session, SourceSpec, parse_source, without_network
+from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
 from neuca_tools.state.records import load_record
 
@@ -48,10 +49,7 @@ LOCAL_BUDGET = 2.0  # seconds for all sources that need no network
 
 
 def pin_names(config: Config) -> bool:
-    """Rename every NIC whose name is wrong. Returns whether every NIC then has its name.
-
-    Raises ObserveError, RecordError.
-    """
+    """Rename NICs; return whether each has its name now. Raises ObserveError, RecordError."""
     requests, record = _known(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
@@ -66,9 +64,9 @@ def pin_names(config: Config) -> bool:
         world = netlink.look(())
         policy = Policy(config.ignored_macs, config.management_macs)
         roles = assign(world, {key.mac for key in requests}, policy, record)
-        in_use = busy(world)
+        in_use = devices_in_use(world)
         wanted = boot_names(world, roles, requests, record, in_use)
-        moved = give(wanted, world, netlink, watch)
+        moved = rename_devices(wanted, world, netlink, watch)
         after = netlink.look(())
     if here:
         _announce({**moved, **_not_ready(after)})
@@ -106,7 +104,9 @@ def ask_ahead(config: Config) -> Intake:
     Raises NeucaError.
     """
     local = without_network([parse_source(text) for text in config.sources])
-    intake = _ask(local, config) if local else last_good(config.state)
+    intake = last_good(config.state)
+    if local:
+        intake = fetch(local, LOCAL_BUDGET, Session(), config.state, config.surroundings)
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
             first_boot.record_machine(config, intake)
@@ -164,10 +164,6 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         log_result(apply(files, handles.writer(decision)))
 
 
-def _ask(local: Sequence[SourceSpec], config: Config) -> Intake:
-    return fetch(local, LOCAL_BUDGET, Session(), config.state, config.surroundings)
-
-
 def in_place(
     present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record
 ) -> bool:
@@ -196,7 +192,7 @@ def _wanted_by_mac(asked: Mapping[str, Optional[str]], record: Record) -> dict[s
     return wanted
 
 
-def busy(world: World) -> frozenset[int]:
+def devices_in_use(world: World) -> frozenset[int]:
     """The devices that cannot be renamed now, by index: up, with an address that is not link-local.
 
     Empty if the kernel renames devices that are up (6.2 and later).
@@ -211,9 +207,10 @@ def busy(world: World) -> frozenset[int]:
     )
 
 
-def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch) -> dict[int, str]:
-    """Rename devices to the names in `wanted`, by index; returns those that were renamed, with
-    their new names.
+def rename_devices(
+    wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch
+) -> dict[int, str]:
+    """Rename devices to the names in `wanted`; returns the new names of those that were renamed.
 
     If one cannot be renamed, the NICs that wait for its name get another one: none keeps a
     temporary name.
@@ -221,11 +218,11 @@ def give(wanted: Mapping[int, str], world: World, netlink: Netlink, watch: Watch
     current = {index: world.devices[index].name for index in wanted}
     moved: dict[int, str] = {}
     for step in rename_steps(current, wanted):
-        if _try(step, world, wanted, netlink, watch):
+        if _rename(step, world, wanted, netlink, watch):
             moved[step.key] = step.new
     for index in [index for index, name in moved.items() if name.startswith(TEMPORARY)]:
         better = _free(current[index], netlink.look(()))
-        if _try(Step(index, moved[index], better), world, wanted, netlink, watch):
+        if _rename(Step(index, moved[index], better), world, wanted, netlink, watch):
             moved[index] = better
     return {index: name for index, name in moved.items() if name != current[index]}
 
@@ -234,10 +231,12 @@ def _free(name: str, world: World) -> str:
     """This name, or a similar one if a device has it, also as an alternative name."""
     taken = {device.name for device in world.devices.values()}
     taken.update(*(device.altnames for device in world.devices.values()))
-    return free_name(name, taken) if name in taken else name
+    if name not in taken:
+        return name
+    return free_name(name, taken)
 
 
-def _try(
+def _rename(
     step: Step[int], world: World, ours: Collection[int], netlink: Netlink, watch: Watch
 ) -> bool:
     """Rename one NIC; before kernel 6.2 it has to be down for that."""
@@ -246,7 +245,7 @@ def _try(
         if bounce:
             netlink.set_up(step.key, False)
         try:
-            _insist(step.key, step.new, ours, netlink, watch)
+            _rename_with_retries(step.key, step.new, ours, netlink, watch)
         finally:
             if bounce:
                 netlink.set_up(step.key, True)
@@ -257,11 +256,10 @@ def _try(
     return True
 
 
-def _insist(index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch) -> None:
-    """Rename a device, after removing the same alternative name from the devices in `ours`.
-
-    Raises ApplyError.
-    """
+def _rename_with_retries(
+    index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch
+) -> None:
+    """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
     for left in reversed(range(TRIES)):
         _drop_altname(name, ours, netlink)
         try:
@@ -281,7 +279,7 @@ def _drop_altname(name: str, ours: Collection[int], netlink: Netlink) -> None:
 
 
 def _not_ready(world: World) -> dict[int, str]:
-    """Hardware that udev has not finished with: after a rename of its own failed, it never does."""
+    """Hardware that udev has not finished processing, and never will after a failed rename."""
     return {
         index: device.name
         for index, device in world.devices.items()
@@ -299,14 +297,11 @@ def _announce(moved: Mapping[int, str]) -> None:
         log.error("%s", error.text)
         return
     for index in sorted(late):
-        log.error('udev has not taken in "%s" within %g s', moved[index], ANNOUNCE)
+        log.error('udev has not processed "%s" within %g s', moved[index], ANNOUNCE)
 
 
 def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Log the NICs that cannot be renamed because they are in use.
-
-    Returns whether there is none.
-    """
+    """Log the NICs that are in use and so keep a wrong name; return whether there is none."""
     wrong = [
         (device.name, own[LinkKey(mac)])
         for mac, device in sorted(roles.nics.items())
@@ -314,7 +309,8 @@ def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Rol
     ]
     for name, wish in wrong:
         log.error(
-            'rename "%s" to "%s": it is in use already, and this kernel renames no device that is up',
+            'rename "%s" to "%s": it is in use already, '
+            "and this kernel renames no device that is up",
             name,
             wish,
         )

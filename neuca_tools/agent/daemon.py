@@ -60,14 +60,9 @@ class Plans:
         return {name for name, time in self._planned().items() if now >= time}
 
     def _planned(self) -> dict[str, float]:
-        times = {
-            "poll": self.poll,
-            "events": self.events,
-            "retry": self.retry,
-            "watchdog": self.watchdog,
-            "retire": self.retire,
-        }
-        return {name: time for name, time in times.items() if time is not None}
+        times = {name: time for name, time in vars(self).items() if time is not None}
+        del times["rested"]
+        return times
 
 
 def _ignore(*_: object) -> None:
@@ -160,34 +155,31 @@ class Daemon:
         self._links.stirred = False
         try:
             try:
-                self._have_worker().begin(job)
+                self._idle_worker().begin(job)
             except ConnectionError:
                 # The child has just been killed while it waited; it has read nothing of the job.
                 self._retire()
-                self._have_worker().begin(job)
+                self._idle_worker().begin(job)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
             self._retire()
             self._plan_retry(Outcome(failed=1))
 
-    def _have_worker(self) -> Worker:
-        """The child that waits for a job, or a new one if it has an old configuration.
-
-        Raises OSError.
-        """
+    def _idle_worker(self) -> Worker:
+        """The waiting child, or a new one with the current configuration. Raises OSError."""
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
         if self._worker is None:
             self._worker = Worker(self.config)
-            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._worker_spoke)
+            self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
         return self._worker
 
-    def _worker_spoke(self) -> None:
+    def _read_worker(self) -> None:
         worker, busy = self._worker, self._busy()
         if worker is None or not worker.read():
             return
-        if busy and not worker.unheard:
+        if busy and not worker.is_silent:
             self._end()
             return
         # It was killed while it waited; a job that it was given meanwhile goes to a new child.
@@ -245,19 +237,15 @@ class Daemon:
             self._held = outcome.held
 
     def _plan_retry(self, outcome: Outcome) -> None:
-        """Plan another pass after a failure, at growing intervals; any other pass is a
-        retry too.
-        """
+        """Plan another pass after a failure, at growing intervals; any pass is a retry too."""
         if not outcome.ran and outcome.failed == 0:
             return
-        self._failures = self._failures + 1 if outcome.failed else 0
-        now = time.monotonic()
+        failures, self._failures, self._plans.retry = self._failures, 0, None
         if outcome.failed:
-            self._plans.retry = now + self._backoff(self._failures)
+            self._failures = failures + 1
+            self._plans.retry = time.monotonic() + self._backoff(self._failures)
         elif outcome.held:
-            self._plans.retry = now + self.config.poll_interval
-        else:
-            self._plans.retry = None
+            self._plans.retry = time.monotonic() + self.config.poll_interval
 
     def _plan_poll(self, outcome: Outcome) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
@@ -293,10 +281,7 @@ class Daemon:
         self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def _watch_udev(self) -> None:
-        """Watch udev, which reports when it has named a NIC.
-
-        Without udev, netlink has to suffice.
-        """
+        """Watch udev, which reports when it has named a NIC; without it, netlink suffices."""
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
@@ -333,7 +318,7 @@ class Daemon:
 
     def _dirty(self, patience: float) -> None:
         due = max(time.monotonic() + patience, self._plans.rested)
-        self._plans.events = due if self._plans.events is None else min(due, self._plans.events)
+        self._plans.events = min(due, self._plans.events or due)
 
     def _signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))
@@ -344,10 +329,7 @@ class Daemon:
             self._reload()
 
     def _reload(self) -> None:
-        """Load the configuration again and plan a job.
-
-        An unreadable configuration changes nothing.
-        """
+        """Load the configuration and plan a job; an unreadable one changes nothing."""
         try:
             self.config = load(self.path)
         except ConfigError as error:

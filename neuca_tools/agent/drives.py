@@ -62,7 +62,7 @@ class Volume:
 
     @property
     def instance(self) -> str:
-        """The instance id in the document that the source will read; empty if there is none."""
+        """The instance ID in the document that the source will read; empty if there is none."""
         name, part = "meta-data", instance.NOCLOUD
         if self.kind == CONFIG_DRIVE:
             paths = [path for path in self.documents if path.startswith("openstack/")]
@@ -74,10 +74,7 @@ class Volume:
 
 
 def read_volume(place: Path) -> Volume:
-    """Read the volume mounted at `place`.
-
-    Raises SourceError if it has no document or is unreadable.
-    """
+    """Read the volume mounted at `place`. Raises SourceError, also without a document."""
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
     found = dict(_documents(place, patterns))
@@ -96,7 +93,7 @@ def store(volume: Volume, run_directory: Path) -> None:
     write_files({**before, **new}, mode=0o600)
 
 
-def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     """Copy the documents of the volume on a device, unless it must not be used.
 
     Returns the kind of the volume, and why it is not used: empty if it is. To be called in a
@@ -125,11 +122,8 @@ def take(node: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     return kind, why
 
 
-def take_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
-    """Do the same for a directory where root has mounted the volume, whose device is not judged.
-
-    Raises as `take` does.
-    """
+def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
+    """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
     with locked(run_directory / _LOCK, _PATIENCE):
         why = network_refusal(recorded(state, run_directory))
@@ -158,11 +152,12 @@ def recorded(state: Where, run_directory: Path) -> Known:
 
 
 def digest_in_force(source: str, run_directory: Path) -> str:
-    """The digest of the volume that the document of this source was read from; empty if
-    none was.
-    """
-    copy = _copy(run_directory, KINDS[source]) if source in KINDS else None
-    return copy.digest if copy else ""
+    """The digest of the volume from which this source was read; empty if there was none."""
+    if source in KINDS:
+        copy = _copy(run_directory, KINDS[source])
+        if copy:
+            return copy.digest
+    return ""
 
 
 def _copy(run_directory: Path, kind: str) -> Optional[Volume]:

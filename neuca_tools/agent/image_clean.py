@@ -89,17 +89,14 @@ class Trace:
 
 @dataclass(frozen=True)
 class Findings:
-    """The files that a clone must not have; `kept` are SSH host keys that stay since nothing would
-    replace them.
-    """
+    """The files to remove; `kept` are SSH host keys that nothing would replace."""
 
     traces: tuple[Union[Trace, Leaving], ...]
     kept: tuple[Trace, ...] = ()
 
 
 def find(config: Config, root: Path, with_identity: bool) -> Findings:
-    """Find the agent's files, and with `with_identity` those of the host in the file system at
-    `root`.
+    """Find the agent's files, and with `with_identity` also those of the host below `root`.
 
     Raises ApplyError, ObserveError.
     """
@@ -115,8 +112,7 @@ def find(config: Config, root: Path, with_identity: bool) -> Findings:
 
 
 def own_files(config: Config) -> list[Path]:
-    """Every file that the agent may have written, except its locks, which are empty and may be
-    held.
+    """Every file that the agent may have written, except its locks, which may be held.
 
     Files are recognised by their names and by records, since others may have files in the same
     directories. A record comes after the files that it lists, so that an interrupted removal can
@@ -133,10 +129,11 @@ def own_files(config: Config) -> list[Path]:
 def _rules(config: Config) -> list[Path]:
     """The udev rules, and what an interrupted write has left of one."""
     directory, substring = config.udev_directory, config.udev_substring
-    names = {
-        name: name[: -len(NEW)] if name.endswith(NEW) else name for name in names_in(directory)
-    }
-    return [directory / name for name, rule in names.items() if marks.rule_mac(rule, substring)]
+    return [
+        directory / name
+        for name in names_in(directory)
+        if marks.rule_mac(name.removesuffix(NEW), substring)
+    ]
 
 
 def _logs(config: Config) -> list[Path]:
@@ -174,10 +171,7 @@ def _run_files(config: Config) -> list[Path]:
 
 
 def identity(root: Path) -> list[Trace]:
-    """The files that identify the host, in the file system at `root`, except for SSH host keys.
-
-    Raises ObserveError.
-    """
+    """The files below `root` that identify the host, without SSH keys. Raises ObserveError."""
     paths = [
         path
         for directory, pattern in IDENTITY
@@ -239,10 +233,7 @@ def running_daemon(config: Config) -> int:
 
 
 def _stop(process: int) -> None:
-    """Send SIGTERM and wait.
-
-    The daemon exits with status 0 then, and systemd does not restart it.
-    """
+    """Send SIGTERM and wait; systemd does not restart a daemon that exits with status 0."""
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:

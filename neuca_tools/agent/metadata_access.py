@@ -10,9 +10,9 @@ from typing import Optional
 
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import stack
 from neuca_tools.desired.outlets import is_void, outlets, pinned, strangers
-from neuca_tools.desired.roles import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
 from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere

@@ -15,15 +15,17 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import Host as HostHandles
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
 from neuca_tools.config.options import listed
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import Host, Link, LinkKey, NetworkState, Record
+from neuca_tools.model import Host, Link, LinkKey, NetworkState
 from neuca_tools.plan.operation import Target, Writer
 from neuca_tools.plan.operations import SetMtu
-from neuca_tools.state import updates
+from neuca_tools.state import intentions
 from neuca_tools.state.records import save_record
 
 log = logging.getLogger("neuca")
@@ -33,10 +35,7 @@ SILENT = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
-    """A NIC for which a profile wants a larger MTU, with a neighbour to send probes to.
-
-    MTUs in bytes.
-    """
+    """A NIC for which a profile wants a larger MTU (bytes), with a neighbour to send probes to."""
 
     target: Target
     now: int
@@ -48,40 +47,29 @@ class Candidate(NamedTuple):
         return SetMtu(self.target, self.now, self.asked)
 
 
-def explore(
-    config: Config,
-    resolution: Resolution,
-    have: NetworkState,
-    record: Record,
-    writer: Writer,
-    *,
-    start: bool,
-) -> bool:
+def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     """Probe the paths of a virtual machine's NICs; returns whether a larger MTU is possible.
 
     The MTUs to be raised are recorded first, so that they are restored even if this is killed,
     and the results afterwards. Raises ApplyError.
     """
-    waiting = candidates(resolution, have, peers(config), record.probed, start)
+    config, record, writer = handles.config, decision.record, handles.writer(decision)
+    waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
     ready = [one for one in waiting if answers(one)]
-    save_record(config.state, updates.record_intentions(record, [one.operation for one in ready]))
+    save_record(
+        config.state, intentions.record_intentions(record, [one.operation for one in ready])
+    )
     found = {one.target.key.mac: SILENT for one in waiting}
     found.update({one.target.key.mac: probe(one, writer) for one in ready})
     for one in waiting:
-        log.info(
-            "probed the path of %s to %s: %s",
-            one.target.name,
-            one.neighbour,
-            text(found[one.target.key.mac]),
-        )
+        result = text(found[one.target.key.mac])
+        log.info("probed the path of %s to %s: %s", one.target.name, one.neighbour, result)
     save_record(config.state, replace(record, probed={**record.probed, **found}))
     return any(mtu > 0 for mtu in found.values())
 
 
 def peers(config: Config) -> tuple[Host, ...]:
-    """The IP addresses in `[selftest] peers` (`ADDRESS` or `NAME@ADDRESS`); none if
-    probes are off.
-    """
+    """The addresses in `[selftest] peers` (`ADDRESS`, `NAME@ADDRESS`); none without probes."""
     if not config.mtu_probe:
         return ()
     found = []

@@ -19,14 +19,14 @@ from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
-from neuca_tools.apply.transaction import Outcome, Transaction
+from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
 from neuca_tools.model import Problem, Record
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state import leftovers, updates
+from neuca_tools.state import intentions, leftovers, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
@@ -38,14 +38,10 @@ PROBED = "the path was probed"
 
 
 @dataclass(frozen=True)
-class Pass:
+class Pass(Purpose):
     """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
 
     scope: Optional[Collection[str]] = None
-
-    def shape(self, decision: Decision) -> Decision:
-        """What the document asks for, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The plan."""
@@ -54,7 +50,7 @@ class Pass:
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
         record = leftovers.settled(record, have, world, decision.silent_managers)
@@ -84,7 +80,7 @@ def _passes(handles: Host, start: bool) -> tuple[Report, Status]:
     """A pass, and another one if the probe of a path has shown that a larger MTU is possible."""
     config, intake = handles.config, handles.intake
     report, decision = _one_pass(handles, start, ())
-    if not report.problems and _probe(handles, decision, start):
+    if not report.problems and mtu_probe.explore(handles, decision, start=start):
         report, decision = _one_pass(handles, start, (*report.changed, PROBED))
     return report, status_of(config, intake, decision, report)
 
@@ -107,14 +103,6 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
     report = _report(config, outcome, gone, earlier, time.monotonic() - began)
     write_report(config.run_directory, report)
     return report, after
-
-
-def _probe(handles: Host, after: Decision, start: bool) -> bool:
-    """Probe for the MTU that a profile wants; returns whether another pass can set a larger one."""
-    writer = handles.writer(after)
-    return mtu_probe.explore(
-        handles.config, after.resolution, after.have, after.record, writer, start=start
-    )
 
 
 def _log(outcome: Outcome, removed: Sequence[str]) -> None:

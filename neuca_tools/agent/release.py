@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -22,7 +22,7 @@ from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
-from neuca_tools.state import records, updates
+from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
 
@@ -30,18 +30,11 @@ SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 
 
 @dataclass(frozen=True)
-class Release:
-    """The purpose of `neuca release`: remove what is ours on these NICs.
-
-    Those `touched` change with them.
-    """
+class Release(Purpose):
+    """`neuca release`: remove what is ours on these NICs; those `touched` change with them."""
 
     macs: frozenset[str]
     touched: frozenset[str]
-
-    def shape(self, decision: Decision) -> Decision:
-        """The document without the NICs, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
@@ -51,33 +44,29 @@ class Release:
             one for one in planned if one.domain in self.touched or _restores(one, originals)
         )
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, decision.resolution, decision.have)
         return record if result.failures else updates.forget_nics(record, self.macs)
 
 
 @dataclass(frozen=True)
-class Files:
-    """A purpose that writes the files that differ, and changes nothing else."""
-
-    def shape(self, decision: Decision) -> Decision:
-        """What the document asks for, as it was decided."""
-        return decision
+class Files(Purpose):
+    """Write the files that differ, and change nothing else."""
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
         return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What is still ours."""
         return updates.forget_restored(decision.record, decision.resolution, decision.have)
 
 
 @dataclass(frozen=True)
-class Restore:
-    """The purpose of `neuca tune revert`: every setting has the value from before the agent."""
+class Restore(Purpose):
+    """`neuca tune revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
 
@@ -91,7 +80,7 @@ class Restore:
         """The settings that differ from their original values."""
         return tuple(one for one in decision.plan() if isinstance(one, SETTINGS))
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record
@@ -121,7 +110,9 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
                     f'release "{mac}": it is the management NIC, and nothing of ours is on it'
                 )
             result = _run(without, Release(gone, touched), decision)
-            return result if result.failures else result + _run(handles, Files())
+            if not result.failures:
+                result += _run(handles, Files())
+            return result
 
 
 def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:

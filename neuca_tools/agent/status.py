@@ -15,6 +15,7 @@ from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.rounds import waiting
 from neuca_tools.config import Config
+from neuca_tools.desired import platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document
 from neuca_tools.model.stored import StoredDocument
@@ -36,9 +37,7 @@ def status_now(config: Config, intake: Intake) -> Status:
 def status_of(
     config: Config, intake: Intake, decision: Decision, report: Optional[Report]
 ) -> Status:
-    """Judge what has been observed and decided; `report` is that of the last pass since
-    the boot.
-    """
+    """Judge a decision; `report` is that of the last pass since the boot."""
     resolution, have = decision.resolution, decision.have
     left, held, reason = _left(config, decision)
     status = judge(
@@ -88,6 +87,7 @@ def _notes(
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
+    notes += platform_roles.choice(resolution.roles)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):
@@ -98,15 +98,13 @@ def _notes(
 
 def _reason(intake: Intake) -> list[str]:
     """Why the sources gave no other document; a stale or absent document says so itself."""
-    if intake.stale or intake.none_for_us or not intake.stored:
+    if intake.stale or intake.none_for_us or not intake.stored or not intake.reason:
         return []
-    return [intake.reason] if intake.reason else []
+    return [intake.reason]
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:
-    """The operations left to do, those that wait until the state can be saved, and why it
-    cannot.
-    """
+    """What is left to do, what waits until the state can be saved, and why it cannot be."""
     operations = decision.plan()
     reason = unsaved(config.state)
     if not reason:

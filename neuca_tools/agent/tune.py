@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -13,14 +12,14 @@ from neuca_tools.agent.release import revert
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
-from neuca_tools.apply.transaction import Outcome, Transaction
+from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.model import LinkKey, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state import records, updates
+from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.tuning.layer import Choice
 
@@ -28,25 +27,19 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """The purpose of `neuca tune apply`: the settings of a pass; with `link`, only those of that
-    link.
-    """
+class Tuning(Purpose):
+    """`neuca tune apply`: the settings of a pass; with `link`, only those of that link."""
 
     link: Optional[LinkKey] = None
-
-    def shape(self, decision: Decision) -> Decision:
-        """What the document and the profiles ask for, as it was decided."""
-        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
         settings = [one for one in decision.plan() if isinstance(one, KINDS)]
         return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002 - a protocol
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
-        record = updates.record_intentions(decision.record, result.done)
+        record = intentions.record_intentions(decision.record, result.done)
         return updates.forget_restored(record, decision.resolution, decision.have, decision.world)
 
 
@@ -67,16 +60,10 @@ def tune(
             records.save_choice(config.run_directory, choice)
         with host(config, intake) as handles:
             outcome = _transaction(handles, link)
-            after, result = outcome.decision, outcome.result
-            if not result.failures and _probe(handles, after):
+            result = outcome.result
+            if not result.failures and mtu_probe.explore(handles, outcome.decision, start=True):
                 result += _transaction(handles, link).result
         return result
-
-
-def _probe(handles: Host, after: Decision) -> bool:
-    """Whether another transaction can set a larger MTU."""
-    config, writer = handles.config, handles.writer(after)
-    return mtu_probe.explore(config, after.resolution, after.have, after.record, writer, start=True)
 
 
 def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:

@@ -83,10 +83,7 @@ class Outcome:
 
 
 class Worker:
-    """A child that does jobs, one at a time.
-
-    Its socket is readable when it has sent something or exited.
-    """
+    """A child that does one job at a time; its socket is readable when it has sent or exited."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -111,17 +108,8 @@ class Worker:
         self._said, self.started, self.job = b"", job.start, job
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        self._socket.sendall(
-            _line(
-                {
-                    "fetch": job.fetch,
-                    "run": job.run,
-                    "start": job.start,
-                    "sha256": job.sha256,
-                    "session": job.session.to_json(),
-                }
-            )
-        )
+        data = {name: value for name, value in vars(job).items() if name != "config"}
+        self._socket.sendall(_line({**data, "session": job.session.to_json()}))
 
     def read(self) -> bool:
         """Read what the child has sent. Returns True once the job, or the child, has ended."""
@@ -133,7 +121,7 @@ class Worker:
         return not part or self._said.endswith(END) or len(self._said) > LARGEST_REPORT
 
     @property
-    def unheard(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether it has done a job before but has sent nothing about this one.
 
         A child that ends like this was killed while it waited, and has not begun the job.
@@ -141,9 +129,7 @@ class Worker:
         return self.passed and not self._said
 
     def wait(self) -> None:
-        """Wait at most GRACE seconds for a pass to finish, and not at all for a job that only asks
-        sources.
-        """
+        """Wait at most GRACE seconds for a pass to finish, but not for a job that only fetches."""
         deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
         while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
@@ -155,10 +141,7 @@ class Worker:
         return self._said.startswith(IN_PASS)
 
     def outcome(self) -> Optional[Outcome]:
-        """The report of the job that has ended, None if there is none.
-
-        The child waits for a job then.
-        """
+        """The report of the ended job, None if there is none; the child then waits for a job."""
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
         return _outcome(self._said)
@@ -177,8 +160,9 @@ def _line(data: object) -> bytes:
 
 def _outcome(said: bytes) -> Optional[Outcome]:
     with suppress(ValueError, TypeError):
-        data = json.loads(said[len(IN_PASS) :] if said.startswith(IN_PASS) else said)
-        return Outcome(**{**data, "session": Session.from_json(data["session"])})
+        data = json.loads(said.removeprefix(IN_PASS))
+        data["session"] = Session.from_json(data["session"])
+        return Outcome(**data)
     return None
 
 
@@ -192,25 +176,20 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         for line in jobs.makefile("rb"):
             data = json.loads(line)
-            outcome = work(
-                Job(config, **{**data, "session": Session.from_json(data["session"])}),
-                lambda: jobs.sendall(IN_PASS),
-            )
+            data["session"] = Session.from_json(data["session"])
+            outcome = work(Job(config, **data), lambda: jobs.sendall(IN_PASS))
             jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
     except Exception:  # the outermost loop: one job failed, the daemon lives
-        log.exception("a pass failed on a defect of its own")
+        log.exception("a pass failed because of a bug")
     finally:
         os._exit(status)
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job in this process. `begin_pass` is called before anything is changed.
-
-    Raises NeucaError.
-    """
+    """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
     _report_volumes(job.config)
     intake = _intake(job)
     has_news = _saves(job.config) or _is_news(job, intake)
@@ -268,12 +247,7 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 
 def _saves(config: Config) -> bool:
-    """Save what could not be saved before.
-
-    Returns whether there was anything, and all of it is saved.
-
-    Raises NeucaError.
-    """
+    """Whether there was something left to save and all of it is saved. Raises NeucaError."""
     if not unsaved(config.state):
         return False
     with locked(config.run_directory / "lock", config.command_timeout):
@@ -294,10 +268,9 @@ def _intake(job: Job) -> Intake:
     if not job.fetch:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
-    specs = [parse_source(text) for text in job.config.sources]
     config = job.config
-    around = surroundings(config, specs)
-    return fetch(specs, config.timeout, job.session, config.state, around)
+    specs = [parse_source(text) for text in config.sources]
+    return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))
 
 
 def _text(intake: Intake, status: Status) -> str:

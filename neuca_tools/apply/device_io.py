@@ -10,13 +10,11 @@ from typing import Optional
 
 from neuca_tools.backends import qdisc
 from neuca_tools.backends.ethtool import Ethtool
-from neuca_tools.backends.queues import FILES, Queues
+from neuca_tools.backends.queues import Queues
+from neuca_tools.documents.neuca.link_settings import SETTINGS, through
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.model import World
-from neuca_tools.model.device_settings import DeviceSettings
-
-THROUGH_ETHTOOL = ("rings", "channels", "coalesce", "pause", "offloads")
-THROUGH_FILES = (*FILES, "irq-affinity")
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 
 def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
@@ -39,14 +37,13 @@ def _read_device(
     index: int, name: str, groups: Collection[str], root: Optional[str]
 ) -> DeviceSettings:
     """One device's settings; `root` is its root qdisc. Raises OSError."""
-    ethtool = _ethtool(index, [group for group in groups if group in THROUGH_ETHTOOL])
-    files = Queues(index, name).read([group for group in groups if group in THROUGH_FILES])
-    values = {} if root is None else {"qdisc": root}
-    return DeviceSettings(
-        {**values, **ethtool.values, **files.values},
-        {**ethtool.most, **files.most},
-        {**ethtool.missing, **files.missing},
-    )
+    found = [
+        _ethtool(index, through("ethtool", groups)),
+        Queues(index, name).read(through("files", groups)),
+    ]
+    if root is not None:
+        found.append(DeviceSettings({"qdisc": root}))
+    return joined(found)
 
 
 def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
@@ -61,16 +58,15 @@ def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
             return DeviceSettings()
         if error.errno != errno.ENOENT:
             raise
-        return DeviceSettings(
-            missing=dict.fromkeys(groups, "this kernel has no ethtool netlink (Linux 5.6)")
-        )
+        return lacking(groups, "this kernel has no ethtool netlink (Linux 5.6)", by_kernel=True)
 
 
 def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
     """Set some values of one group. Raises ApplyError."""
-    if group == "qdisc":
+    backend = SETTINGS[group].through
+    if backend == "qdisc":
         qdisc.write(index, values[group])
-    elif group in THROUGH_FILES:
+    elif backend == "files":
         Queues(index, name).write(group, values[group])
     else:
         own = {setting.partition(".")[2]: value for setting, value in values.items()}

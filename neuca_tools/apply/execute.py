@@ -9,7 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -105,15 +105,31 @@ class Result:
 
 
 class GuardedWriter:
-    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them."""
+    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them.
 
-    def __init__(self, netlink: Netlink, managers: Managers, allowed: Collection[int]) -> None:
+    VLANs can also be created on the `carriers`, which are not written to otherwise.
+    """
+
+    def __init__(
+        self,
+        netlink: Netlink,
+        managers: Managers,
+        allowed: Collection[int],
+        carriers: Collection[int] = (),
+    ) -> None:
         self._netlink, self._managers = netlink, managers
-        self._allowed = set(allowed)
+        self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
+        return self._checked(target, self._allowed)
+
+    def carrier(self, target: Target) -> int:
+        """The index of a NIC to create a VLAN on."""
+        return self._checked(target, self._allowed | self._carriers)
+
+    def _checked(self, target: Target, allowed: Collection[int]) -> int:
         index = target.ifindex or self._netlink.index_of(target.name)
-        if index not in self._allowed:
+        if index not in allowed:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
         # The path of a sysctl has the name of the interface in it.
         if self._netlink.name_of(index) not in ("", target.name):
@@ -181,27 +197,52 @@ class GuardedWriter:
         self._managers.tell(manager)
 
 
+class _Progress:
+    """What was done so far, and the failure domains in which nothing more is done (`stopped`)."""
+
+    def __init__(self) -> None:
+        self.done: list[Operation] = []
+        self.failures: list[Failure] = []
+        self.declined: list[Failure] = []
+        self.skipped: list[Operation] = []
+        self.stopped: frozenset[str] = frozenset()
+
+    def ready(self, batch: Iterable[Operation]) -> list[Operation]:
+        """The operations of a batch that may be tried; the others are skipped, with all that shares their fate."""
+        ready: list[Operation] = []
+        left: list[Operation] = []
+        for operation in batch:
+            (left if operation.fate & self.stopped else ready).append(operation)
+        self.stopped = self.stopped.union(*(operation.fate for operation in left))
+        self.skipped += left
+        return ready
+
+    def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
+        for operation in operations:
+            failure = Failure(operation, error.text, getattr(error, "errno", 0))
+            if _is_declined(failure):
+                self.declined.append(failure)
+            else:
+                self.failures.append(failure)
+        self.stopped |= Result(tuple(self.done), tuple(self.failures)).lost_nics
+
+    def result(self) -> Result:
+        return Result(
+            tuple(self.done), tuple(self.failures), tuple(self.declined), tuple(self.skipped)
+        )
+
+
 def apply(operations: Iterable[Operation], writer: Writer) -> Result:
     """Carry out all operations. Files in one directory are written together, NICs are taken from a manager together."""
-    done: list[Operation] = []
-    failures: list[Failure] = []
-    declined: list[Failure] = []
-    skipped: list[Operation] = []
-    stopped: frozenset[str] = frozenset()
+    progress = _Progress()
     for batch in _batches(operations):
-        ready = [operation for operation in batch if not operation.fate & stopped]
-        left = [operation for operation in batch if operation.fate & stopped]
-        stopped |= {mac for operation in left for mac in operation.fate}
-        skipped += left
-        error = _try(ready, writer) if ready else None
+        ready = progress.ready(batch)
+        error = _try(ready, writer)
         if error is None:
-            done += ready
-            continue
-        failed = [Failure(operation, error.text, getattr(error, "errno", 0)) for operation in ready]
-        declined += filter(_is_declined, failed)
-        failures += [failure for failure in failed if not _is_declined(failure)]
-        stopped |= Result(tuple(done), tuple(failures)).lost_nics
-    return Result(tuple(done), tuple(failures), tuple(declined), tuple(skipped))
+            progress.done += ready
+        else:
+            progress.fail(ready, error)
+    return progress.result()
 
 
 def _is_declined(failure: Failure) -> bool:
@@ -213,28 +254,33 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
         number, operation = pair
         if isinstance(operation, WriteFile):
             return Path(operation.path).parent
-        return operation.manager if isinstance(operation, Unmanage) else number
+        if isinstance(operation, Unmanage):
+            return operation.manager
+        return number
 
     for _, pairs in groupby(enumerate(operations), together):
         yield [operation for _, operation in pairs]
 
 
-def _try(batch: list[Operation], writer: Writer) -> Optional[NeucaError]:
-    """Carry out a batch. Returns the error if it failed, None if not."""
-    first = batch[0]
+def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
+    """Carry out a batch, all of one kind if it has several. Returns the error if it failed, None if not."""
+    files = {one.path: one.content for one in batch if isinstance(one, WriteFile)}
+    unmanaged = [one for one in batch if isinstance(one, Unmanage)]
     try:
-        if isinstance(first, WriteFile):
-            writer.write_files(
-                {one.path: one.content for one in batch if isinstance(one, WriteFile)}
-            )
-        elif isinstance(first, Unmanage):
-            writer.unmanage(
-                first.manager, [one.on.name for one in batch if isinstance(one, Unmanage)]
-            )
+        if files:
+            writer.write_files(files)
+        elif unmanaged:
+            writer.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
         else:
-            if isinstance(first, WriteSysctl) and first.on is not None:
-                writer.index(first.on)
-            first.run(writer)
+            _run(batch, writer)
     except (ApplyError, ManagerError) as error:
         return error
     return None
+
+
+def _run(batch: Iterable[Operation], writer: Writer) -> None:
+    for operation in batch:
+        if isinstance(operation, WriteSysctl) and operation.on is not None:
+            # Only to check that this pass may write to the link.
+            writer.index(operation.on)
+        operation.run(writer)

@@ -19,8 +19,10 @@ from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
+from neuca_tools.desired.management import Policy
+from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.resolve import Settings
-from neuca_tools.desired.roles import Policy
+from neuca_tools.errors import RecordError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake, metadata_hosts
@@ -64,7 +66,7 @@ class Host:
         wanted = interest(document, config.links, record, hosts, self.choice)
         seen = look(wanted, self._netlink, self._managers(), config, udev_is_ours(config))
         settings = Settings(
-            Policy(config.ignored_macs, config.management_macs),
+            Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
             hosts,
             config.allow_default_route,
@@ -74,11 +76,27 @@ class Host:
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, document, policies, record)
 
+    def _origin(self) -> str:
+        """The NIC through which a metadata service has answered for this instance; empty for none."""
+        config = self.config
+        try:
+            origin = records.load_machine(config.state).origin
+        except RecordError:
+            return ""
+        policy = Policy(config.ignored_macs, config.management_macs)
+        configured = {request.key.mac for request in config.links}
+        if origin is None or is_void(origin, policy, configured):
+            return ""
+        return origin.mac
+
     def writer(self, decision: Decision) -> GuardedWriter:
         """A writer for the unprotected links of this decision, and for no others."""
-        links = {link.index for link in decision.have.links.values()}
-        allowed = links - decision.resolution.roles.protected
-        return GuardedWriter(self._netlink, self._managers(), allowed)
+        links, roles = decision.have.links, decision.resolution.roles
+        allowed = {link.index for link in links.values()} - roles.protected
+        carriers = {
+            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
+        }
+        return GuardedWriter(self._netlink, self._managers(), allowed, carriers)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """A watch for changes of links and addresses."""

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import group_of
+from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
+from neuca_tools.model.links import Nic
 from neuca_tools.model.topology import METADATA_HOSTS, base
 from neuca_tools.tuning.layer import Choice, TuningInputs
 
-ANY_LINK = LinkKey("")
+ANY_LINK = Nic("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -13,10 +13,12 @@ from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_advertised
 from neuca_tools.model import (
     OWN,
+    Address,
     Device,
     Hop,
     Link,
     LinkKey,
+    LinkState,
     NetworkState,
     NicRecord,
     Original,
@@ -38,27 +40,33 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int) -
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
-    devices = {
-        key: device
-        for key, device in everything.items()
-        if device.index not in resolution.roles.protected
-        and (key in relevant or device.master in masters)
-    }
-    links = {}
-    for key, device in devices.items():
-        links[key] = replace(
-            _link(key, device, resolution, world, record),
-            master=masters.get(device.master),
-            virtual=_virtual(key, device, keys, world),
-        )
+    # VLANs are created on a NIC although another VLAN on it is for management; no pass writes to it.
+    carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
+    devices: dict[LinkKey, Device] = {}
+    links: dict[LinkKey, Link] = {}
+    for key, device in everything.items():
+        if device.index in resolution.roles.protected and key not in carriers:
+            continue
+        if key in relevant or device.master in masters:
+            devices[key] = device
+            links[key] = replace(
+                _link(key, device, resolution, world, record),
+                master=masters.get(device.master),
+                virtual=_virtual(key, device, keys, world),
+            )
     paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
     return NetworkState(
         links,
         _hops(world, devices, resolution, protocol, record),
-        sysctls={path: world.sysctls[path] for path in paths if path in world.sysctls},
+        sysctls=_picked(world.sysctls, paths),
         files={path: world.files.get(path) for path in resolution.want.files},
         tell=_informed(resolution, world, record),
     )
+
+
+def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The values with these names, as far as they are known."""
+    return {name: values[name] for name in names if name in values}
 
 
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
@@ -70,12 +78,12 @@ def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
 
 def _informed(resolution: Resolution, world: World, record: Record) -> dict[str, str]:
     """The manager that has read each of our files; "" if it runs and may not have read it."""
-    unheard = any(nic.unheard for nic in record.nics.values())
-    return {
-        path: "" if unheard else manager
-        for path, manager in resolution.want.tell.items()
-        if manager in world.managers
+    read = {
+        path: manager for path, manager in resolution.want.tell.items() if manager in world.managers
     }
+    if any(nic.unheard for nic in record.nics.values()):
+        return dict.fromkeys(read, "")
+    return read
 
 
 def _virtual(
@@ -100,35 +108,46 @@ def _link(
     """The device as a link, with the settings that are asked for or that were changed by us."""
     wanted = resolution.want.links.get(key, Link(key, key.kind, "unlisted"))
     original = record.originals.get(key, Original())
-    paths = {
-        template: template.replace(OWN, device.name)
-        for template in (*wanted.sysctls, *original.sysctls)
-    }
     settings = world.settings.get(device.index, DeviceSettings()).values
-    # A requested address with a lease is not there for good: it counts as absent.
-    leased = {one for one in wanted.addresses if (device.index, one) in world.leased}
-    addresses = world.addresses.get(device.index, ())
-    words = ((manager, said.get(device.name)) for manager, said in world.managers.items())
     return Link(
         key,
         key.kind,
-        resolution.roles.role(key.mac),
+        resolution.roles.role_of(key),
         device.name,
         device.index,
-        state="up" if device.up else "down",
+        state=_state(device),
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
-        addresses=tuple(address for address in addresses if address not in leased),
-        sysctls={
-            name: world.sysctls[path] for name, path in paths.items() if path in world.sysctls
+        addresses=_addresses(device, wanted, world),
+        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls), world),
+        device=_picked(settings, {**wanted.device, **original.device}),
+        managers={
+            manager: words[device.name]
+            for manager, words in world.managers.items()
+            if device.name in words
         },
-        device={
-            name: value
-            for name, value in settings.items()
-            if name in wanted.device or name in original.device
-        },
-        managers={manager: word for manager, word in words if word is not None},
     )
+
+
+def _state(device: Device) -> LinkState:
+    if device.up:
+        return "up"
+    return "down"
+
+
+def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
+    """The addresses of the device. A requested one with a lease will not last: it counts as absent."""
+    return tuple(
+        address
+        for address in world.addresses.get(device.index, ())
+        if address not in wanted.addresses or (device.index, address) not in world.leased
+    )
+
+
+def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:
+    """The values of these sysctls of the link called `name`, as far as they can be read."""
+    paths = {template: template.replace(OWN, name) for template in templates}
+    return {one: world.sysctls[path] for one, path in paths.items() if path in world.sysctls}
 
 
 def _hops(
@@ -151,16 +170,17 @@ def _hops(
         if key is None:
             continue
         ours = route.protocol == protocol
-        left_over = (
-            _is_left_behind(route, key, record) and (route.index, route.to.version) not in kept
-        ) or (key in resolution.quiet and is_advertised(route, world))
+        left_over = key in resolution.quiet and is_advertised(route, world)
+        left_over = left_over or _is_left_behind(route, key, record, kept)
         if ours or left_over or (route.to in banned and route.via is not None):
             hops.append(Hop(route.to, key, route.via, route.metric, ours, left_over))
     return tuple(hops)
 
 
-def _is_left_behind(route: Route, key: LinkKey, record: Record) -> bool:
-    """Whether a network manager that is leaving the NIC had set the route."""
-    if key.vlan_id is not None or not automatic(route):
+def _is_left_behind(
+    route: Route, key: LinkKey, record: Record, kept: Collection[tuple[int, int]]
+) -> bool:
+    """Whether a network manager that is leaving the NIC had set the route; `kept` are the lifelines."""
+    if key.vlan_id is not None or not automatic(route) or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, NicRecord()).leaving)

@@ -24,22 +24,21 @@ from neuca_tools.plan.operations import (
     DeleteAddress,
     DeleteRoute,
     Rename,
-    SetMtu,
-    SetTxQueueLen,
+    SetAttribute,
     Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
 )
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import updates
+from neuca_tools.state import intentions
 
 log = logging.getLogger("neuca")
 RELEASE_TIME = 0.5
 """Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
-LATE = (WriteSysctl, SetMtu, SetTxQueueLen)
+LATE = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, as udev may have overwritten them."""
 NOT_KEPT = "done, but it is not so: another program or the driver put it back"
 
@@ -91,6 +90,7 @@ class Purpose(Protocol):
 
     def shape(self, decision: Decision) -> Decision:
         """The decision, with the desired state changed to that of this purpose."""
+        return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""
@@ -169,7 +169,7 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
-        self.store.save_record(updates.record_intentions(self.decision.record, operations))
+        self.store.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -247,8 +247,8 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Decide again, with a record of everything that was done."""
-        record = updates.record_intentions(self.decision.record, self.result.done)
-        self.decision = self._decide(updates.record_declined(record, self.result.declined))
+        record = intentions.record_intentions(self.decision.record, self.result.done)
+        self.decision = self._decide(intentions.record_declined(record, self.result.declined))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait until the state can be saved, or were done by `_mark`."""

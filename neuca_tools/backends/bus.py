@@ -1,8 +1,8 @@
 """Calls on the D-Bus system bus, with short time-outs and without starting services.
 
-A message to a well-known name would start its service, so calls go to the unique name of its owner; only
-`start` starts a service. libdbus waits 25 s for an answer. Here a call has one second, and a service
-that did not respond is not called again.
+A message to a well-known name would start its service, so calls go to the unique name of its owner;
+only `start` starts a service. libdbus waits 25 s for a reply. Here a call has one second, and a
+service that did not respond is not called again.
 """
 
 # SPDX-License-Identifier: MIT
@@ -15,8 +15,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Optional, final
 
 from neuca_tools.errors import ManagerError
@@ -27,8 +27,9 @@ BUDGET = 5.0  # seconds for all calls of one Bus, that is, of one pass
 # The cgroups of systemd's units, in version 2 and version 1.
 CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
-_DAEMON = "org.freedesktop.DBus"
-_ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"  # D-Bus specification, "Well-known Message Bus Instances"
+_DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
+# D-Bus specification, "Well-known Message Bus Instances".
+_ADDRESS = "unix:path=/var/run/dbus/system_bus_socket"
 # The name has no owner; the socket of the bus does not exist; no process listens on it.
 _NO_OWNER = (
     "org.freedesktop.DBus.Error.NameHasNoOwner",
@@ -46,7 +47,7 @@ class RefusedError(ManagerError):
 
 
 @final
-class Bus:
+class Bus(AbstractContextManager["Bus"]):
     """A connection to the system bus, opened at its first use.
 
     `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
@@ -58,15 +59,7 @@ class Bus:
         self._deadline = 0.0
         self._silent: set[str] = set()
 
-    def __enter__(self) -> Bus:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -77,18 +70,10 @@ class Bus:
         return self._connection is not None
 
     def owner(self, name: str) -> Optional[str]:
-        """The unique name of the owner of a well-known name; None without owner, and without bus."""
+        """The unique name of the owner of a well-known name; None without an owner or a bus."""
         try:
-            return str(
-                self.call(
-                    f'looked for "{name}" on the system bus',
-                    _DAEMON,
-                    "/org/freedesktop/DBus",
-                    "org.freedesktop.DBus.GetNameOwner",
-                    "s",
-                    name,
-                )
-            )
+            what = f'looked for "{name}" on the system bus'
+            return str(self._call_daemon(what, "GetNameOwner", "s", name))
         except RefusedError as refusal:
             if refusal.name in _NO_OWNER:
                 return None
@@ -100,16 +85,11 @@ class Bus:
         if owner is not None:
             return owner
         what = f'started "{name}" on the system bus'
-        self.call(
-            what,
-            _DAEMON,
-            "/org/freedesktop/DBus",
-            "org.freedesktop.DBus.StartServiceByName",
-            "su",
-            name,
-            0,
-        )
+        self._call_daemon(what, "StartServiceByName", "su", name, 0)
         return self.owner(name)
+
+    def _call_daemon(self, what: str, member: str, signature: str, *arguments: object) -> Any:
+        return self.call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.{member}", signature, *arguments)
 
     def call(
         self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object
@@ -144,9 +124,7 @@ class Bus:
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
-                self._call(
-                    what, _DAEMON, "/org/freedesktop/DBus", "org.freedesktop.DBus.Hello", "", ()
-                )
+                self._call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.Hello", "", ())
             finally:
                 guard.cancel()
                 guard.join()
@@ -196,10 +174,7 @@ class Manager(ABC):
         return self._owner is None
 
     def _starting(self) -> bool:
-        """Whether it runs, by its cgroup, but is not on the bus yet.
-
-        It may have read its configuration before our files were written.
-        """
+        """Whether its cgroup exists; it may have read its files before ours were written."""
         return self._bus.reached and any(
             (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
         )

@@ -1,6 +1,6 @@
-"""Reads and sets rings, channels, coalescing, pause and offloads of a device through ethtool netlink.
+"""Reads and sets rings, channels, coalescing, pause and offloads through ethtool netlink.
 
-It needs Linux 5.6 to 5.8, by setting. The numbers are those of include/uapi/linux/ethtool_netlink.h;
+Requires Linux 5.6 to 5.8, depending on the setting. Numbers: include/uapi/linux/ethtool_netlink.h;
 offloads have the names of ethtool(8) and of the kernel.
 """
 
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import errno
 import struct
-import sys
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
-from types import TracebackType
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
@@ -28,7 +27,7 @@ BITS, BIT, BIT_NAME, BIT_VALUE = 3, 1, 2, 3
 
 
 class _Field(NamedTuple):
-    """One value: its attribute, the attribute of its maximum (0: none), and whether it is a flag (8 bits)."""
+    """One value: its attribute, that of its maximum (0: none), and whether it is an 8-bit flag."""
 
     value: int
     most: int = 0
@@ -85,71 +84,58 @@ SHORT: Mapping[str, tuple[str, ...]] = {
 MANGLED = "tx-tcp-mangleid-segmentation"
 
 
-class Ethtool:
+class Ethtool(AbstractContextManager["Ethtool"]):
     """A socket of the generic netlink family "ethtool". Raises OSError if the kernel lacks it."""
 
     def __init__(self) -> None:
         self._wire = wire.Socket(NETLINK_GENERIC)
         payload = _genl(CTRL_GETFAMILY) + wire.text(CTRL_FAMILY_NAME, "ethtool")
-        found = dict(wire.attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:]))
-        self._family = struct.unpack("=H", found[CTRL_FAMILY_ID])[0]
+        answer = wire.Attributes(self._wire.ask(GENL_CTRL, 0, payload)[0][4:])
+        self._family = answer.number(CTRL_FAMILY_ID)
 
-    def __enter__(self) -> Ethtool:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self._wire.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._wire.__exit__()
 
     def read(self, index: int, groups: Iterable[str]) -> DeviceSettings:
-        """The settings of these groups, or the reason why the device lacks a group. Raises OSError."""
-        values: dict[str, str] = {}
-        most: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        for group in groups:
-            try:
-                found = self._features(index) if group == "offloads" else self._group(index, group)
-            except OSError as error:
-                # EINVAL: the command is newer than this kernel.
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                    raise
-                missing[group] = f"the driver has no {group}"
-                continue
-            values.update(found.values)
-            most.update(found.most)
-            missing.update(found.missing)
-        return DeviceSettings(values, most, missing)
+        """The settings of these groups, or why the device lacks a group. Raises OSError."""
+        return joined(self._read(index, group) for group in groups)
 
-    def _ask(self, command: int, index: int, more: bytes = b"") -> list[dict[int, bytes]]:
-        payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + more
-        return [
-            dict(wire.attributes(answer[4:])) for answer in self._wire.ask(self._family, 0, payload)
-        ]
+    def _read(self, index: int, group: str) -> DeviceSettings:
+        try:
+            return self._features(index) if group == "offloads" else self._group(index, group)
+        except OSError as error:
+            # EINVAL: the command is newer than this kernel.
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            return lacking([group], f"the driver has no {group}")
+
+    def _set(self, command: int, index: int, values: bytes = b"") -> list[bytes]:
+        payload = _genl(command) + wire.nest(HEADER, wire.number(DEV_INDEX, index)) + values
+        return self._wire.ask(self._family, 0, payload)
+
+    def _get(self, command: int, index: int) -> wire.Attributes:
+        return wire.Attributes(self._set(command, index)[0][4:])
 
     def _group(self, index: int, group: str) -> DeviceSettings:
-        found = self._ask(GROUPS[group].get, index)[0]
+        found = self._get(GROUPS[group].get, index)
         fields = GROUPS[group].fields
         most = {
-            f"{group}.{name}": str(_integer(found.get(field.most, b"")))
+            f"{group}.{name}": str(found.number(field.most))
             for name, field in fields.items()
             if field.most
         }
         values = {
-            f"{group}.{name}": _word(found[field.value], field)
+            f"{group}.{name}": _word(found.number(field.value), field)
             for name, field in fields.items()
             if field.value in found and most.get(f"{group}.{name}") != "0"
         }
         return DeviceSettings(values, {name: value for name, value in most.items() if value != "0"})
 
     def _features(self, index: int) -> DeviceSettings:
-        """The features by their own and by their short names; `missing` are those the driver has fixed."""
-        found = self._ask(FEATURES_GET, index)[0]
-        able, fixed, active = (_bits(found.get(kind, b"")) for kind in (HW, NOCHANGE, ACTIVE))
-        free = {name for name, yes in able.items() if yes and name not in fixed}
+        """The features by full and by short name; `missing` are those that the driver has fixed."""
+        found = self._get(FEATURES_GET, index)
+        able, free = _changeable(found)
+        active = _bits(found.nest(ACTIVE))
         values, missing = {}, {}
         single = {name: (name,) for name in able}
         for name, features in {**single, **_short(able)}.items():
@@ -164,17 +150,13 @@ class Ethtool:
             self._write_features(index, values)
         else:
             fields = GROUPS[group].fields
-            self._ask(
-                GROUPS[group].set,
-                index,
-                b"".join(_encode(fields[name], value) for name, value in values.items()),
-            )
+            encoded = b"".join(_encode(fields[name], value) for name, value in values.items())
+            self._set(GROUPS[group].set, index, encoded)
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
-        found = self._ask(FEATURES_GET, index)[0]
-        able, fixed = _bits(found.get(HW, b"")), _bits(found.get(NOCHANGE, b""))
+        found = self._get(FEATURES_GET, index)
+        able, free = _changeable(found)
         short = _short(able)
-        free = {name for name, supported in able.items() if supported and name not in fixed}
         bits = []
         for feature, value in values.items():
             names = free.intersection(short.get(feature, (feature,)))
@@ -183,19 +165,14 @@ class Ethtool:
             bits += [_bit(name, value == "on") for name in sorted(names)]
         if not bits:
             raise OSError(errno.EOPNOTSUPP, "the driver has it fixed")
-        self._ask(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
+        self._set(FEATURES_SET, index, wire.nest(WANTED, wire.nest(BITS, *bits)))
 
 
 def _genl(command: int) -> bytes:
     return struct.pack("=BBH", command, 1, 0)
 
 
-def _integer(value: bytes) -> int:
-    return int.from_bytes(value, sys.byteorder)
-
-
-def _word(value: bytes, field: _Field) -> str:
-    number = _integer(value)
+def _word(number: int, field: _Field) -> str:
     return _on_off(bool(number)) if field.switch else str(number)
 
 
@@ -220,15 +197,19 @@ def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _bits(bitset: bytes) -> dict[str, bool]:
-    """The names in a bitset, and whether each is set; a bitset without a mask lists only set bits."""
-    found = dict(wire.attributes(bitset))
-    nomask = 1 in found
+def _changeable(found: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
+    """All features, and those that the hardware supports and the driver has not fixed."""
+    able, fixed = _bits(found.nest(HW)), _bits(found.nest(NOCHANGE))
+    return able, {name for name, supported in able.items() if supported and name not in fixed}
+
+
+def _bits(bitset: wire.Attributes) -> dict[str, bool]:
+    """The names in a bitset, and whether each is set; without a mask, only set bits are listed."""
+    nomask = 1 in bitset
     names: dict[str, bool] = {}
-    for _, bit in wire.attributes(found.get(BITS, b"")):
-        parts = dict(wire.attributes(bit))
-        name = parts.get(BIT_NAME, b"").rstrip(b"\0").decode(errors="replace")
-        names[name] = nomask or BIT_VALUE in parts
+    for _, bit in wire.attributes(bitset.bytes(BITS)):
+        parts = wire.Attributes(bit)
+        names[parts.text(BIT_NAME)] = nomask or BIT_VALUE in parts
     return names
 
 

@@ -1,17 +1,18 @@
-"""Reads what tuning needs to know about the host: profiles, hypervisor, sysctl.d files and kernel."""
+"""Reads the facts for tuning: profiles, hypervisor, sysctl.d files and kernel."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import sysctl
-from neuca_tools.files import read_bytes
+from neuca_tools.files import read_bytes, text_of
 from neuca_tools.model import World
 from neuca_tools.tuning import environment, sysctld
 from neuca_tools.tuning.layer import (
@@ -53,7 +54,7 @@ def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> Tun
 
 
 def advertised(world: World) -> frozenset[int]:
-    """The indexes of devices that accept router advertisements only as long as they do not forward."""
+    """The indexes of devices that accept router advertisements only while they do not forward."""
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
     return frozenset(
         device.index
@@ -76,7 +77,8 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
         if content is None:
             faults.append(
-                f'profile "{name}": there is no such profile, in "{directory}" or among those shipped'
+                f'profile "{name}": there is no such profile, '
+                f'in "{directory}" or among those shipped'
             )
         elif len(content) > LARGEST:
             faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')
@@ -95,12 +97,12 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _signs() -> dict[str, str]:
-    found = {path: _sign(path) for path in environment.SIGNS}
-    return {path: text for path, text in found.items() if text is not None}
+    found = ((path, _sign(path)) for path in environment.SIGNS)
+    return {path: text for path, text in found if text is not None}
 
 
 def _sign(path: str) -> Optional[str]:
-    """The beginning of a file, empty for a directory; None if it does not exist or cannot be read."""
+    """The beginning of a file, empty for a directory; None if absent or unreadable."""
     try:
         with Path(path).open("rb") as stream:
             return stream.read(ENOUGH).decode("utf-8", "replace")
@@ -173,8 +175,8 @@ def open_files(choice: Choice) -> list[str]:
         limit = _open_files_limit(pid)
         if limit is not None and limit < needed:
             notes.append(
-                f"ovs-vswitchd ({pid}) may open {limit} files, and {ports} ports on {processors} processors need {needed}: "
-                "raise LimitNOFILE= of its service"
+                f"ovs-vswitchd ({pid}) may open {limit} files, and {ports} ports on {processors} "
+                f"processors need {needed}: raise LimitNOFILE= of its service"
             )
     return notes
 
@@ -196,20 +198,11 @@ def _listing(directory: str) -> list[str]:
 
 
 def _modules() -> Optional[frozenset[str]]:
-    """The congestion control algorithms available as kernel modules or built in; None if unknown."""
+    """The congestion control algorithms, as modules or built in; None if unknown."""
     place = MODULES / os.uname().release
-    lines = [
-        *_whole(place / "modules.dep").splitlines(),
-        *_whole(place / "modules.builtin").splitlines(),
-    ]
+    files = (place / "modules.dep", place / "modules.builtin")
+    lines = [line for file in files for line in text_of(file).splitlines()]
     if not lines:
         return None
-    files = (line.partition(":")[0].rpartition("/")[2] for line in lines)
-    names = (file.partition(".ko")[0] for file in files)
-    return frozenset(name[len("tcp_") :] for name in names if name.startswith("tcp_"))
-
-
-def _whole(path: Path) -> str:
-    with suppress(OSError):
-        return (read_bytes(path) or b"").decode("utf-8", "replace")
-    return ""
+    found = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
+    return frozenset(match[1] for match in found if match)

@@ -1,4 +1,4 @@
-"""Reads the identity of this host: machine ID, hardware UUID, boot ID and MACs; without libraries."""
+"""Reads the identity of this host: machine ID, hardware UUID, boot ID and MACs."""
 
 # SPDX-License-Identifier: MIT
 
@@ -45,7 +45,7 @@ def age() -> float:
 
 
 def macs() -> frozenset[str]:
-    """The current MAC of every Ethernet interface of this network namespace, virtual ones included."""
+    """The current MAC of every Ethernet interface of this namespace, including virtual ones."""
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         for _, name in socket.if_nameindex():

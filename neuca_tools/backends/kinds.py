@@ -5,46 +5,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+from ipaddress import ip_address
+from typing import Any, NamedTuple
 
+from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_kinds import WORDS
 
+
+class _Attribute(NamedTuple):
+    """The keyword of pyroute2 and the number; `number6`: that for IPv6 if it differs."""
+
+    keyword: str
+    number: int
+    number6: int = 0
+
+
 _CENTISECONDS = 100  # in a second: bridges count time in USER_HZ
-_ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
+_ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
     "bond": {
-        "mode": "BOND_MODE",
-        "miimon": "BOND_MIIMON",
-        "updelay": "BOND_UPDELAY",
-        "downdelay": "BOND_DOWNDELAY",
-        "lacp-rate": "BOND_AD_LACP_RATE",
-        "xmit-hash-policy": "BOND_XMIT_HASH_POLICY",
-        "ad-select": "BOND_AD_SELECT",
-        "fail-over-mac": "BOND_FAIL_OVER_MAC",
-        "min-links": "BOND_MIN_LINKS",
+        "mode": _Attribute("bond_mode", 1),
+        "miimon": _Attribute("bond_miimon", 3),
+        "updelay": _Attribute("bond_updelay", 4),
+        "downdelay": _Attribute("bond_downdelay", 5),
+        "lacp-rate": _Attribute("bond_ad_lacp_rate", 21),
+        "xmit-hash-policy": _Attribute("bond_xmit_hash_policy", 14),
+        "ad-select": _Attribute("bond_ad_select", 22),
+        "fail-over-mac": _Attribute("bond_fail_over_mac", 13),
+        "min-links": _Attribute("bond_min_links", 18),
     },
-    "bridge": {"stp": "BR_STP_STATE", "forward-delay": "BR_FORWARD_DELAY"},
+    "bridge": {
+        "stp": _Attribute("br_stp_state", 5),
+        "forward-delay": _Attribute("br_forward_delay", 1),
+    },
     "vxlan": {
-        "id": "VXLAN_ID",
-        "local": "VXLAN_LOCAL",
-        "remote": "VXLAN_GROUP",
-        "port": "VXLAN_PORT",
+        "id": _Attribute("vxlan_id", 1),
+        "local": _Attribute("vxlan_local", 4, 17),
+        "remote": _Attribute("vxlan_group", 2, 16),
+        "port": _Attribute("vxlan_port", 15),
     },
-    "macvlan": {"mode": "MACVLAN_MODE"},
-    "vlan": {"id": "VLAN_ID"},
+    "macvlan": {"mode": _Attribute("macvlan_mode", 1)},
+    "vlan": {"id": _Attribute("vlan_id", 1)},
 }
+_MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 
-def words(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
+def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The keyword arguments with which pyroute2 creates such a link."""
-    found: dict[str, Any] = {"address": options["mac"]} if "mac" in options else {}
-    for name, value in options.items():
-        if name in _ATTRIBUTES[kind]:
-            six = "6" if name in ("local", "remote") and ":" in value else ""
-            found[_ATTRIBUTES[kind][name].lower() + six] = _number(kind, name, value)
+    found: dict[str, Any] = {}
+    if "mac" in options:
+        found["address"] = options["mac"]
+    for name, attribute in _ATTRIBUTES[kind].items():
+        if name in options:
+            value = options[name]
+            six = "6" if attribute.number6 and ":" in value else ""
+            found[attribute.keyword + six] = _encoded(kind, name, value)
     return found
 
 
-def _number(kind: str, name: str, value: str) -> Any:
+def _encoded(kind: str, name: str, value: str) -> Any:
     if (kind, name) in WORDS:
         return WORDS[kind, name].index(value)
     if name == "forward-delay":
@@ -52,24 +70,29 @@ def _number(kind: str, name: str, value: str) -> Any:
     return int(value) if value.isdecimal() else value
 
 
-def options(kind: str, mac: str, attribute: Callable[[str], Any]) -> tuple[tuple[str, str], ...]:
-    """The settings of a link; `attribute` is `get_attr` of its IFLA_INFO_DATA."""
-    return (("mac", mac), *_options(kind, attribute)) if kind in _ATTRIBUTES else ()
+def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
+    """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
+    return (("mac", mac), *_options(kind, data))
 
 
-def _options(kind: str, attribute: Callable[[str], Any]) -> Iterator[tuple[str, str]]:
-    for name, suffix in _ATTRIBUTES[kind].items():
-        value = attribute(f"IFLA_{suffix}")
-        if value is None and name in ("local", "remote"):
-            value = attribute(f"IFLA_{suffix}6")
-        if value is not None:
-            yield name, _text(kind, name, value)
+def _options(kind: str, data: wire.Attributes) -> Iterator[tuple[str, str]]:
+    for name, (_, number, number6) in _ATTRIBUTES[kind].items():
+        value = data.bytes(number) or (number6 and data.bytes(number6))
+        if value:
+            yield name, _decoded(kind, name, value)
 
 
-def _text(kind: str, name: str, value: Any) -> str:
+def _decoded(kind: str, name: str, value: bytes) -> str:
+    if name in ("local", "remote"):
+        return str(ip_address(value))
+    if name == "port":
+        return str(int.from_bytes(value, "big"))
+    number = wire.integer(value)
+    if kind == "macvlan":
+        return _MACVLAN_MODES.get(number, f"number {number}")
     if (kind, name) in WORDS:
         words = WORDS[kind, name]
-        return words[value] if value < len(words) else f"number {value}"
+        return words[number] if number < len(words) else f"number {number}"
     if name == "forward-delay":
-        value //= _CENTISECONDS
-    return str(value)
+        number //= _CENTISECONDS
+    return str(number)

@@ -14,8 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from types import TracebackType
+from contextlib import AbstractContextManager, suppress
 from typing import Optional
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
@@ -33,8 +32,8 @@ def interfaces() -> dict[str, int]:
     return {name: index for index, name in socket.if_nameindex()}
 
 
-class Watch:
-    """A socket that becomes readable when a link or an address changes. It does not tell what changed."""
+class Watch(AbstractContextManager["Watch"]):
+    """A socket that becomes readable when some link or address changes."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
@@ -47,15 +46,7 @@ class Watch:
             self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
         self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
 
-    def __enter__(self) -> Watch:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def fileno(self) -> int:
@@ -96,7 +87,7 @@ class LinkWatch(Watch):
         self._known = set(interfaces().values())
 
     def drain(self, addresses: bool = False) -> bool:
-        """Read all messages; return whether any of them matters. With `addresses`, those of addresses do."""
+        """Read all messages; return whether one matters. With `addresses`, any change does."""
         seen = False
         for data in self._datagrams():
             if data is None:
@@ -113,18 +104,17 @@ class LinkWatch(Watch):
         if family != AF_UNSPEC:
             return False
         self.stirred = True
-        known = index in self._known
-        if kind == RTM_NEWLINK:
+        before = index in self._known
+        now = kind == RTM_NEWLINK
+        if now:
             self._known.add(index)
-            appeared_or_gone = not known
         else:
             self._known.discard(index)
-            appeared_or_gone = known
-        return appeared_or_gone or self.attentive or addresses
+        return before != now or self.attentive or addresses
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each message of a datagram; messages are aligned to 4 bytes (NLMSG_ALIGN)."""
+    """Type and body of each message of a datagram, aligned to 4 bytes (NLMSG_ALIGN)."""
     at = 0
     with suppress(struct.error):
         while at + HEAD.size <= len(data):

@@ -1,7 +1,7 @@
 """Mounts a volume in a mount namespace of its own, where no other process sees it.
 
-See mount(2) and unshare(2). For short-lived processes only: the mount ends with the process, and there is
-no way back into the former namespace.
+See mount(2) and unshare(2). For short-lived processes only: the mount ends with the process, and
+the previous namespace cannot be entered again.
 """
 
 # SPDX-License-Identifier: MIT
@@ -43,7 +43,8 @@ def mount_privately(device: Path, place: Path) -> None:
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENODEV):
             _check(code, f'mount "{device}"')
     raise SourceError(
-        f'mount "{device}": it is neither {" nor ".join(FILE_SYSTEMS)}, or the kernel has no module for it'
+        f'mount "{device}": it is neither {" nor ".join(FILE_SYSTEMS)}, '
+        "or the kernel has no module for it"
     )
 
 

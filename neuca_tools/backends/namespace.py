@@ -1,4 +1,4 @@
-"""Enters another network namespace for the rest of this process (setns(2)), with a matching /sys."""
+"""Enters another network namespace for good (setns(2)), with a matching /sys."""
 
 # SPDX-License-Identifier: MIT
 

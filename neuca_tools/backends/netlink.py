@@ -1,4 +1,4 @@
-"""Reads and writes links, addresses and routes through rtnetlink with pyroute2.
+"""Writes links, addresses and routes through rtnetlink with pyroute2; `outlook` reads them.
 
 Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the kernel's message.
 """
@@ -11,30 +11,24 @@ import errno
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from ipaddress import ip_interface, ip_network
-from types import TracebackType
-from typing import Any, Callable, Optional
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any, Optional
 
-from neuca_tools.backends import kinds, netlink_messages, sysctl
-from neuca_tools.backends.hostid import boot_id
+from neuca_tools.backends import kinds, outlook, sysctl
 from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
 
-# linux/rtnetlink.h, linux/netlink.h and linux/if_addr.h
-MAIN_TABLE = 254  # RT_TABLE_MAIN
+# linux/rtnetlink.h and linux/if_addr.h
 RTPROT_RA = 9
-DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: a change made the dump inconsistent
-DUMP_TRIES = 5
-IFA_F_NODAD, IFA_F_PERMANENT = 0x02, 0x80
-# Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
-IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
+IFA_F_NODAD = 0x02
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
-# The errors for a host that cannot be reached: no route or a `throw` route, `unreachable`, `prohibit`
-# and `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), and a
-# kernel without IPv6.
+# Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
+# `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
 NO_ROUTE = (
     errno.ENETUNREACH,
     errno.EHOSTUNREACH,
@@ -45,7 +39,7 @@ NO_ROUTE = (
 )
 
 
-class Netlink:
+class Netlink(AbstractContextManager["Netlink"]):
     """An rtnetlink socket, used as a context manager for one pass."""
 
     def __init__(self) -> None:
@@ -62,35 +56,19 @@ class Netlink:
         self._error: type[Exception] = NetlinkError
         self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
 
-    def __enter__(self) -> Netlink:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ip.close()
 
     # --- reading ---
 
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """Observe the network namespace. Raises ObserveError."""
-        devices = {
-            device.index: device
-            for device in map(netlink_messages.device, self._dump(self._ip.get_links))
-        }
-        messages = self._dump(lambda: self._ip.get_routes(table=MAIN_TABLE))
-        routes = tuple(route for message in messages for route in netlink_messages.routes(message))
-        return World(
-            devices,
-            routes=routes,
-            metadata_index=self._metadata_index(metadata_hosts, routes),
-            boot_id=boot_id(),
+        world = outlook.look()
+        return replace(
+            world,
+            metadata_index=self._metadata_index(metadata_hosts, world.routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
             accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
-            **self._addresses(),
         )
 
     def _metadata_index(self, hosts: Iterable[Host], routes: Iterable[Route]) -> int:
@@ -100,60 +78,6 @@ class Netlink:
             if index and not _is_zeroconf_only(host, index, routes):
                 return index
         return 0
-
-    def _addresses(self) -> dict[str, Any]:
-        """The fields of `World` that concern addresses.
-
-        `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
-        hardly ever do.
-        """
-        found: dict[int, list[Address]] = {}
-        leased, autoconf, peers = set(), set(), set()
-        for message in self._dump(self._ip.get_addr):
-            index, length = message["index"], message["prefixlen"]
-            peer = message.get_attr("IFA_ADDRESS")
-            text = message.get_attr("IFA_LOCAL") or peer
-            if not text:
-                continue
-            address = ip_interface(f"{text}/{length}")
-            found.setdefault(index, []).append(address)
-            flags = message.get_attr("IFA_FLAGS") or message["flags"]
-            if not flags & IFA_F_PERMANENT:
-                leased.add((index, address))
-            if _is_autoconf(address, flags):
-                autoconf.add((index, address))
-            if peer and peer != text:
-                peers.add((index, ip_interface(f"{peer}/{length}").network))
-        return {
-            "addresses": {index: tuple(addresses) for index, addresses in found.items()},
-            "leased": frozenset(leased),
-            "autoconf": frozenset(autoconf),
-            "peers": frozenset(peers),
-        }
-
-    def _dump(self, ask: Callable[[], Iterable[Any]]) -> list[Any]:
-        """The messages of a consistent dump, repeated if interrupted by a change. Raises ObserveError.
-
-        pyroute2 0.6.6 to 0.8 raise NetlinkDumpInterrupted; 0.9 ignores the flag.
-        """
-        for _ in range(DUMP_TRIES):
-            try:
-                messages = list(ask())
-            except self._error as error:
-                if type(error).__name__ != "NetlinkDumpInterrupted":
-                    raise ObserveError(
-                        f"ask the kernel for its links, addresses and routes: {_words(error)[1]}"
-                    ) from error
-                continue
-            except OSError as error:
-                raise ObserveError(
-                    f"ask the kernel for its links, addresses and routes: {error.strerror}"
-                ) from error
-            if not any(message["header"]["flags"] & DUMP_INTERRUPTED for message in messages):
-                return messages
-        raise ObserveError(
-            f"ask the kernel for its links, addresses and routes: they changed {DUMP_TRIES} times meanwhile"
-        )
 
     def _route_to(self, host: Host) -> int:
         """The index of the device through which packets to this host leave. Raises ObserveError.
@@ -197,7 +121,7 @@ class Netlink:
         self._run("link", "set", index=index, state=state)
 
     def rename(self, index: int, name: str) -> None:
-        """Rename a device. Names and alternative names share one space, so its own is dropped first."""
+        """Rename a device, after dropping its own alternative name of that name."""
         # Most devices have no such alternative name.
         with suppress(ApplyError):
             self.drop_altname(index, name)
@@ -215,17 +139,17 @@ class Netlink:
         if parent:
             name_of_parent = "vxlan_link" if kind == "vxlan" else "link"
             more[name_of_parent] = parent
-        self._run("link", "add", ifname=name, kind=kind, **kinds.words(kind, options), **more)
+        self._run("link", "add", ifname=name, kind=kind, **kinds.arguments(kind, options), **more)
 
     def set_master(self, index: int, master: int) -> None:
-        """Make it a port of a bridge or a member of a bond; with `master` 0, remove it from either."""
+        """Make it a port of a bridge or a member of a bond; `master` 0 removes it from either."""
         self._run("link", "set", index=index, master=master)
 
     def delete_link(self, index: int) -> None:
         self._run("link", "del", index=index, done=(errno.ENODEV,))
 
     def add_address(self, index: int, address: Address) -> None:
-        """Add an address permanently, without duplicate address detection (RFC 4862), which takes 1 to 2 s.
+        """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).
 
         An address that is already there loses its lifetime.
         """
@@ -268,13 +192,12 @@ class Netlink:
         Those mean that there is nothing left to do; verification checks that in any case.
         """
         try:
-            getattr(self._ip, what)(command, **words)
+            with applying():
+                getattr(self._ip, what)(command, **words)
         except self._error as error:
             code, text = _words(error)
             if code not in done:
                 raise ApplyError(text, code) from error
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
@@ -285,11 +208,6 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     leading = [route for route in routes if route.index == index and _covers(route.to, host)]
     best = max(leading, key=lambda route: route.to.prefixlen, default=None)
     return best is not None and best.via is None and best.to == ZEROCONF
-
-
-def _is_autoconf(address: Address, flags: int) -> bool:
-    """Whether the kernel made an address from a router advertisement."""
-    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
 
 
 def _covers(to: Network, host: Host) -> bool:
@@ -315,7 +233,7 @@ def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> d
         "dst": str(to),
         "oif": index,
         "priority": metric,
-        "table": MAIN_TABLE,
+        "table": outlook.MAIN_TABLE,
         "family": _family(to),
     }
     return words if via is None else {**words, "gateway": str(via)}

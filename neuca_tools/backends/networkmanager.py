@@ -62,10 +62,7 @@ class NetworkManager(Manager):
             raise ManagerError("; ".join(refused))
 
     def reload_configuration(self) -> None:
-        """Reload conf.d. NetworkManager deactivates and flushes interfaces that become unmanaged.
-
-        Raises ManagerError.
-        """
+        """Reload conf.d; interfaces that become unmanaged are flushed. Raises ManagerError."""
         self._ask(
             "asked NetworkManager to read its configuration again",
             "/org/freedesktop/NetworkManager",

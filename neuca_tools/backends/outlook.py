@@ -1,8 +1,8 @@
-"""Reads the links, addresses and routes that are needed to choose how to reach the metadata.
+"""Reads the links, addresses and routes of this network namespace, without pyroute2.
 
-A compact reader without pyroute2: the sources are asked every few seconds, and importing pyroute2
-takes 80 ms, several times as long as the request. Formats: rtnetlink(7),
-include/uapi/linux/rtnetlink.h and if_link.h.
+Importing pyroute2 takes 80 ms, several times as long as a request to a metadata service, and it
+decodes a dump in Python objects. Formats: rtnetlink(7), include/uapi/linux/rtnetlink.h, if_link.h,
+if_addr.h.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,157 +12,187 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
-from neuca_tools.backends import wire
+from neuca_tools.backends import kinds, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Route, World
+from neuca_tools.model.links import KINDS
 
 GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
 ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg
-IFF_UP, IFF_LOWER_UP, IFF_SLAVE = 0x1, 0x10000, 0x800
+IFF_UP, IFF_SLAVE, IFF_LOWER_UP = 0x1, 0x800, 0x10000
 IFA_F_PERMANENT = 0x80
-UNICAST, MAIN = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
-MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
+# Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
+IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
+UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
-VXLAN_LINK, BOND_MEMBER_MAC = 3, 4  # IFLA_VXLAN_LINK, IFLA_BOND_SLAVE_PERM_HWADDR
+EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
+# IFLA_*
+MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
+NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
+KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
+VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
+PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
+TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
-
-Words = dict[int, bytes]
 
 
 def look() -> World:
-    """The devices, addresses and routes of this network namespace. Raises ObserveError."""
+    """The devices, addresses and routes of the main table. Raises ObserveError."""
     try:
-        with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-            mask = wire.number(MASK, SKIP_STATISTICS)
-            links = kernel.ask(GET_LINK, wire.DUMP, LINK.pack(0, 0, 0, 0, 0) + mask)
-            addresses = kernel.ask(GET_ADDRESS, wire.DUMP, ADDRESS.pack(0, 0, 0, 0, 0))
-            routes = [
-                message
-                for family in FAMILIES
-                for message in kernel.ask(GET_ROUTE, wire.DUMP, ROUTE.pack(family, *[0] * 7, 0))
-            ]
+        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+            mask = wire.number(EXT_MASK, SKIP_STATISTICS)
+            links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
+            addresses = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0))
+            table = wire.number(TABLE, MAIN_TABLE)
+            routes = kernel.dump(GET_ROUTE, ROUTE.pack(*[0] * 9) + table)
     except OSError as error:
+        cause = error.strerror or error
         raise ObserveError(
-            f"ask the kernel for its links, addresses and routes: {error.strerror or error}"
+            f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-    devices = {one.index: one for one in map(device, links)}
-    found, leased = _addresses(addresses)
     return World(
-        devices,
-        found,
-        tuple(route for message in routes for route in _routes(message)),
+        {one.index: one for one in map(device, links)},
+        routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
         boot_id=boot_id(),
-        leased=leased,
+        **_addresses(addresses),
     )
 
 
-def _words(data: bytes) -> Words:
-    return dict(wire.attributes(data))
-
-
-def _number(words: Words, kind: int) -> int:
-    value = words.get(kind, b"")
-    return int.from_bytes(value, sys.byteorder)
-
-
-def _mac(value: bytes) -> str:
-    return value.hex(":")
-
-
-def _text(value: bytes) -> str:
-    return os.fsdecode(value.rstrip(b"\0"))
-
-
 def device(message: bytes) -> Device:
-    """The device that an RTM_NEWLINK message describes, without its altnames and options."""
+    """The device that the body of an RTM_NEWLINK message describes."""
     _, _, index, flags, _ = LINK.unpack_from(message)
-    words = _words(message[LINK.size :])
-    info = _words(words.get(18, b""))  # IFLA_LINKINFO: 1 kind, 2 data, 4 and 5 of its master
-    kind, data = _text(info.get(1, b"")), _words(info.get(2, b""))
-    member = _words(info.get(5, b"")) if _text(info.get(4, b"")) == "bond" else {}
-    name = _text(words.get(3, b""))  # IFLA_IFNAME
-    elsewhere = kind == "veth" or 37 in words  # IFLA_LINK_NETNSID
-    underlay = _number(data, VXLAN_LINK) if kind == "vxlan" else 0
+    link = wire.Attributes(message[LINK.size :])
+    info = link.nest(INFO)
+    kind, data = info.text(KIND), info.nest(DATA)
+    name, mac = link.text(NAME), link.bytes(MAC).hex(":")
+    options: tuple[tuple[str, str], ...] = ()
+    if kind in ("vlan", *KINDS) and data:
+        options = kinds.options(kind, mac, data)
     return Device(
         index=index,
         name=name,
         kind=kind,
-        mac=_mac(words.get(1, b"")),  # IFLA_ADDRESS
-        permanent_mac=_mac(words.get(54, b"") or member.get(BOND_MEMBER_MAC, b"")),
-        lower=0 if elsewhere else _number(words, 5) or underlay,  # IFLA_LINK
-        master=_number(words, 10),  # IFLA_MASTER
+        mac=mac,
+        permanent_mac=(link.bytes(PERMANENT_MAC) or _mac_before_bonding(info)).hex(":"),
+        lower=_lower_index(link, kind, data),
+        master=link.number(MASTER),
         slave=bool(flags & IFF_SLAVE),
-        hardware=not kind and (56 in words or _on_a_bus(name, index)),  # IFLA_PARENT_DEV_NAME
-        vlan_id=_number(data, 1) if kind == "vlan" else None,  # IFLA_VLAN_ID
+        hardware=not kind and (BUS in link or _has_parent_device(name, index)),
+        vlan_id=data.number(VLAN_ID) if kind == "vlan" else None,
         up=bool(flags & IFF_UP),
         carrier=bool(flags & IFF_LOWER_UP),
-        mtu=_number(words, 4),  # IFLA_MTU
-        max_mtu=_number(words, 51),  # IFLA_MAX_MTU
-        txqueuelen=_number(words, 13),  # IFLA_TXQLEN
-        qdisc=_text(words.get(6, b"")),  # IFLA_QDISC
+        mtu=link.number(MTU),
+        min_mtu=link.number(MIN_MTU),
+        max_mtu=link.number(MAX_MTU),
+        txqueuelen=link.number(TXQLEN),
+        qdisc=link.text(QDISC),
+        altnames=tuple(_altnames(link)),
+        options=options,
     )
 
 
-def _on_a_bus(name: str, index: int) -> bool:
-    """Whether sysfs shows a parent device, for kernels before 5.14."""
+def _mac_before_bonding(info: wire.Attributes) -> bytes:
+    """The MAC that a member of a bond had before; a virtual NIC has no permanent one."""
+    if info.text(MEMBER_KIND) != "bond":
+        return b""
+    return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
+
+
+def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int:
+    """The index of the lower device, 0 for none and for one in another network namespace."""
+    if kind == "veth" or NETNSID in link:
+        return 0
+    lower = link.number(LOWER)
+    if not lower and kind == "vxlan":
+        # vxlan_fill_info() reports it as an attribute of its own.
+        return data.number(VXLAN_LINK)
+    return lower
+
+
+def _altnames(link: wire.Attributes) -> Iterator[str]:
+    for kind, value in wire.attributes(link.bytes(PROPERTIES)):
+        if kind == ALTNAME:
+            yield os.fsdecode(value.rstrip(b"\0"))
+
+
+def _has_parent_device(name: str, index: int) -> bool:
+    """Whether sysfs shows that the device is attached to a bus; the kernel says so since 5.14."""
     node = Path("/sys/class/net") / name
-    try:
+    with suppress(OSError, ValueError):
+        # Sysfs may show another network namespace.
         here = int((node / "ifindex").read_text(encoding="ascii")) == index
-    except (OSError, ValueError):
-        return False
-    return here and (node / "device").exists()
+        return here and (node / "device").exists()
+    return False
 
 
-def _addresses(
-    messages: Iterable[bytes],
-) -> tuple[dict[int, tuple[Address, ...]], frozenset[tuple[int, Address]]]:
-    """The addresses by device, and those that have a lifetime."""
-    found: dict[int, tuple[Address, ...]] = {}
-    leased = set()
+def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
+    """The fields of `World` that concern addresses.
+
+    `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
+    hardly ever do.
+    """
+    found: dict[int, list[Address]] = {}
+    leased, autoconf, peers = set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
-        words = _words(message[ADDRESS.size :])
-        local = words.get(2) or words.get(1)  # IFA_LOCAL, IFA_ADDRESS
-        if family in FAMILIES and local:
-            address = ip_interface(f"{ip_address(local)}/{length}")
-            found[index] = (*found.get(index, ()), address)
-            if not (_number(words, 8) or flags) & IFA_F_PERMANENT:  # IFA_FLAGS
-                leased.add((index, address))
-    return found, frozenset(leased)
+        parts = wire.Attributes(message[ADDRESS.size :])
+        peer = parts.bytes(PEER)
+        local = parts.bytes(LOCAL) or peer
+        if family not in FAMILIES or not local:
+            continue
+        address = ip_interface(f"{ip_address(local)}/{length}")
+        found.setdefault(index, []).append(address)
+        flags = parts.number(FLAGS) or flags
+        if not flags & IFA_F_PERMANENT:
+            leased.add((index, address))
+        if _is_autoconf(address, flags):
+            autoconf.add((index, address))
+        if peer not in (b"", local):
+            peers.add((index, ip_network(f"{ip_address(peer)}/{length}", strict=False)))
+    return {
+        "addresses": {index: tuple(addresses) for index, addresses in found.items()},
+        "leased": frozenset(leased),
+        "autoconf": frozenset(autoconf),
+        "peers": frozenset(peers),
+    }
 
 
-def _routes(message: bytes) -> Iterable[Route]:
+def _is_autoconf(address: Address, flags: int) -> bool:
+    """Whether the kernel made an address from a router advertisement."""
+    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
+
+
+def _routes(message: bytes) -> Iterator[Route]:
     """A unicast route of the main table, once for each of its next hops."""
     family, length, _, _, table, protocol, _, kind, _ = ROUTE.unpack_from(message)
-    words = _words(message[ROUTE.size :])
-    if kind != UNICAST or (_number(words, 15) or table) != MAIN:  # RTA_TABLE
+    parts = wire.Attributes(message[ROUTE.size :])
+    is_main = (parts.number(TABLE) or table) == MAIN_TABLE
+    if kind != UNICAST or family not in FAMILIES or not is_main:
         return
-    width = 4 if family == socket.AF_INET else 16
-    to = ip_network(f"{ip_address(words.get(1, bytes(width)))}/{length}")  # RTA_DST
-    info = words.get(12, b"")  # RTA_CACHEINFO
-    expires = len(info) >= EXPIRES + 4 and any(info[EXPIRES : EXPIRES + 4])
-    metric = _number(words, 6)  # RTA_PRIORITY
-    for index, gateway in _hops(words):
+    anywhere = {socket.AF_INET: bytes(4), socket.AF_INET6: bytes(16)}[family]
+    to = ip_network(f"{ip_address(parts.bytes(TO) or anywhere)}/{length}")
+    expires = any(parts.bytes(CACHE)[EXPIRES : EXPIRES + 4])
+    for index, gateway in _next_hops(parts):
         via = ip_address(gateway) if gateway else None
-        yield Route(to, index, via, metric, protocol, expires)
+        yield Route(to, index, via, parts.number(PRIORITY), protocol, expires)
 
 
-def _hops(words: Words) -> Iterable[tuple[int, Optional[bytes]]]:
-    """Output device and gateway: RTA_OIF and RTA_GATEWAY, or those of each struct rtnexthop."""
-    rest = words.get(9, b"")  # RTA_MULTIPATH
+def _next_hops(route: wire.Attributes) -> Iterator[tuple[int, Optional[bytes]]]:
+    """The output device and the gateway of each next hop (struct rtnexthop)."""
+    rest = route.bytes(MULTIPATH)
     if not rest:
-        yield _number(words, 4), words.get(5)
+        yield route.number(OUTPUT), route.bytes(GATEWAY)
     while len(rest) >= 8:
         length, index = struct.unpack_from("=HxxI", rest)
         if not 8 <= length <= len(rest):
             return
-        yield index, _words(rest[8:length]).get(5)
+        yield index, wire.Attributes(rest[8:length]).bytes(GATEWAY)
         rest = rest[length + -length % 4 :]

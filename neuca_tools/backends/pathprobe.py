@@ -1,4 +1,4 @@
-"""Probes whether an unfragmented datagram of a given size reaches a neighbour, without capabilities.
+"""Probes, without capabilities, whether an unfragmented datagram of a size reaches a neighbour.
 
 The probe is a UDP datagram with "don't fragment" to a closed port, which the neighbour's kernel
 answers with ICMP "port unreachable" (RFC 1122, 3.2.2.1). Without a response the size counts as too

@@ -2,8 +2,8 @@
 
 iperf3 accepts the first connection and has no filter of its own. A control group with two BPF
 programs (BPF_PROG_TYPE_CGROUP_SKB, linux/bpf.h) covers every socket that a process in it opens,
-from the first packet on. This is the mechanism of IPAddressAllow= in systemd.resource-control(5), without
-systemd. It needs root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
+from the first packet on. IPAddressAllow= in systemd.resource-control(5) uses the same mechanism.
+Requires root, Linux 5.2 (fsopen(2)) and CONFIG_CGROUP_BPF.
 """
 
 # SPDX-License-Identifier: MIT
@@ -34,12 +34,7 @@ LOAD_BYTES = 26  # BPF_FUNC_skb_load_bytes
 PROTOCOL = 16  # offset of protocol in struct __sk_buff
 ETHERTYPES = {4: 0x0800, 6: 0x86DD}
 # Offset of the source or destination address in the IP header (RFC 791, RFC 8200).
-PLACES = {
-    (4, INGRESS): 12,
-    (4, EGRESS): 16,
-    (6, INGRESS): 8,
-    (6, EGRESS): 24,
-}
+PLACES = {(4, INGRESS): 12, (4, EGRESS): 16, (6, INGRESS): 8, (6, EGRESS): 24}
 NAME = re.compile(r"neuca-selftest\.([0-9]+)\.[0-9a-f]+")
 
 

@@ -1,8 +1,8 @@
 """Reads and sets queueing disciplines through rtnetlink (tc(8), include/uapi/linux/pkt_sched.h).
 
-A device with several transmit queues keeps `mq` as its root qdisc, with one qdisc for each queue: with
-a single qdisc, all CPUs would contend for one lock. For such a device, its qdisc is the one that all
-queues share.
+A device with several transmit queues keeps `mq` as its root qdisc, with one qdisc for each queue:
+with a single qdisc, all CPUs would contend for one lock. The qdisc of such a device is the one that
+all its queues share.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 from neuca_tools.model.rates import rate_text, rate_value
 
 GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
@@ -40,18 +41,15 @@ class _Qdisc(NamedTuple):
         if self.kind in ("pfifo", "bfifo") and len(self.options) >= 4:
             return f"{self.kind} limit {struct.unpack_from('=I', self.options)[0]}"
         if self.kind == "fq":
-            value = dict(wire.attributes(self.options)).get(FQ_MAX_RATE, b"")
-            rate = struct.unpack("=I", value)[0] if len(value) == 4 else UNLIMITED
-            if rate != UNLIMITED:
+            options = wire.Attributes(self.options)
+            rate = options.number(FQ_MAX_RATE)
+            if FQ_MAX_RATE in options and rate != UNLIMITED:
                 return f"fq maxrate {rate_text(8 * rate)}"
         return self.kind
 
 
 def read(indexes: Collection[int]) -> Mapping[int, str]:
-    """The qdisc of each of these devices, prefixed with "default" if the kernel chose it.
-
-    Raises OSError.
-    """
+    """The qdisc of each device, after "default" if the kernel chose it. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as asked:
         found = _dump(asked)
     return {index: _text(found.get(index, [])) for index in indexes}
@@ -60,25 +58,22 @@ def read(indexes: Collection[int]) -> Mapping[int, str]:
 def write(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
-    try:
-        with wire.Socket(socket.NETLINK_ROUTE) as asked:
-            if kind == "default":
-                _delete(asked, index)
-            elif kind != "noqueue" and _has_queues(asked, index):
-                _each_queue(asked, index, kind, options)
-            else:
-                _replace(asked, index, ROOT, kind, options)
-    except OSError as error:
-        raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+    with applying(), wire.Socket(socket.NETLINK_ROUTE) as asked:
+        if kind == "default":
+            _delete(asked, index)
+        elif kind != "noqueue" and _has_queues(asked, index):
+            _each_queue(asked, index, kind, options)
+        else:
+            _replace(asked, index, ROOT, kind, options)
 
 
 def _dump(asked: wire.Socket) -> dict[int, list[_Qdisc]]:
     found: dict[int, list[_Qdisc]] = {}
     for body in asked.ask(GETQDISC, wire.DUMP, _message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
-        parts = dict(wire.attributes(body[_MESSAGE.size :]))
-        kind = parts.get(KIND, b"").rstrip(b"\0").decode(errors="replace")
-        found.setdefault(index, []).append(_Qdisc(handle, parent, kind, parts.get(OPTIONS, b"")))
+        parts = wire.Attributes(body[_MESSAGE.size :])
+        qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
+        found.setdefault(index, []).append(qdisc)
     return found
 
 
@@ -118,9 +113,8 @@ def _has_queues(asked: wire.Socket, index: int) -> bool:
     if root is not None:
         return root.kind == "mq"
     answer = asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
-    link = dict(wire.attributes(answer[_LINK.size :]))
-    queues: int = struct.unpack("=I", link.get(NUM_TX_QUEUES, bytes(4)))[0]
-    return LINKINFO not in link and queues > 1
+    link = wire.Attributes(answer[_LINK.size :])
+    return LINKINFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
 def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -> None:

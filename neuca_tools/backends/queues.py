@@ -1,7 +1,7 @@
-"""Reads and sets which CPUs serve the queues and interrupts of a device: RPS, XPS and IRQ affinity.
+"""Reads and sets which CPUs serve the queues and interrupts of a device, and when it interrupts them.
 
-See Documentation/networking/scaling.rst of the kernel. The files of a device in /sys are found by its
-name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys are
+found by its name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.documents.neuca.device_settings import listed
+from neuca_tools.documents.neuca.link_settings import listed
 from neuca_tools.errors import ApplyError
-from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.files import applying
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 SYS, IRQ = Path("/sys"), Path("/proc/irq")
 FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
@@ -30,34 +31,37 @@ class Queues:
         self._here = _read(self._node / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
-        """The CPUs of each group, or the reason why a group cannot be set."""
-        values: dict[str, str] = {}
-        most: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        for group in groups:
-            if not self._here:
-                missing[group] = "/sys does not show this network namespace"
-                continue
-            found = self._interrupts() if group == "irq-affinity" else self._masks(group)
-            values.update(found.values)
-            most.update(found.most)
-            missing.update(found.missing)
-        return DeviceSettings(values, most, missing)
+        """The value of each group, or the reason why a group cannot be set."""
+        if not self._here:
+            return lacking(groups, "/sys does not show this network namespace")
+        return joined(map(self._read, groups))
+
+    def _read(self, group: str) -> DeviceSettings:
+        if group == "irq-affinity":
+            return self._interrupts()
+        return self._masks(group) if group in FILES else self._attribute(group)
+
+    def _attribute(self, name: str) -> DeviceSettings:
+        """A number that every device of this kernel has, in a file of its own."""
+        value = _read(self._node / name)
+        if value is None:
+            return lacking([name], f"this kernel has no {name}", by_kernel=True)
+        return DeviceSettings({name: value})
 
     def write(self, group: str, value: str) -> None:
-        """Set the CPUs; interrupts that no longer belong to this device are skipped.
+        """Set a value; interrupts that no longer belong to this device are skipped.
 
         Raises ApplyError.
         """
         if not self._here:
-            raise ApplyError(f'"{self._node}" is another device by now')
-        try:
+            raise ApplyError(f'"{self._node}" is a different device now')
+        with applying():
             if group == "irq-affinity":
                 self._write_interrupts(value)
-            else:
+            elif group in FILES:
                 self._write_masks(group, value)
-        except OSError as error:
-            raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+            else:
+                (self._node / group).write_text(value, encoding="ascii")
 
     def _write_interrupts(self, value: str) -> None:
         own = {str(irq) for irq in self._irqs()}
@@ -87,15 +91,13 @@ class Queues:
         lists = [_cpus(mask) for mask in masks if mask is not None]
         # The kernel refuses to read the XPS mask of a device with a single queue.
         if not lists or len(lists) != len(masks):
-            return DeviceSettings(
-                missing={group: f"the device has no {WORDS[group]} queues to choose from"}
-            )
+            return lacking([group], f"the device has no {WORDS[group]} queues to choose from")
         value = lists[0] if len(set(lists)) == 1 else " / ".join(lists)
         online = _read(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
     def _interrupts(self) -> DeviceSettings:
-        """`most`: the CPUs of the NIC's NUMA node for each interrupt, or its current ones if within."""
+        """`most`: the CPUs of each interrupt, or the NUMA node's if any is outside it."""
         near = self._node_cpus()
         if near is None:
             return _no_affinity("the device belongs to no NUMA node")
@@ -128,7 +130,7 @@ class Queues:
 
 
 def _no_affinity(reason: str) -> DeviceSettings:
-    return DeviceSettings(missing={"irq-affinity": reason})
+    return lacking(["irq-affinity"], reason)
 
 
 def _read(path: Path) -> Optional[str]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
 
 ROOT = Path("/proc/sys")
 
 
 def read(path: str) -> Optional[str]:
-    """The value, with each run of white space as one space; None if it does not exist or is unreadable."""
+    """The value, with white space collapsed; None if it is absent or unreadable."""
     try:
         return " ".join((ROOT / path).read_text(encoding="utf-8", errors="replace").split())
     except OSError:
@@ -25,8 +26,5 @@ def write(path: str, value: str) -> None:
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
-    try:
-        with (ROOT / path).open("w", encoding="utf-8") as stream:
-            stream.write(value)
-    except OSError as error:
-        raise ApplyError(error.strerror or str(error), error.errno or 0) from error
+    with applying(), (ROOT / path).open("w", encoding="utf-8") as stream:
+        stream.write(value)

@@ -1,7 +1,7 @@
 """Notifies systemd and logs to the journal.
 
-sd_notify(3) is implemented here as `Type=notify` must work without python3-systemd, which is used only
-for the protocol of the journal.
+sd_notify(3) is implemented here because `Type=notify` must work without python3-systemd, which is
+used only for the protocol of the journal.
 """
 
 # SPDX-License-Identifier: MIT
@@ -43,7 +43,7 @@ def watchdog_interval() -> Optional[float]:
 
 
 def journal_handler() -> Optional[logging.Handler]:
-    """A handler for the journal; None if standard error does not go there, or without python3-systemd."""
+    """A handler for the journal; None without python3-systemd or if stderr goes elsewhere."""
     if not _stderr_is_journal():
         return None
     try:

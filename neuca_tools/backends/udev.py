@@ -1,8 +1,8 @@
 """udev: its events, its rules, and whether it has finished processing an interface.
 
-udev may not serve this network namespace, so new NICs are detected through netlink. The first Context of
-pyudev runs `ldconfig -p` (ctypes.util.find_library), which is slow: call `here` first, which does not
-need the library.
+udev may not serve this network namespace, so new NICs are detected through netlink. The first
+Context of pyudev runs `ldconfig -p` (ctypes.util.find_library), which is slow: call `here` first,
+which does not need the library.
 """
 
 # SPDX-License-Identifier: MIT
@@ -32,10 +32,7 @@ _MOST = 4096  # events read at once
 
 
 class Event(NamedTuple):
-    """An event for which udev has processed its rules.
-
-    The action is `add`, `remove`, `change`, `move` (renamed), `bind`, …
-    """
+    """A processed event; its action is `add`, `remove`, `change`, `move` (renamed), `bind`, …"""
 
     action: str
     interface: str
@@ -105,11 +102,11 @@ def open_monitor() -> Monitor:
 def initialised(index: int) -> bool:
     """Whether udevd has processed this interface and is not renaming it. Raises ObserveError.
 
-    After a failed rename, systemd 252 keeps reporting that one is in progress (systemd #24975): wait
-    for this with a deadline.
+    After a failed rename, systemd 252 reports one in progress for good (systemd #24975): wait for
+    this with a deadline.
     """
     pyudev = _pyudev("asked udev for its interfaces")
-    # By name: Devices.from_interface_index of pyudev 0.24 compares bytes with a number and finds none.
+    # By name: Devices.from_interface_index of pyudev 0.24 compares bytes with a number.
     try:
         device = pyudev.Devices.from_name(pyudev.Context(), "net", socket.if_indextoname(index))
     except (OSError, pyudev.DeviceNotFoundError):
@@ -121,8 +118,8 @@ def initialised(index: int) -> bool:
 def settle(seconds: float) -> None:
     """Wait until udevd's queue is empty, or until the time is up.
 
-    Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call for
-    this nor a descriptor to wait on, so this runs udevadm(8).
+    Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
+    for this nor a descriptor to wait on, so this runs udevadm(8).
     """
     program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
     if program:
@@ -198,7 +195,7 @@ def hardware() -> list[tuple[str, str]]:
 
 
 def rules() -> Iterator[tuple[Path, str]]:
-    """The readable udev rules files of the administrator and in /run, without the distribution's own."""
+    """The readable udev rules of the administrator and in /run, not those of the distribution."""
     for directory in _RULES:
         for path in _rules_files(directory):
             with (
@@ -216,10 +213,7 @@ def _rules_files(directory: Path) -> list[Path]:
 
 
 def volumes() -> list[str]:
-    """The numbers (`major:minor`) of block devices with the label of a config drive or NoCloud volume.
-
-    Raises ObserveError.
-    """
+    """The numbers (`major:minor`) of config drives and NoCloud volumes. Raises ObserveError."""
     if not (_TAGS / VOLUME_TAG).is_dir():
         return []
     pyudev = _pyudev("asked udev for volumes")
@@ -237,7 +231,7 @@ def _label(device: Any) -> str:
 
 
 def _namespace(process: str) -> str:
-    """The network namespace of a process, empty if it cannot be read (process 1 belongs to root)."""
+    """The network namespace of a process; empty if unreadable (process 1 belongs to root)."""
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:

@@ -1,4 +1,4 @@
-"""Netlink messages for requests that pyroute2 0.7.2 to 0.9 do not support alike, such as ethtool's rings.
+"""Netlink messages for what pyroute2 0.7.2 to 0.9 do slowly or differently.
 
 The format is that of netlink(7): an attribute is length, type and value, padded to 4 bytes
 (include/uapi/linux/netlink.h). All numbers are in the byte order of the host.
@@ -8,21 +8,24 @@ The format is that of netlink(7): an attribute is length, type and value, padded
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Optional
+from contextlib import AbstractContextManager, suppress
 
 REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
 NESTED = 0x8000  # NLA_F_NESTED
 _TYPE = 0x3FFF  # NLA_TYPE_MASK
 _ERROR, _DONE, _OVERRUN = 2, 3, 4  # NLMSG_*
+_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: a change made the dump inconsistent
+_TRIES = 5  # of a dump
 _CAPPED, _WITH_WORDS = 0x100, 0x200  # NLM_F_CAPPED, NLM_F_ACK_TLVS
 _WORDS = 1  # NLMSGERR_ATTR_MSG
-_SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11
+_SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _LIMIT = 5.0  # seconds; the kernel answers at once unless a driver has to reset its NIC
 _ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
@@ -58,44 +61,81 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[length + -length % 4 :]
 
 
-class Socket:
-    """A netlink socket. Errors are raised as OSError with the message of the kernel, if any."""
+def integer(value: bytes) -> int:
+    """Decode a number of any width; no bytes are 0."""
+    return int.from_bytes(value, sys.byteorder)
 
-    def __init__(self, protocol: int) -> None:
+
+class Attributes(dict[int, bytes]):
+    """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(attributes(data))
+
+    def bytes(self, kind: int) -> bytes:
+        return self.get(kind, b"")
+
+    def number(self, kind: int) -> int:
+        return integer(self.get(kind, b""))
+
+    def text(self, kind: int) -> str:
+        return os.fsdecode(self.get(kind, b"").rstrip(b"\0"))
+
+    def nest(self, kind: int) -> Attributes:
+        return Attributes(self.get(kind, b""))
+
+
+class Socket(AbstractContextManager["Socket"]):
+    """A netlink socket. Errors are raised as OSError with the message of the kernel, if any.
+
+    `strict`: the kernel filters dumps by the attributes of the request (Linux 4.20; earlier ones
+    return everything).
+    """
+
+    def __init__(self, protocol: int, *, strict: bool = False) -> None:
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
         )
         self._socket.settimeout(_LIMIT)
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
+        if strict:
+            with suppress(OSError):
+                self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
         self._sequence = 0
 
-    def __enter__(self) -> Socket:  # noqa: PYI034 - typing.Self is newer than Python 3.9
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def dump(self, kind: int, payload: bytes) -> list[bytes]:
+        """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError."""
+        for _ in range(_TRIES):
+            answers, interrupted = self._ask(kind, DUMP, payload)
+            if not interrupted:
+                return answers
+        raise OSError(errno.EAGAIN, f"they changed {_TRIES} times meanwhile")
 
     def ask(self, kind: int, flags: int, payload: bytes) -> list[bytes]:
         """Send a request and return the payloads of all answers. Raises OSError."""
+        return self._ask(kind, flags, payload)[0]
+
+    def _ask(self, kind: int, flags: int, payload: bytes) -> tuple[list[bytes], bool]:
+        """The payloads, and whether the dump was interrupted."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
         self._socket.send(
             _HEADER.pack(_HEADER.size + len(payload), kind, flags, self._sequence, 0) + payload
         )
         answers: list[bytes] = []
+        interrupted = False
         while True:
             for what, options, sequence, body in _messages(self._socket.recv(_ROOM)):
                 if sequence != self._sequence:
                     continue
+                interrupted = interrupted or bool(options & _INTERRUPTED)
                 if what in (_ERROR, _DONE):
                     _check(body, options)
-                    return answers
+                    return answers, interrupted
                 answers.append(body)
 
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from neuca_tools.agent.drives import take, take_directory
+from neuca_tools.agent.drives import copy_directory, copy_volume
 from neuca_tools.commands.context import configuration, require_root
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=True)
     require_root("neuca read-drive")
     device = Path(arguments.device)
-    read = take_directory if device.is_dir() else take
+    read = copy_directory if device.is_dir() else copy_volume
     try:
         kind, why = read(device, config.state, config.run_directory)
     except SourceError as error:

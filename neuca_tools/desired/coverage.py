@@ -23,6 +23,7 @@ SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of 
 # /13, half of what IANA assigns to a regional registry (a /12 of 2000::/3; IANA IPv6 Global Unicast
 # Address Assignments): no document reroutes all customers of a registry.
 MOST: Mapping[int, int] = {4: 4, 6: 13}
+LONGEST: Mapping[int, int] = {4: 32, 6: 128}
 # Not counted: what is not public (IANA IPv4 and IPv6 Special-Purpose Address Registries; multicast,
 # RFC 5771; reserved, RFC 1112; and all of IPv6 outside 2000::/3, RFC 4291, 2.4).
 NOT_PUBLIC: Mapping[int, tuple[Network, ...]] = {
@@ -80,7 +81,7 @@ def asked(
     connected = {
         address.network
         for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if roles.role_of(key) == "dataplane" and request.state != "user"
         for address in request.addresses
     }
     return frozenset(connected | {route.to for route in routes if route.state == "present"})
@@ -111,7 +112,7 @@ def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int,
     """
     found = {}
     for version, most in MOST.items():
-        longest = 32 if version == 4 else 128
+        longest = LONGEST[version]
         limit = 1 << (longest - most)
         there, wanted = _of(version, kept), _of(version, asked)
         low, high = SHORTEST_PREFIX, longest + 1

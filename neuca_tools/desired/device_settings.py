@@ -13,27 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from neuca_tools.documents.neuca.link_settings import DEFAULT_QDISC, SETTINGS, group_of, row_of
 from neuca_tools.model import LinkKey
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.effects import Effect, Note
 
-SIMPLE = ("qdisc", "rps", "xps", "irq-affinity")  # one value each, with blanks in it
-ORDER = (
-    "channels",
-    "rings",
-    "coalesce",
-    "pause",
-    "offloads",
-    "qdisc",
-    "irq-affinity",
-    "rps",
-    "xps",
-)  # what resets queues first
-DEFAULT = "default"
 USUAL_TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
-CREATABLE = ("fq", "fq_codel", "pfifo", "pfifo_fast", "noqueue", "bfifo")
-# They have limits of their own, or no queue at all (net/sched: the only readers of tx_queue_len are the fifo kinds and htb).
-WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "noqueue", "cake", "codel", "fq_pie", "sfq")
+# They have limits of their own (net/sched: only the fifo kinds and htb read tx_queue_len).
+WITHOUT_TXQUEUELEN = ("fq", "fq_codel", "cake", "codel", "fq_pie", "sfq")
 
 
 def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -42,18 +29,14 @@ def flat(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     >>> flat([("rings", "rx 256 tx 512"), ("qdisc", "fq maxrate 2gbit")])
     {'rings.rx': '256', 'rings.tx': '512', 'qdisc': 'fq maxrate 2gbit'}
     """
-    found = {}
+    found: dict[str, str] = {}
     for group, value in settings:
         words = value.split()
-        if group in SIMPLE:
-            found[group] = value
-        else:
+        if SETTINGS[group].named:
             found.update((f"{group}.{name}", one) for name, one in zip(words[::2], words[1::2]))
+        else:
+            found[group] = value
     return found
-
-
-def group_of(setting: str) -> str:
-    return setting.partition(".")[0]
 
 
 def text(values: Mapping[str, Optional[str]]) -> str:
@@ -67,12 +50,11 @@ def text(values: Mapping[str, Optional[str]]) -> str:
 
 
 def same(setting: str, found: Optional[str], wanted: str) -> bool:
-    """Whether the device has the value already. A qdisc "default KIND" matches both "default" and KIND."""
-    if setting != "qdisc" or found is None:
+    """Whether the device has the value already."""
+    row = row_of(setting)
+    if row is None or found is None:
         return found == wanted
-    if wanted.startswith(DEFAULT):
-        return found.startswith(DEFAULT)
-    return found in (wanted, f"{DEFAULT} {wanted}")
+    return row.same(found, wanted)
 
 
 def to_do(
@@ -82,7 +64,7 @@ def to_do(
     differing = sorted(
         name for name, value in wanted.items() if not same(name, found.get(name), value)
     )
-    for group in ORDER:
+    for group in SETTINGS:
         names = [name for name in differing if group_of(name) == group]
         if names:
             yield (
@@ -93,15 +75,13 @@ def to_do(
 
 
 def restorable(found: Mapping[str, str]) -> dict[str, str]:
-    """The values that can be restored. A qdisc that we cannot create becomes the kernel's default."""
-    return {
-        name: DEFAULT if name == "qdisc" and not _creatable(value) else value
-        for name, value in found.items()
-    }
-
-
-def _creatable(qdisc: str) -> bool:
-    return qdisc.startswith(DEFAULT) or qdisc.split(maxsplit=1)[0] in CREATABLE
+    """The values to restore these."""
+    values = dict(found)
+    for name in found:
+        row = row_of(name)
+        if row:
+            values[name] = row.restored(found[name])
+    return values
 
 
 @dataclass
@@ -140,8 +120,8 @@ class Wish:
             return value if setting == "qdisc" else None
         reason = has.missing.get(setting) or has.missing.get(group_of(setting))
         if reason is not None and has.values.get(setting) != value:
-            self.note(setting, reason)
-        elif setting in SIMPLE:
+            self.note(setting, reason, has.effect_of(group_of(setting)))
+        elif not SETTINGS[group_of(setting)].named:
             return self._simple(setting, value, has)
         elif setting not in has.values:
             self.note(setting, "the driver has no such setting")
@@ -182,20 +162,33 @@ class Wish:
         `txqueuelen` is the length to set, in packets. `asks`: the document asks for it. `kind` is the
         present root qdisc, `packets` the present length, 0 if there is none.
         """
-        found = _plain(self.has.values.get("qdisc", "")) if self.has else ""
+        found = self._present_qdisc()
         if self.wanted.get("qdisc") == "pfifo":
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen or packets or USUAL_TXQUEUELEN}"
         elif asks and "qdisc" not in self.asked and found.startswith("pfifo limit"):
             self.wanted["qdisc"] = f"pfifo limit {txqueuelen}"
-        name = (_plain(self.wanted.get("qdisc", "")) or found or kind).partition(" ")[0]
-        if asks and name in WITHOUT_TXQUEUELEN:
-            why = "has no queue" if name == "noqueue" else "has a limit of its own"
-            self.note("txqueuelen", f'the qdisc is "{name}", which {why}')
+        if asks:
+            self._note_unused(_plain(self.wanted.get("qdisc", "")) or found or kind)
+
+    def _present_qdisc(self) -> str:
+        if self.has is None:
+            return ""
+        return _plain(self.has.values.get("qdisc", ""))
+
+    def _note_unused(self, qdisc: str) -> None:
+        """Note that this qdisc makes no use of a txqueuelen, if so."""
+        name = qdisc.partition(" ")[0]
+        if name == "noqueue":
+            self.note("txqueuelen", 'the qdisc is "noqueue", which has no queue')
+        elif name in WITHOUT_TXQUEUELEN:
+            self.note("txqueuelen", f'the qdisc is "{name}", which has a limit of its own')
 
 
 def _plain(qdisc: str) -> str:
     """The qdisc without the word "default"."""
-    return qdisc[len(DEFAULT) :].strip() if qdisc.startswith(DEFAULT) else qdisc
+    if qdisc.startswith(DEFAULT_QDISC):
+        return qdisc[len(DEFAULT_QDISC) :].strip()
+    return qdisc
 
 
 def _numbers(lists: Iterable[str]) -> set[int]:

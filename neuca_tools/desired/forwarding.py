@@ -1,8 +1,9 @@
-"""Whether this host is a router: forwarding of both families, unless that would cost a NIC that is not dataplane its routes.
+"""Whether this host is a router: forwarding in both families, unless a NIC that is not dataplane would lose its routes.
 
-A NIC that forwards IPv6 takes no routes from router advertisements any more, unless its accept_ra is 2, and at the moment at
-which all NICs are switched the kernel drops those that it has. To switch dataplane NICs alone does nothing: without conf/all
-no packet is forwarded (ip-sysctl.rst; ip6_forward in net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
+A NIC that forwards IPv6 ignores the routes in router advertisements unless its accept_ra is 2, and the
+kernel drops those that it has when forwarding is switched on for all NICs. Switching on dataplane NICs
+alone has no effect: without conf/all no packet is forwarded (ip-sysctl.rst; ip6_forward in
+net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,12 +19,16 @@ VALUES = {"true": "1", "false": "0"}
 
 
 def asked(router: Router) -> dict[str, str]:
-    """The sysctls that the word stands for; `user` leaves them alone, or as they were before it was another word."""
-    return dict.fromkeys((IPV4, IPV6), VALUES[router]) if router in VALUES else {}
+    """The sysctls that `router` asks for; none for `user`, which leaves or restores the user's
+    values.
+    """
+    if router not in VALUES:
+        return {}
+    return dict.fromkeys((IPV4, IPV6), VALUES[router])
 
 
 def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:
-    """Those of them that may be set."""
+    """The requested sysctls that may be set, and a problem if one may not."""
     wanted = asked(router)
     listening = sorted(
         device.name

@@ -15,7 +15,7 @@ from typing import Optional
 
 from neuca_tools.desired import marks
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import ACCEPT_RA, OWN, LinkKey, NicRecord, Record
+from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, LinkRequest, NicRecord, Record
 from neuca_tools.model.topology import VIRTUAL_NICS
 from neuca_tools.tuning.layer import PROFILE
 
@@ -58,16 +58,20 @@ def wanted(
     """
     dataplane = marked(resolution, record) | resolution.roles.ahead
     known = _rule_macs(present, places)
-    unclear = set(known.values()) - dataplane - set(record.nics)
-    spared = set() if resolution.complete else unclear
+    spared: set[str] = set()
+    if not resolution.complete:
+        spared = set(known.values()) - dataplane - set(record.nics)
     rules = _rules(resolution, record, places, dataplane, spared)
     stale = _stale_rules(resolution, record, places, known, rules)
     lists = _lists(resolution, record, places, dataplane, sysctls_now)
-    sure = resolution.complete or resolution.roles.held
-    files = {path: content or None for path, (_, content) in lists.items() if content or sure}
+    held = bool(resolution.roles.held)
+    files: dict[str, Optional[bytes]] = {}
     told: dict[str, str] = {}
-    if _is_news(record, dataplane) or resolution.roles.held:
-        told = {path: manager for path, (manager, _) in lists.items() if manager}
+    for path, (manager, content) in lists.items():
+        if content or resolution.complete or held:
+            files[path] = content or None
+        if manager and (held or _is_news(record, dataplane)):
+            told[path] = manager
     return Marks({**rules, **dict.fromkeys(stale), **files}, told)
 
 
@@ -108,9 +112,10 @@ def _is_news(record: Record, dataplane: frozenset[str]) -> bool:
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     """The MACs of the NICs that network managers must leave alone.
 
-    Dataplane NICs; without a complete document also those that were dataplane NICs before.
+    Dataplane NICs without DHCP; without a complete document also those that were dataplane NICs before.
     """
-    named = {mac for mac, role in resolution.roles.by_mac.items() if role == "dataplane"}
+    roles = resolution.roles
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.leased
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -127,18 +132,19 @@ def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
     request, granted = resolution.requests.get(LinkKey(mac)), resolution.names.get(LinkKey(mac))
     if request and request.name and granted in (request.name, None):
         return request.name
-    return record.nics.get(mac, NicRecord()).name or granted or ""
+    return _recorded_name(mac, record) or granted or ""
 
 
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
-    """Whether the NIC gets a udev rule: hardware, a NIC that is known by name, and the management NIC.
+    """Whether the NIC gets a udev rule: hardware, and a NIC that is recorded or has a role.
 
     The veth of a container gets none.
     """
     if resolution.roles.role(mac) == "ignored":
         return False
     device = resolution.roles.nics.get(mac)
-    known = mac in dataplane or mac in record.nics or resolution.roles.role(mac) == "management"
+    listed = resolution.roles.role(mac) in ("management", "dataplane")
+    known = listed or mac in dataplane or mac in record.nics
     return known or (device is not None and device.kind not in VIRTUAL_NICS)
 
 
@@ -149,13 +155,17 @@ def _rules(
     dataplane: frozenset[str],
     spared: Collection[str],
 ) -> dict[str, Optional[bytes]]:
-    """A rule for each NIC. A name goes into one rule only, that of a NIC that is present if there is one."""
+    """A rule for each NIC.
+
+    A name goes into one rule only, that of a NIC that is present if there is one.
+    """
     rules: dict[str, Optional[bytes]] = {}
     used: set[str] = set()
     nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}
     for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
-        pinned = pinned_name(mac, resolution, record)
-        name = "" if pinned in used else pinned
+        name = pinned_name(mac, resolution, record)
+        if name in used:
+            name = ""
         if mac in spared or not has_rule(mac, resolution, record, dataplane):
             continue
         if not name and mac not in dataplane:
@@ -210,14 +220,20 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     A name that is asked for and not granted is left out: the interface that has it now belongs to
     another manager.
     """
-    others = {device.name for mac, device in resolution.roles.nics.items() if mac not in dataplane}
-    known = (
-        resolution.names.get(LinkKey(mac)) or record.nics.get(mac, NicRecord()).name
-        for mac in dataplane
-    )
-    made = {name for key, name in resolution.names.items() if key.rank}
-    bases = {*known, *(key.given_name for key in resolution.names if key.made)}
-    return {f"{name}.*" for name in bases if name and name not in others} | (made - others)
+    roles, names = resolution.roles, resolution.names
+    others = {device.name for mac, device in roles.nics.items() if mac not in dataplane}
+    bases = {names.get(LinkKey(mac)) or _recorded_name(mac, record) for mac in dataplane}
+    made: set[str] = set()
+    for key, name in names.items():
+        if key.made:
+            bases.add(key.given_name)
+        if key.rank and key.mac not in roles.leased:
+            made.add(name)
+    return {f"{name}.*" for name in bases - others - {""}} | (made - others)
+
+
+def _recorded_name(mac: str, record: Record) -> str:
+    return record.nics.get(mac, NicRecord()).name
 
 
 def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
@@ -225,7 +241,9 @@ def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
 
     Router advertisements are off on a dataplane NIC from boot on, whether it is present now or not.
     """
-    keys: dict[str, str] = {} if resolution.complete else marks.sysctls_of(now)
+    keys: dict[str, str] = {}
+    if not resolution.complete:
+        keys = marks.sysctls_of(now)
     for key in resolution.quiet:
         name = resolution.names.get(key)
         if not name and not key.rank:
@@ -233,10 +251,16 @@ def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
         if name:
             keys[ACCEPT_RA.replace(OWN, name)] = "0"
     for key, link in resolution.want.links.items():
-        request = resolution.requests.get(key)
-        if request is None or not link.name:
-            continue
-        for template, value in request.sysctls:
-            if link.sysctls.get(template) == value:
-                keys[template.replace(OWN, link.name)] = value
+        keys.update(_granted_sysctls(link, resolution.requests.get(key)))
     return marks.sysctl_conf(keys)
+
+
+def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:
+    """The sysctls of one link that are asked for and not refused."""
+    if request is None or not link.name:
+        return {}
+    return {
+        template.replace(OWN, link.name): value
+        for template, value in request.sysctls
+        if link.sysctls.get(template) == value
+    }

@@ -1,7 +1,7 @@
-"""The texts that keep a NIC its name and other managers off it: for udev, NetworkManager, networkd and sysctl.d.
+"""The files that pin the names of NICs and keep other managers off them: udev, NetworkManager, networkd and sysctl.d.
 
-Every function returns a whole file. A name that one of the readers would take for syntax of its own is left out: a mark
-too few shows in status, a mark that matches a foreign interface breaks a host.
+Every function returns a whole file. A name that one of the readers would take for syntax is left out:
+a missing mark shows in `neuca status`, a mark that matches a foreign interface breaks a host.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
-# Without a number, these sort behind every numbered file. The latest file wins in both directories, and 99-neuca.conf
-# would lose to Debian's 99-sysctl.conf (a link to /etc/sysctl.conf) and to the 99-unmanaged-devices.conf of tutorials.
+# Names without a number sort after all numbered ones. The last file wins in both directories, and
+# 99-neuca.conf would lose to Debian's 99-sysctl.conf (a link to /etc/sysctl.conf) and to the
+# 99-unmanaged-devices.conf of tutorials.
 NETWORKMANAGER_FILE = "neuca.conf"
 SYSCTL_FILE = "neuca.conf"
 # The first file that matches wins in networkd: before the 10-netplan-… and 10-cloud-init-… that generators write.
@@ -22,26 +23,26 @@ NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
 
 MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
-_LONGEST_CONFIG = (
-    1000  # characters: udevd gives up a file with a line of 16 KiB (udev_rules_parse_file, systemd)
-)
+# Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
+_LONGEST_CONFIG = 1000
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
 def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
-    """The rule file of one physical NIC: its name, and for a dataplane NIC the properties that say whose it is.
+    """The rule file of one physical NIC: its name and, for a dataplane NIC, the properties that claim it.
 
-    `DRIVERS` wants a device behind the interface, which a VLAN, macvlan or bond with the same MAC does not have. DSA
-    ports and the further interfaces of a WLAN card do have one, but also a DEVTYPE, and an Ethernet NIC has none. A NIC
-    in a bond shows the bond's MAC, which is another NIC's: none with a master is meant. `dev_id` is not asked for: on
-    some cards it is the number of the port.
+    `DRIVERS` requires a parent device, which a VLAN, macvlan or bond with the same MAC does not have.
+    DSA ports and additional interfaces of a WLAN card have one, but also a DEVTYPE, which an Ethernet
+    NIC does not have. A NIC in a bond has the MAC of the bond, which is that of another NIC: no NIC
+    with a master matches. `dev_id` is not compared: on some cards it is the number of the port.
 
-    udevd acts on NAME for the action `add` alone (udev(7)); `:=`: no later rule names the NIC, as netplan's and cloud-init's
-    would (99-netplan-eth0.rules, 70-persistent-net.rules). The properties are set each time: a master may show only
-    after `add` (azure-vm-utils #106), and networkd looks at ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) at
-    each event.
+    udevd applies NAME on `add` only (udev(7)); `:=` prevents later rules from naming the NIC, as those
+    of netplan and cloud-init would (99-netplan-eth0.rules, 70-persistent-net.rules). The properties are
+    set on every event: the master may be set only after `add` (azure-vm-utils #106), and networkd
+    reads ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) on each event.
 
     >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
@@ -67,7 +68,8 @@ def udev_rule_name(
     >>> udev_rule_name("fe:16:3e:00:6d:af", True, "neuca-persistent", 10, 15)
     '10-neuca-persistent-fe163e006daf.rules'
     """
-    return f"{data_priority if dataplane else mgmt_priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
+    priority = data_priority if dataplane else mgmt_priority
+    return f"{priority:02d}-{substring}-{_checked(mac).replace(':', '')}.rules"
 
 
 def rule_mac(filename: str, substring: str) -> Optional[str]:
@@ -92,8 +94,9 @@ def names_given(rules: str) -> dict[str, str]:
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
     """A file for NetworkManager's conf.d that keeps it off these NICs (by permanent MAC) and VLANs; empty for none.
 
-    `+=` appends to the administrator's own list (NetworkManager.conf(5)). An `except:` in that list, such as the
-    `except:type:ethernet` that Ubuntu's users are told to add, beats ours; the second section has a list to itself.
+    `+=` appends to the administrator's list (NetworkManager.conf(5)). An `except:` in that list, such
+    as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the second
+    section is independent of it.
     """
     specs = [f"mac:{_checked(mac)}" for mac in sorted(set(macs))]
     specs += [f"interface-name:{pattern}" for pattern in _plain(vlan_patterns)]
@@ -116,18 +119,22 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
 def networkd_files(
     macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()
 ) -> dict[str, bytes]:
-    """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs, and links of these other kinds.
+    """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs and links of these kinds.
 
-    None for an empty list: a [Match] section without a condition takes in every interface (systemd.network(5)). A VLAN
-    has no permanent MAC. `Type=` is a list of DEVTYPEs, which every networkd knows; `Kind=` is newer (version 251). A macvlan
-    has no DEVTYPE (drivers/net/macvlan.c): it is of the type of a NIC, and an older networkd goes by its name alone.
+    There is none for an empty list: a [Match] section without a condition matches every interface
+    (systemd.network(5)). A VLAN has no permanent MAC. `Type=` lists DEVTYPEs, which every networkd
+    knows; `Kind=` is newer (version 251). A macvlan has no DEVTYPE (drivers/net/macvlan.c) and the type
+    of a NIC; an older networkd matches it by its name only.
     """
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
     known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    types = [f"Type={' '.join('ether' if kind == 'macvlan' else kind for kind in known)}"]
-    types += [f"Kind={' '.join(known)}"] if "macvlan" in known else []
-    files = {NETWORKD_NICS_FILE: nics, NETWORKD_VLANS_FILE: [*types, *vlans] if vlans else []}
+    types = [f"Type={' '.join(known).replace('macvlan', 'ether')}"]
+    if "macvlan" in known:
+        types.append(f"Kind={' '.join(known)}")
+    files = {NETWORKD_NICS_FILE: nics}
+    if vlans:
+        files[NETWORKD_VLANS_FILE] = [*types, *vlans]
     head, tail = (
         [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
         ["", "[Link]", "Unmanaged=yes"],
@@ -138,16 +145,18 @@ def networkd_files(
 def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     """A file for sysctl.d with our per-interface keys (`net/ipv4/conf/eth1.1445/rp_filter`); empty for none.
 
-    udevd runs systemd-sysctl for every new interface (99-systemd.rules): with this file it writes our values, not those
-    of a glob. The first separator being a slash, dots are left alone; `-`: an interface that is not there yet is no
-    failure (sysctl.d(5)).
+    udevd runs systemd-sysctl for every new interface (99-systemd.rules); with this file it writes our
+    values instead of those of a glob. As the first separator is a slash, dots are not converted. With
+    `-`, an absent interface is not an error (sysctl.d(5)).
     """
     lines = [
         f"-{key} = {' '.join(keys[key].split())}"
         for key in sorted(keys)
         if all(_PLAIN.fullmatch(part) for part in key.split("/"))
     ]
-    return _text([f"{_HEADER}See sysctl.d(5).", *lines]) if lines else b""
+    if not lines:
+        return b""
+    return _text([f"{_HEADER}See sysctl.d(5).", *lines])
 
 
 def sysctls_of(text: bytes) -> dict[str, str]:
@@ -165,10 +174,10 @@ def sysctls_of(text: bytes) -> dict[str, str]:
 
 
 def _plain(patterns: Iterable[str]) -> list[str]:
-    """Those patterns that mean the same to every reader: plain characters, and `*` at the end."""
-    return sorted(
-        {one for one in patterns if _PLAIN.fullmatch(one[:-1] if one.endswith("*") else one)}
-    )
+    """The patterns that every reader interprets alike: plain characters with an optional `*` at the
+    end.
+    """
+    return sorted({one for one in patterns if _PATTERN.fullmatch(one)})
 
 
 def _checked(mac: str) -> str:
@@ -178,7 +187,9 @@ def _checked(mac: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """One line of printable text. No backslash at its end: some readers take the next line for a part of it."""
+    """One line of printable text, without a backslash at the end, which would continue the line for
+    some readers.
+    """
     line = " ".join(text.split())
     return "".join(char if char.isprintable() else "?" for char in line)[:_LONGEST_CONFIG].rstrip(
         "\\ "

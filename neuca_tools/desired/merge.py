@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Optional
 
+from neuca_tools.desired import platform_roles
+from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
-from neuca_tools.desired.roles import Policy, Roles, assign
+from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.documents.neuca.links import combine, overlay
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.documents.stacking import lower_of, users
@@ -23,7 +26,6 @@ from neuca_tools.model import (
     Document,
     LinkKey,
     LinkRequest,
-    ManagementHint,
     Network,
     NicRecord,
     PlatformDocument,
@@ -34,12 +36,10 @@ from neuca_tools.model import (
     Virtual,
     World,
 )
+from neuca_tools.model.effects import Note
 from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
 
-# Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)), systemd-networkd's units wait
-# 120 s for the network, dhclient tries for 60 s.
-MARKED_FOR = 240.0
-ANSWERED = 360.0
+MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
 HELD = (
     "nothing shows yet which NIC is for management: until something does, and at most for the first"
     f" {ANSWERED / 60:g} minutes after the boot, no NIC is touched for a document's word alone"
@@ -54,6 +54,7 @@ class Layers:
     roles: Roles
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
@@ -70,7 +71,9 @@ def stack(
 ) -> Layers:
     """Merge a document and the local configuration, and hold back NICs that may be for management."""
     layers = _stacked(document, local, policy, world, record)
-    held = _held(layers.roles, {request.key.mac for request in local}, world, record)
+    held = layers.roles.undecided
+    if not held:
+        held = _held(layers.roles, {request.key.mac for request in local}, world, record)
     if not held:
         return layers
     roles = layers.roles
@@ -127,31 +130,40 @@ def _stacked(
     world: World,
     record: Record,
 ) -> Layers:
-    links, routes = (document.links, document.routes) if document else ((), ())
+    document = document or Document()
+    links, routes = document.links, document.routes
     own = merge(links, local)
     named = {key.mac for key in own}
-    if document is None or document.platform is None:
+    if document.platform is None:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
-    configured = {request.key.mac for request in local}
-    # On a first boot nothing on the host shows which NIC is for management, only the platform does.
-    known = assign(world, (), policy, record).reasons
-    hints = _hints(platform.management, named if known else configured, configured)
-    theirs = {request.key.mac for request in platform.links} - hints.keys()
-    roles = assign(world, named | theirs, policy, record, hints)
-    roles = replace(
-        roles,
-        reasons={
-            **_overruled(platform.management, roles),
-            **_words(theirs, named, roles),
-            **roles.reasons,
-        },
-    )
-    every = {request.key: request for request in (*platform.links, *own.values())}
-    roles = stacked(roles, every, hints)
-    lowest = [request for request in platform.links if roles.role(request.key.mac) == "dataplane"]
+    roles = _roles(platform, own, local, policy, world, record)
+    requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
+    roles = replace(roles, leased=platform_roles.leased(requests, roles))
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(merge(combine(lowest, links), local), roles, (*routes, *more), tuple(problems))
+    notes = tuple(platform_roles.notes(platform, roles, requests))
+    return Layers(requests, roles, (*routes, *more), tuple(problems), notes)
+
+
+def _roles(
+    platform: PlatformDocument,
+    own: Mapping[LinkKey, LinkRequest],
+    local: Sequence[LinkRequest],
+    policy: Policy,
+    world: World,
+    record: Record,
+) -> Roles:
+    """The roles with what the platform's document says of NICs that neither of `own` and `local` names."""
+    named = {key.mac for key in own}
+    configured = {request.key.mac for request in local}
+    said = platform_roles.says(platform, configured, world)
+    left = platform_roles.left_alone(platform) - named
+    roles = assign(world, named | (said.described - left), policy, record, said)
+    every = {request.key: request for request in (*platform.links, *own.values())}
+    roles = stacked(roles, every, left)
+    return replace(
+        roles, reasons={**platform_roles.reasons(platform, roles, named), **roles.reasons}
+    )
 
 
 def _platform_routes(
@@ -161,50 +173,25 @@ def _platform_routes(
     for route in platform.routes:
         if route.link is None or route.to in taken:
             continue
-        if roles.role(route.link.mac) == "dataplane":
+        if roles.role_of(route.link) == "dataplane":
             yield route
 
 
 def stacked(
-    roles: Roles, requests: Mapping[LinkKey, LinkRequest], hints: Collection[str] = ()
+    roles: Roles, requests: Mapping[LinkKey, LinkRequest], left: Collection[str] = ()
 ) -> Roles:
-    """The roles with those of virtual links: the role of its lower devices, or the one that a document gives it."""
-    lowers = {lower.mac for request in requests.values() for lower in lower_of(request)}
+    """The roles with those of virtual links, which are those of their lower devices.
+
+    `left` are left alone.
+    """
+    lowers = {lower.mac for lower in chain.from_iterable(map(lower_of, requests.values()))}
     found: dict[str, Role] = {key.mac: "dataplane" for key in requests if key.made}
-    for role in ("ignored", "management"):
-        for mac in users([mac for mac in lowers if roles.role(mac) == role], requests):
-            if mac in found:
-                found[mac] = role
-    found.update((mac, "management") for mac in hints if mac in found)
+    found.update(dict.fromkeys(found.keys() & left, "unlisted"))
+    stricter: tuple[Role, ...] = ("ignored", "management")
+    for role in stricter:
+        on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
+        found.update(dict.fromkeys(found.keys() & on_such, role))
     return replace(roles, stacked_roles=found)
-
-
-def _words(theirs: Iterable[str], named: Collection[str], roles: Roles) -> dict[str, str]:
-    """Why NICs that only the platform's document lists are dataplane NICs."""
-    return {
-        mac: "the platform's document names it, and says nothing of a management NIC"
-        for mac in theirs
-        if mac not in named and roles.role(mac) == "dataplane"
-    }
-
-
-def _overruled(hints: Iterable[ManagementHint], roles: Roles) -> dict[str, str]:
-    return {
-        hint.mac: f"a NEuca document or the configuration names it, though {hint.reason}"
-        for hint in hints
-        if roles.role(hint.mac) == "dataplane"
-    }
-
-
-def _hints(
-    hints: Iterable[ManagementHint], named: Collection[str], local: Collection[str]
-) -> dict[str, str]:
-    """The hints that count: only the configuration overrides a firm one, a NEuca document the others too."""
-    return {
-        hint.mac: hint.reason
-        for hint in sorted(hints, key=lambda hint: hint.firm)
-        if hint.mac not in (local if hint.firm else named)
-    }
 
 
 def bound(

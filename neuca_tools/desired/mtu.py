@@ -1,4 +1,4 @@
-"""The MTU that each link may have, in bytes: within the limits of its device and of lower and upper devices."""
+"""The MTU that each link may have, in bytes: within the limits of its own, lower and upper devices."""
 
 # SPDX-License-Identifier: MIT
 
@@ -48,18 +48,23 @@ class Sizes:
             self.children[device.lower].append(device)
 
     def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
-        """The MTU that a link will have. The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust)."""
+        """The MTU that a link will have.
+
+        The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust).
+        """
         link, found = links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
-        if link and link.virtual and key.kind == "bridge":
-            ports = [port for port in link.virtual.members if port in links]
-            if ports:
-                return min(self.of(port, links) for port in ports)
-        return found.mtu if found else USUAL_MTU
+        default = found.mtu if found else USUAL_MTU
+        if link is None or link.virtual is None or key.kind != "bridge":
+            return default
+        ports = (port for port in link.virtual.members if port in links)
+        return min((self.of(port, links) for port in ports), default=default)
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
-        """The MTU to set, None if it is refused: outside the device's limits, or too low for an upper device that is not ours."""
+        """The MTU to set, None if it is refused: outside the device's limits, or too low for an
+        upper device that is not ours.
+        """
         if mtu is None:
             return None
         if device.max_mtu and mtu > device.max_mtu:
@@ -81,7 +86,9 @@ class Sizes:
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
-        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is refused."""
+        """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
+        refused.
+        """
         found = self.found.get(key)
         if mtu is not None and mtu > most:
             self.refuse(
@@ -90,7 +97,9 @@ class Sizes:
                 "mtu",
             )
             return None
-        return self.with_ipv6(key, mtu, found) if mtu and found else mtu
+        if mtu and found:
+            return self.with_ipv6(key, mtu, found)
+        return mtu
 
     def made(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
@@ -106,13 +115,15 @@ class Sizes:
         elif virtual.parent:
             parent, size = links[virtual.parent], self.of(virtual.parent, links)
             mtu = self._over(key, virtual, parent, size, mtu)
-        return self.with_ipv6(key, mtu, found) if mtu and found else mtu
+        if mtu and found:
+            return self.with_ipv6(key, mtu, found)
+        return mtu
 
     def _bridge(
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: int
     ) -> Optional[int]:
-        for port in virtual.members:
-            size = self.of(port, links) if port in links else mtu
+        for port in filter(links.__contains__, virtual.members):
+            size = self.of(port, links)
             if size < mtu:
                 name = links[port].name
                 self.refuse(key, f'MTU {mtu} asked, but its port "{name}" has {size}', "mtu")
@@ -123,25 +134,25 @@ class Sizes:
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
     ) -> Optional[int]:
         """The MTU of a bond: the one asked for, or else the lowest that is asked for a member."""
-        present = [member for member in virtual.members if member in links]
-        asked = {member: self.requests[member].mtu for member in present}
+        asked = {member: self.requests[member].mtu for member in virtual.members if member in links}
         mtu = mtu or min(filter(None, asked.values()), default=None)
-        for member in present:
+        for member in asked:
             most = self.found[member].max_mtu
             if mtu and 0 < most < mtu:
                 name = links[member].name
                 text = f'MTU {mtu} asked, but its member "{name}" takes at most {most}'
                 self.refuse(key, text, "mtu")
                 return None
-        for member in present:
-            if asked[member] != mtu and self._names_mtu(member):
-                bond = key.given_name
-                text = f'MTU {asked[member]} asked, but it is in "{bond}", which has {mtu}'
+        for member, theirs in asked.items():
+            if theirs != mtu and self._names_mtu(member):
+                text = f'MTU {theirs} asked, but it is in "{key.given_name}", which has {mtu}'
                 self.refuse(member, text, "mtu")
         return mtu
 
     def _names_mtu(self, key: LinkKey) -> bool:
-        """Whether a document or the configuration gives the link an MTU; a profile's does not count."""
+        """Whether a document or the configuration gives the link an MTU; a profile's does not
+        count.
+        """
         origins = [one for one in self.requests[key].origins if one.setting == "mtu"]
         return not all(one.where.startswith(PROFILE) for one in origins)
 
@@ -152,7 +163,9 @@ class Sizes:
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most
-        why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}" if taken else ""
+        why = ""
+        if taken:
+            why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}"
         self.refuse(key, f'MTU {mtu} asked, but "{parent.name}" below it has {size}{why}', "mtu")
         return most
 
@@ -176,7 +189,9 @@ class Sizes:
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:
-        """An upper device that the kernel would clamp, and that we did not create and are not asked to set."""
+        """An upper device that the kernel would clamp, and that we did not create and are not asked
+        to set.
+        """
         for child in self.children[device.index]:
             if child.mtu > mtu and not self._is_set_by_us(child):
                 return child

@@ -40,7 +40,9 @@ def vlan_name(parent: str, key: LinkKey) -> str:
     """
     name = f"{parent}.{key.vlan_id}"
     stem = key.given_name[:10] or f"n{key.mac.replace(':', '')[-6:]}"
-    return name if len(name) <= LONGEST_NAME else f"{stem}.{key.vlan_id}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{stem}.{key.vlan_id}"
 
 
 def nic_names(
@@ -49,11 +51,16 @@ def nic_names(
     roles: Roles,
     record: Record,
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """The name that each present NIC should have. Only dataplane NICs are renamed; the others keep their names."""
+    """The name that each present NIC should have.
+
+    Only dataplane NICs are renamed, and none while another program does DHCP on it.
+    """
     movable = {
         mac
         for mac, device in roles.nics.items()
-        if roles.role(mac) == "dataplane" and device.index not in roles.protected
+        if roles.role(mac) == "dataplane"
+        and device.index not in roles.protected
+        and mac not in roles.leased
     }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     wishes = _wishes(map(LinkKey, movable), requests, record, roles)
@@ -154,12 +161,15 @@ def boot_names(
     others = (device for device in world.devices.values() if device.index not in free)
     fixed = set(_names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
-    owner = {device.index: LinkKey(mac) for mac, device in roles.nics.items()}
-    names = {index: granted[owner[index]] for index in free if owner.get(index) in granted}
+    names = {}
+    for mac, device in roles.nics.items():
+        if device.index in free and LinkKey(mac) in granted:
+            names[device.index] = granted[LinkKey(mac)]
     taken = {*fixed, *granted.values()}
     in_force = set(_names_in_use(world.devices.values()))
-    unnamed = [device for index, device in free.items() if index not in names]
-    for device in sorted(unnamed, key=lambda device: (identity(device), device.index)):
+    for device in sorted(free.values(), key=lambda device: (identity(device), device.index)):
+        if device.index in names:
+            continue
         name = device.name
         if name in taken and not _is_twins_own(device, granted, roles):
             name = free_name(name, taken | in_force)
@@ -209,7 +219,9 @@ def _first_come(
 
 
 def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Whether the name belongs to this MAC, which several devices have, so that none of them is the NIC."""
+    """Whether the name belongs to this MAC, which several devices have, so that none of them is the
+    NIC.
+    """
     mac = identity(device)
     return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
 

@@ -1,8 +1,8 @@
 """Which interfaces metadata may be requested through, and in which order.
 
-Whoever is on a dataplane network can answer at the addresses of a metadata service. So it is
-requested through interfaces alone that are, or may still become, management ones; and a router
-advertisement, which anybody on the link can send, is no sign that one of them is.
+Any host on a dataplane network can answer at the addresses of a metadata service. Therefore it is
+requested only through interfaces that are, or may still become, management ones. A router
+advertisement, which any host on the link can send, is no sign that one is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from neuca_tools.desired.roles import Policy, Roles
+from neuca_tools.desired.management import Policy
+from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.topology import below, identity, is_nic
@@ -50,14 +51,14 @@ def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool
 
 def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
-    usable = (_nics(world, device) for device in world.devices.values())
-    found = zip(world.devices.values(), usable)
-    return tuple(
-        Outlet(device.name, origin.mac, EVERYWHERE)
-        for device, nics in found
-        if nics and device.up and not device.master and name_of(world, device) == origin.mac
-        if not any(record.nics.get(mac, NicRecord()).released for mac in nics)
-    )
+    found = []
+    for device in world.devices.values():
+        nics = _nics(world, device)
+        released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
+        usable = nics and device.up and not device.master and not released
+        if usable and name_of(world, device) == origin.mac:
+            found.append(Outlet(device.name, origin.mac, EVERYWHERE))
+    return tuple(found)
 
 
 def strangers(origin: Origin, world: World) -> bool:
@@ -69,19 +70,21 @@ def strangers(origin: Origin, world: World) -> bool:
 def outlets(
     world: World, roles: Roles, policy: Policy, record: Record, without: Collection[str] = ()
 ) -> tuple[Outlet, ...]:
-    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC of `without`."""
-    nics = {device.index: _usable(world, roles, device) for device in world.devices.values()}
-    usable = {index: macs for index, macs in nics.items() if macs and not macs & set(without)}
-    free = {mac for macs in usable.values() for mac in macs}
-    found = [
-        _candidate(world.devices[index], macs, world, policy, record)
-        for index, macs in usable.items()
-    ]
+    """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
+    of `without`.
+    """
+    free: set[str] = set()
+    found = []
+    for device in world.devices.values():
+        macs = _usable(world, roles, device)
+        if macs and not macs & {*without}:
+            free |= macs
+            found.append(_candidate(device, macs, world, policy, record))
     chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
     if policy.management:
         chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
-    elif all(candidate.rank >= ALONE for candidate in chosen):
-        chosen = list(_alone(chosen, free, roles))
+    elif not chosen or chosen[0].rank >= ALONE:
+        chosen = [*_alone(chosen, free, roles)]
     return tuple(_outlet(candidate, world) for candidate in chosen)
 
 
@@ -94,8 +97,11 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
 def name_of(world: World, device: Device) -> str:
     """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
     nics = _nics(world, device)
-    vlan = f".{device.vlan_id}" if device.kind == "vlan" else ""
-    return f"{min(nics)}{vlan}" if nics else ""
+    if not nics:
+        return ""
+    if device.kind == "vlan":
+        return f"{min(nics)}.{device.vlan_id}"
+    return min(nics)
 
 
 def _nics(world: World, device: Device) -> frozenset[str]:
@@ -105,7 +111,9 @@ def _nics(world: World, device: Device) -> frozenset[str]:
 
 
 def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
-    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is ours."""
+    """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
+    ours.
+    """
     nics = _nics(world, device)
     lowers = below(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
@@ -152,19 +160,21 @@ def _leads_to_service(route: Route) -> bool:
 def _alone(
     chosen: Iterable[_Candidate], free: Collection[str], roles: Roles
 ) -> Iterator[_Candidate]:
-    """The candidates; the only NIC that can be for management counts even if all its routes are advertised."""
+    """The candidates; the only NIC that can be for management counts even if all its routes are
+    advertised.
+    """
     others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
     for candidate in chosen:
-        single = candidate.nics >= others | set(free)
-        yield (
-            _Candidate(candidate.device, candidate.nics, ALONE)
-            if single and not roles.held
-            else candidate
-        )
+        if candidate.nics >= others | {*free} and not roles.held:
+            candidate = _Candidate(candidate.device, candidate.nics, ALONE)
+        yield candidate
 
 
 def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
-    """The networks behind the interface. If only its routes make it a candidate, advertised ones do not count."""
+    """The networks behind the interface.
+
+    If only its routes make it a candidate, advertised ones do not count.
+    """
     if candidate.rank < ROUTED:
         yield LINK_LOCAL
     for route in world.routes:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
@@ -54,8 +55,8 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
     """
     asked: dict[Host, list[LinkKey]] = {}
     for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
-        if roles.role(key.mac) == "dataplane" and requests[key].state != "user":
-            for ip in {address.ip for address in requests[key].addresses}:
+        if roles.role_of(key) == "dataplane" and requests[key].state != "user":
+            for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
                 asked.setdefault(ip, []).append(key)
     return {
         ip: " and ".join(map(str, keys))
@@ -65,7 +66,9 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document without faulty lines: what they no longer ask for may be removed."""
+    """The links of an incomplete document without faulty lines: what they no longer ask for may be
+    removed.
+    """
     doubtful: set[str] = set()
     for fault in document.faults:
         if fault.severity == "error":
@@ -76,14 +79,19 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
 
 
 def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """What may be removed: all that is ours if the document is complete, or else the addresses of `sure` links."""
+    """What may be removed: all that is ours if the document is complete, or else the addresses of
+    `sure` links.
+    """
     if complete:
         return replace(owned, routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:
-    """Every MAC or "KIND NAME" that a faulty line may be about. `[vlan MAC.ID]` has the MAC before its last dot."""
+    """Every MAC or "KIND NAME" that a faulty line may be about.
+
+    `[vlan MAC.ID]` has the MAC before its last dot.
+    """
     words = fault.section.split()
     yield from (
         f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS

@@ -14,11 +14,12 @@ from typing import Optional
 
 from neuca_tools.desired import coverage, forwarding
 from neuca_tools.desired.link_resolver import LinkResolver
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
-from neuca_tools.desired.roles import Policy, Roles, find_links
+from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
 from neuca_tools.desired.routes import resolve_routes
 from neuca_tools.desired.safety import ROUTE_PROTOCOL, Fence, fence, ground
@@ -102,7 +103,7 @@ def resolve(
     forwards, refused = forwarding.allowed(router, roles, world)
     hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
     removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.sysctls}
+    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.common.sysctls}
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
@@ -119,7 +120,7 @@ def resolve(
         left_alone=_left_alone(routes),
         loose=hops.loose,
         ground=ground(world, roles),
-        notes=(*work.notes, *tuned.notes),
+        notes=(*layers.notes, *work.common.notes, *tuned.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
     )

@@ -10,44 +10,30 @@ than one matches, none is touched.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Optional
 
-from neuca_tools.model import Device, LinkKey, Problem, Record, Role, Route, World
-from neuca_tools.model.topology import (
-    above,
-    automatic,
-    base,
-    below,
-    best_default_routes,
-    identity,
-    is_nic,
-)
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The administrator's settings on roles: MACs to ignore, and MACs that are management in any case."""
-
-    ignored: frozenset[str] = frozenset()
-    management: frozenset[str] = frozenset()
+from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose, tagged
+from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
+from neuca_tools.model.topology import above, base, identity, is_nic
 
 
 @dataclass(frozen=True)
 class Roles:
     """The role of every NIC, by MAC.
 
-    `nics` are free and have a MAC of their own; `twins` are the others, which have a master or share a MAC.
-    `protected` and `management` are device indexes, upper and lower devices included.
-    `doubtful` maps NICs that are management only because of automatic default routes to the families
-    of those routes (4, 6). `declared` are management only because a document says so.
-    `held` are unlisted for now although a document names them (see `merge`); network managers are
-    also kept off those that are `ahead`.
-    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has
-    the role of each one that is asked for. `ours` are the device indexes of the virtual links that we
-    created, VLANs included. `hands_off` are the MACs to ignore, present or not.
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected` and
+    `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that are
+    management only because of automatic default routes to the families of those routes (4, 6).
+    `declared` are management only because a document says so. `tagged` maps NICs that are management
+    only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be dataplane
+    links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for now although
+    a document names them (see `merge`); network managers are also kept off those that are `ahead`.
+    Another program does DHCP on the dataplane NICs that are `leased`, and keeps them. `stacked` are
+    the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has the role of
+    each one that is asked for. `ours` are the device indexes of the virtual links that we created,
+    VLANs included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -59,8 +45,12 @@ class Roles:
     problems: tuple[Problem, ...] = ()
     doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
+    rivals: frozenset[str] = frozenset()
+    tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
+    leased: frozenset[str] = frozenset()
     stacked: Mapping[str, Device] = field(default_factory=dict)
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
     ours: frozenset[int] = frozenset()
@@ -69,14 +59,31 @@ class Roles:
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
 
+    def role_of(self, key: LinkKey) -> Role:
+        """The role of a link: that of its NIC, unless only other VLANs on the NIC are for
+        management.
+        """
+        if key.vlan_id is not None and key.mac in self.tagged:
+            return "management" if key.vlan_id in self.tagged[key.mac] else "dataplane"
+        return self.role(key.mac)
+
+    def reason_of(self, key: LinkKey) -> str:
+        """Why the link has its role; empty if nothing particular gives it."""
+        if self.role_of(key) != self.role(key.mac):
+            return "only another VLAN of its NIC is for management"
+        return self.reasons.get(key.mac, "")
+
     def device(self, mac: str) -> Optional[Device]:
         """The NIC or virtual link of ours that VLANs can be created on."""
         return self.nics.get(mac) or self.stacked.get(mac)
 
     def name(self, mac: str) -> str:
-        """The name of the NIC with this MAC, the first in order if there are several; empty if there is none."""
-        devices = (self.nics[mac],) if mac in self.nics else self.twins.get(mac, ())
-        return min((device.name for device in devices), default="")
+        """The name of the NIC with this MAC, the first in order if there are several; empty if
+        there is none.
+        """
+        if mac in self.nics:
+            return self.nics[mac].name
+        return min((device.name for device in self.twins.get(mac, ())), default="")
 
 
 def made(world: World, record: Record) -> dict[str, Device]:
@@ -88,16 +95,21 @@ def made(world: World, record: Record) -> dict[str, Device]:
 
 
 def made_indexes(world: World, record: Record) -> frozenset[int]:
-    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not by MAC."""
-    owned = record.owned.vlans if record.boot_id == world.boot_id else ()
+    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not
+    by MAC.
+    """
+    if record.boot_id != world.boot_id:
+        return frozenset()
+    owned = record.owned.vlans
     return frozenset(
         device.index for device in world.devices.values() if _made_key(device, world) in owned
     )
 
 
 def _made_key(device: Device, world: World) -> LinkKey:
-    lower = device if device.vlan_id is None else world.devices.get(device.lower, device)
-    return LinkKey(base(lower), device.vlan_id)
+    if device.vlan_id is None:
+        return LinkKey(base(device))
+    return LinkKey(base(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def find_nics(
@@ -109,16 +121,16 @@ def find_nics(
     """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
-    for device in world.devices.values():
-        if is_nic(device) and (device.master or device.slave) and device.master not in ours:
+    for device in filter(is_nic, world.devices.values()):
+        if (device.master or device.slave) and device.master not in ours:
             held[identity(device)] = device
-        elif is_nic(device):
+        else:
             candidates[identity(device)].append(device)
-    problems = [
+    problems = (
         _unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)
-    ]
+    )
     unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
-    return unique, [problem for problem in problems if problem]
+    return unique, [*filter(None, problems)]
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
@@ -155,13 +167,11 @@ def assign(
     named: Collection[str],
     policy: Policy,
     record: Record,
-    declared: Mapping[str, str] = MappingProxyType({}),
+    said: Said = NOTHING,
 ) -> Roles:
-    """Give every NIC its role.
+    """Give every NIC its role, with what the platform's document says of them.
 
-    Recorded roles are kept, also when a default route through a dataplane NIC is added; but with
-    `[network] management-macs`, recorded management NICs do not count. `declared` maps NICs that a
-    document declares as management to the reason, which is used unless the host shows another.
+    Recorded roles stay, whatever routes are added, unless `[network] management-macs` is set.
     """
     ours = made_indexes(world, record)
     record = _without_false_management(record, world, ours)
@@ -169,27 +179,54 @@ def assign(
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
     masters = {device.index for device in stacked.values()}
-    nics, problems = find_nics(world, named - ignored, masters)
-    seen, doubtful = _management(world, policy, record)
-    declared = {mac: reason for mac, reason in declared.items() if not LinkKey(mac).made}
-    reasons = {**declared, **seen}
-    roles = _by_mac(world, named, ignored, reasons, ours)
+    found = choose(world, policy, record, said)
+    nics, problems = find_nics(world, named - ignored - found.declared, masters)
+    roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    management = _indexes(world, managing, ours, vlans=False)
+    vlans = tagged(world, managing)
+    management = _management_devices(world, _indexes(world, managing, ours, vlans=False), vlans)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
-        reasons,
-        protected=above(world, management | _indexes(world, ignored, ours)),
-        management=above(world, management),
+        found.reasons,
+        protected=management | above(world, _indexes(world, ignored, ours)),
+        management=management,
         problems=tuple(problems),
-        doubtful=doubtful,
-        declared=frozenset(declared.keys() - seen.keys()),
+        doubtful=found.doubtful,
+        declared=found.declared | _unproven(found, named),
+        undecided=found.undecided,
+        rivals=found.rivals,
+        tagged=vlans,
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
     )
+
+
+def _management_devices(
+    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    """These devices and what is stacked on them, without VLANs that are not for management."""
+    carriers = {index for index in devices if identity(world.devices[index]) in vlans}
+    upper = {
+        device.index
+        for device in world.devices.values()
+        if device.lower in carriers
+        and (
+            device.vlan_id is None or device.vlan_id in vlans[identity(world.devices[device.lower])]
+        )
+    }
+    return above(world, {*devices} - carriers | upper) | carriers
+
+
+def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:
+    """What is not to be recorded: before any document is known, every default route but one is in
+    question.
+    """
+    if named:
+        return frozenset()
+    return found.beside - found.doubtful.keys()
 
 
 def _by_mac(
@@ -200,26 +237,28 @@ def _by_mac(
     ours: Collection[int],
 ) -> dict[str, Role]:
     """The role of every NIC that is present, and of every MAC that is named or has a reason."""
-    known = {identity(device): device for device in world.devices.values() if is_nic(device)}
+    known = {identity(device): device for device in filter(is_nic, world.devices.values())}
+    present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
-        both = {mac, _own_mac(known[mac], ours) if mac in known else mac}
+        both = {mac, present.get(mac, mac)}
+        roles[mac] = "dataplane" if mac in named else "unlisted"
         if both & {*ignored}:
             roles[mac] = "ignored"
         elif both & {*reasons}:
             roles[mac] = "management"
-        else:
-            roles[mac] = "dataplane" if mac in named else "unlisted"
-    for mac, device in known.items():
-        # A document may name a NIC by its current MAC.
-        if _own_mac(device, ours) in named and roles[mac] in ("ignored", "management"):
-            roles[_own_mac(device, ours)] = roles[mac]
+    # A document may name a NIC by its current MAC.
+    for mac, own in present.items():
+        if own in named and roles[mac] in ("ignored", "management"):
+            roles[own] = roles[mac]
     return roles
 
 
 def _own_mac(device: Device, ours: Collection[int]) -> str:
     """The NIC's own MAC: the current MAC of a member of our bonds is that of the bond."""
-    return identity(device) if device.master in ours else device.mac
+    if device.master in ours:
+        return identity(device)
+    return device.mac
 
 
 def _without_false_management(record: Record, world: World, ours: Collection[int]) -> Record:
@@ -233,106 +272,9 @@ def _without_false_management(record: Record, world: World, ours: Collection[int
     } & record.nics.keys()
     false = {mac for mac in members if record.nics[mac].role == "management"}
     nics = {mac: replace(record.nics[mac], role="dataplane", doubtful=()) for mac in false}
-    return replace(record, nics={**record.nics, **nics}) if false else record
-
-
-def _management(
-    world: World, policy: Policy, record: Record
-) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
-    """MAC to reason for every management NIC, and the address families of those that are in doubt.
-
-    Before a document is known, a network manager gives every NIC with a DHCP server a default route,
-    and any of them may be the best one. A NIC that is management because of such a route alone is in
-    doubt. If a certain management NIC has a default route, automatic ones of that family are ignored.
-    """
-    dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
-    metadata = _nics(world, [world.metadata_index]) - dataplane
-    certain = metadata | policy.management
-    anchored = _anchored(world, certain, record, dataplane)
-    best = best_default_routes(world.routes)
-    manual = [route for route in best if not automatic(route)]
-    relevant = [route for route in best if not automatic(route) or route.to.version not in anchored]
-    carriers = _carriers(world, relevant) | (_carriers(world, best) & certain)
-    reasons: dict[str, str] = {}
-    if not policy.management:
-        reasons.update(_recorded(record, anchored))
-    reasons.update((mac, "it carries the route to the metadata service") for mac in metadata)
-    reasons.update((mac, "it carries the default route") for mac in carriers - dataplane)
-    reasons.update((mac, "[network] management-macs names it") for mac in policy.management)
-    doubtful = reasons.keys() - _beyond_doubt(record) - certain - _carriers(world, manual)
-    return reasons, {mac: _families(mac, relevant, anchored, world, record) for mac in doubtful}
-
-
-def _recorded(record: Record, anchored: Collection[int]) -> dict[str, str]:
-    """The recorded management NICs, without those whose doubt has ended."""
-    return {
-        mac: "it is recorded as the management NIC"
-        for mac, nic in record.nics.items()
-        if nic.role == "management" and not _ended(nic.doubtful, anchored)
-    }
-
-
-def _beyond_doubt(record: Record) -> set[str]:
-    """The NICs that are recorded as management without a doubt."""
-    return {
-        mac for mac, nic in record.nics.items() if nic.role == "management" and not nic.doubtful
-    }
-
-
-def _carriers(world: World, routes: Iterable[Route]) -> frozenset[str]:
-    """The MACs of the NICs that these routes go through."""
-    return _nics(world, (route.index for route in routes))
-
-
-def _anchored(
-    world: World, sure: Collection[str], record: Record, dataplane: Collection[str]
-) -> set[int]:
-    """The address families whose automatic default routes do not make a NIC management.
-
-    With any other sign of a management NIC that includes IPv6: any host on the link can send router
-    advertisements.
-    """
-    families: set[int] = {
-        route.to.version
-        for route in world.routes
-        if route.to.prefixlen == 0 and _nics(world, [route.index]) & set(sure)
-    }
-    if sure or _other_signs(world, record, dataplane):
-        families.add(6)
-    return families
-
-
-def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
-    """Whether anything but a router advertisement shows that a management NIC is present."""
-    present = {identity(device) for device in world.devices.values() if is_nic(device)}
-    if _beyond_doubt(record) & present:
-        return True
-    routes = [
-        route
-        for route in world.routes
-        if route.to.prefixlen == 0 and (route.to.version == 4 or not automatic(route))
-    ]
-    return bool(_carriers(world, routes) - set(dataplane))
-
-
-def _ended(doubt: Collection[int], anchored: Collection[int]) -> bool:
-    """A doubt ends once every family that it came from has an anchor."""
-    return bool(doubt) and set(doubt) <= set(anchored)
-
-
-def _families(
-    mac: str, relevant: Iterable[Route], anchored: Collection[int], world: World, record: Record
-) -> tuple[int, ...]:
-    """The families in which an automatic default route makes the NIC management, now or when it was recorded."""
-    now = {route.to.version for route in relevant if mac in _nics(world, [route.index])}
-    before = record.nics[mac].doubtful if mac in record.nics else ()
-    return tuple(sorted(now | (set(before) - set(anchored))))
-
-
-def _nics(world: World, indexes: Iterable[int]) -> frozenset[str]:
-    """The MACs of the NICs that are among these devices, or carry them."""
-    carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
-    return frozenset(identity(device) for device in carriers if is_nic(device))
+    if not false:
+        return record
+    return replace(record, nics={**record.nics, **nics})
 
 
 def _indexes(

@@ -63,19 +63,36 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
 def quiet(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements."""
+    """The dataplane links, absent ones too, for which no text asks for router advertisements or
+    DHCPv6.
+    """
     return frozenset(
         key
         for key, request in requests.items()
-        if roles.role(key.mac) == "dataplane" and request.state != "user"
+        if roles.role_of(key) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
+        if not is_left_on(request)
     )
 
 
-def quieted(link: Link, world: World, without_ipv6: Optional[str]) -> dict[str, str]:
+def is_left_on(request: LinkRequest) -> bool:
+    """Whether another program needs advertisements on the link.
+
+    The document has DHCPv6, which a client starts for an advertisement only (RFC 4861, 4.2), or SLAAC
+    beside DHCP.
+    """
+    found = request.automatic
+    return found is not None and bool(found.dhcp6 or (found.dhcp4 and found.accept_ra))
+
+
+def quieted(
+    request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str]
+) -> dict[str, str]:
     """What keeps advertisements from a link that is there, or that would be made with them on."""
     is_off = link.index == 0 and world.accept_ra == "0"
-    return {} if world.accept_ra is None or without_ipv6 or is_off else {ACCEPT_RA: "0"}
+    if world.accept_ra is None or without_ipv6 or is_off or is_left_on(request):
+        return {}
+    return {ACCEPT_RA: "0"}
 
 
 def lasting(link: Link, world: World) -> tuple[Address, ...]:

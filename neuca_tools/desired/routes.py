@@ -117,7 +117,9 @@ class _Finder:
 
     def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
         """The NIC of the route, if the next hop is in the network of no address that is asked for."""
-        return set() if self._asked.link(route.via) else {key.mac}
+        if self._asked.link(route.via):
+            return set()
+        return {key.mac}
 
 
 def _link_local(route: RouteRequest) -> bool:
@@ -125,12 +127,18 @@ def _link_local(route: RouteRequest) -> bool:
 
 
 def _said(route: RouteRequest, links: Container[LinkKey]) -> Optional[LinkKey]:
-    """The link that the document gives for a link-local next hop, which is in the network of every link."""
-    return route.link if route.link in links and _link_local(route) else None
+    """The link that the document gives for a link-local next hop, which is in the network of every
+    link.
+    """
+    if route.link in links and _link_local(route):
+        return route.link
+    return None
 
 
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
-    return world.addresses.get(found[key].index, ()) if key in found else ()
+    if key not in found:
+        return ()
+    return world.addresses.get(found[key].index, ())
 
 
 class Networks:
@@ -187,7 +195,9 @@ def _down_reason(
 
 
 def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
-    """Why the kernel would replace another program's route: routes are the same by prefix and metric alone."""
+    """Why the kernel would replace another program's route: routes are the same by prefix and
+    metric alone.
+    """
     if (route.to, ROUTE_METRIC) in taken:
         return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
     return None

@@ -1,4 +1,4 @@
-"""What a document may not ask for, since it would cut off the management NIC, the metadata service or the default route.
+"""What is refused because it would cut off the management NIC, the metadata service or the default route.
 
 Each function returns the reason for a refusal, or None.
 """
@@ -21,9 +21,7 @@ from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_route
 
 # rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
 ROUTE_PROTOCOL = 110
-LINK_LOCAL = ip_network(
-    "fe80::/64"
-)  # RFC 4291, 2.5.6: on every link, so it is no management prefix
+LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
 NOTHING: Mapping[Host, str] = {}
 NO_LIMIT: Mapping[int, int] = {}
 MOST_ROUTED = 1000  # routes through the management NIC that are remembered for the next boot
@@ -51,7 +49,9 @@ class Fence:
         return sorted({(network.version, network.prefixlen) for network in self.routed})
 
     def address(self, address: Address) -> Optional[str]:
-        """Why this address is refused: several links ask for it, it is in a management prefix, or takes over what is guarded."""
+        """Why this address is refused: several links ask for it, it is in a management prefix, or
+        takes over what is guarded.
+        """
         if address.ip in self.twice:
             return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
         for prefix in self.prefixes:
@@ -116,7 +116,10 @@ def fence(
     twice: Mapping[Host, str] = NOTHING,
     shortest: Mapping[int, int] = NO_LIMIT,
 ) -> Fence:
-    """Survey the host. Routes through dataplane NICs do not count as "now": they may be ours. `ground`: as it was before."""
+    """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours.
+
+    `ground` are the management networks, gateways and routes of the last boot.
+    """
     dataplane = _dataplane_indexes(world, roles)
     foreign = [route for route in world.routes if route.index not in dataplane]
     defaults = best_default_routes(foreign)
@@ -137,7 +140,7 @@ def fence(
 
 
 def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
-    """The gateways of default routes, and the single hosts of the ground of before."""
+    """The gateways of default routes, now and in the last boot."""
     for route in foreign:
         if route.to.prefixlen == 0 and route.via is not None:
             yield route.via
@@ -147,7 +150,7 @@ def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[H
 
 
 def _remembered(ground: Iterable[str], world: World, roles: Roles) -> list[Network]:
-    """The ground of before, less networks that a virtual link of ours is connected to.
+    """The ground of the last boot, without networks that a virtual link of ours is connected to.
 
     Versions up to 2.0 took such a link for a management device if it had the MAC address of one.
     """
@@ -170,7 +173,7 @@ def _connected(world: World, roles: Roles) -> set[Network]:
 
 
 def _routed(world: World, roles: Roles) -> frozenset[Network]:
-    """Where somebody else's routes lead through a management gateway, default routes left out."""
+    """The prefixes that other programs route through a management gateway, without default routes."""
     return frozenset(
         route.to
         for route in world.routes
@@ -199,14 +202,16 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
-    """The dataplane NICs, the virtual links that we made, and what is stacked on those."""
+    """The dataplane NICs, the virtual links that we created, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     nics = {device.index for device in world.devices.values() if identity(device) in named}
     return (above(world, roles.ours) | nics) - roles.protected
 
 
 def _length_now(host: Host, routes: Iterable[Route]) -> int:
-    """Length of the longest prefix that routes this host now; 0 where it is the default route or nothing."""
+    """Length of the longest prefix that routes this host now; 0 where it is the default route or
+    nothing.
+    """
     lengths = [
         route.to.prefixlen
         for route in routes

@@ -23,7 +23,9 @@ from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Vir
 
 @dataclass(frozen=True)
 class Stacks:
-    """The virtual links that can be created, with their lower devices; and the master of each member or port."""
+    """The virtual links that can be created, with their lower devices; and the master of each
+    member or port.
+    """
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
     masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
@@ -54,17 +56,13 @@ class _Judge:
         self.requests, self.world, self.roles, self.taken = requests, world, roles, taken
         self.found = find_links(world, roles)
         ours = {device.index for device in roles.stacked.values()}
-        self.macvlans = {
-            device.lower: f'"{device.name}"'
-            for device in world.devices.values()
-            if device.kind == "macvlan" and device.index not in ours
-        }
+        self.macvlans: dict[int, str] = {}
+        self.holders: dict[str, Device] = {}
+        for device in world.devices.values():
+            if device.kind == "macvlan" and device.index not in ours:
+                self.macvlans[device.lower] = f'"{device.name}"'
+            self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
-        self.holders = {
-            name: device
-            for device in world.devices.values()
-            for name in (device.name, *device.altnames)
-        }
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.links: dict[LinkKey, Virtual] = {}
@@ -84,7 +82,9 @@ class _Judge:
             self.masters.update(dict.fromkeys(virtual.members, key))
 
     def _whole(self, key: LinkKey, virtual: Virtual) -> Virtual:
-        """The virtual link with default options, and a VXLAN with the link that its addresses are reached through."""
+        """The virtual link with default options, and a VXLAN with the link that its addresses are
+        reached through.
+        """
         options = {**link_kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
@@ -105,7 +105,9 @@ class _Judge:
         below = self.links.get(first.nic)
         if below is not None:
             mac = below.option("mac")
-        return {"mac": mac} if mac else {}
+        if not mac:
+            return {}
+        return {"mac": mac}
 
     def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be made: refused, or absent if no link that it is made of is present."""
@@ -156,7 +158,9 @@ class _Judge:
         if lower not in request_members(self.requests[key]):
             return None
         macvlan = self._macvlan_on(lower)
-        return f"{lower} has {macvlan} on it: it can be in no bond or bridge" if macvlan else None
+        if not macvlan:
+            return None
+        return f"{lower} has {macvlan} on it: it can be in no bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
         """Why nothing may be made of a link with this role."""
@@ -173,7 +177,10 @@ class _Judge:
         return None
 
     def _macvlan_on(self, lower: LinkKey) -> str:
-        """A macvlan on this link, present or asked for; empty if there is none. The kernel refuses such a member."""
+        """A macvlan on this link, present or asked for; empty if there is none.
+
+        The kernel refuses such a member.
+        """
         present = self.macvlans.get(self.found[lower].index) if lower in self.found else None
         if present:
             return present
@@ -185,7 +192,9 @@ class _Judge:
 
 
 def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
-    return request.virtual.members if request.virtual else ()
+    if request.virtual is None:
+        return ()
+    return request.virtual.members
 
 
 def deletable(
@@ -200,25 +209,27 @@ def deletable(
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may be
     deleted.
     """
-    found, owned = find_links(world, roles), record.owned.vlans
-    ours = {
-        device.index for key, device in found.items() if key in owned or _is_nic_of(key, record)
-    }
-    copies = _copies(requests, world, roles, record)
-    free, problems = set(), []
-    for key in sorted(owned | copies):
-        holder = foreign_on(found[key], world, ours) if key in found else None
-        if holder is None:
-            if key in copies or (stacks and not _is_refused(key, requests, stacks)):
-                free.add(key)
-        elif stacks and key not in requests:
-            text = f'it is no longer asked for, but "{holder.name}" is stacked on it'
-            problems.append(Problem("refused", text, key))
-    return frozenset(free), problems
+    owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
+    held = _held(owned | copies, world, roles, record)
+    if stacks is None:
+        return copies - held.keys(), []
+    text = 'it is no longer asked for, but "{}" is stacked on it'
+    problems = [
+        Problem("refused", text.format(held[key]), key) for key in held if key not in requests
+    ]
+    free = {key for key in owned if not _is_refused(key, requests, stacks)}
+    return (copies | free) - held.keys(), problems
 
 
-def _is_nic_of(key: LinkKey, record: Record) -> bool:
-    return not key.rank and key.mac in record.nics
+def _held(
+    keys: Collection[LinkKey], world: World, roles: Roles, record: Record
+) -> dict[LinkKey, str]:
+    """Those of our links that have a foreign link on them, with its name."""
+    found = find_links(world, roles)
+    nics = {key for key in map(LinkKey, record.nics) if not key.rank}
+    ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
+    holders = {key: foreign_on(found[key], world, ours) for key in sorted({*keys} & found.keys())}
+    return {key: holder.name for key, holder in holders.items() if holder}
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

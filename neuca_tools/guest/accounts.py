@@ -30,12 +30,9 @@ def make(login: str, seconds: float) -> pwd.struct_passwd:
     """
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
     what = f'make the user "{login}"'
-    programs.run(
-        what,
-        ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login],
-        seconds,
-    )
+    command = ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login]
+    programs.run(what, command, seconds)
     made = find(login)
     if made is None:
-        raise ApplyError(f"{what}: useradd says that it is done, and there is no such user")
+        raise ApplyError(f"{what}: useradd reported success, but there is no such user")
     return made

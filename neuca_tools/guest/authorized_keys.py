@@ -17,11 +17,12 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import NEW
+from neuca_tools.files import applying, replace_file
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
@@ -39,10 +40,10 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
     read, write = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        _become(user, keys, write)
+        _run_as_user(user, keys, write)
     os.close(write)
     try:
-        said = _said(read)
+        said = _receive(read)
     finally:
         os.close(read)
         with suppress(ProcessLookupError):
@@ -53,18 +54,15 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
         failed, ignored = str(word["failed"]), str(word["ignored"])
     except (ValueError, TypeError, KeyError):
         raise ApplyError(
-            "the child that edits them has ended without a word, or took too long"
+            "the child that edits them ended without a result, or took too long"
         ) from None
     if failed:
         raise ApplyError(failed)
     return ignored
 
 
-def _said(descriptor: int) -> bytes:
-    """The output of the child until its end, or what arrives in time.
-
-    The user may have forged it.
-    """
+def _receive(descriptor: int) -> bytes:
+    """The output of the child until its end or time-out. The user may have forged it."""
     said, deadline = b"", time.monotonic() + WITHIN
     while len(said) < LONGEST_WORD:
         left = max(0.0, deadline - time.monotonic())
@@ -77,7 +75,7 @@ def _said(descriptor: int) -> bytes:
     return said
 
 
-def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
+def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoReturn:
     """In the child, which never returns from here: become the user and edit the file."""
     try:
         os.chdir("/")
@@ -85,16 +83,16 @@ def _become(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> NoRetur
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-        _say(write, "", edit(user.pw_dir, keys))
+        _send(write, "", edit(user.pw_dir, keys))
     except ApplyError as error:
-        _say(write, error.text, "")
+        _send(write, error.text, "")
     except OSError as error:
-        _say(write, f"become the user: {error.strerror}", "")
+        _send(write, f"become the user: {error.strerror}", "")
     finally:
         os._exit(0)
 
 
-def _say(descriptor: int, failed: str, ignored: str) -> None:
+def _send(descriptor: int, failed: str, ignored: str) -> None:
     os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
 
 
@@ -109,7 +107,7 @@ def edit(home: str, keys: Sequence[str]) -> str:
             return ""
         with (
             _opened(place, lambda: _directory(top, place)) as directory,
-            _naming(f"{place}/{FILE}"),
+            applying(f'"{place}/{FILE}"'),
         ):
             _edit(directory, f"{place}/{FILE}", keys)
             return _ignored(top, directory, home) if keys else ""
@@ -117,20 +115,12 @@ def edit(home: str, keys: Sequence[str]) -> str:
 
 @contextmanager
 def _opened(place: str, opener: Callable[[], int]) -> Iterator[int]:
-    with _naming(place):
+    with applying(f'"{place}"'):
         descriptor = opener()
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _naming(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ApplyError(f'"{place}": {error.strerror}', error.errno or 0) from error
 
 
 def _is_there(name: str, directory: int) -> bool:
@@ -157,7 +147,8 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
     except ApplyError as error:
         raise ApplyError(f'"{place}": {error.text}') from None
     if wanted != (content or b""):
-        _write(directory, wanted, mode)
+        replace_file(FILE, wanted, partial(os.fchmod, mode=mode), directory)
+        os.fsync(directory)
 
 
 def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
@@ -177,26 +168,6 @@ def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
         return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
 
 
-def _write(directory: int, content: bytes, mode: int) -> None:
-    new = FILE + NEW
-    with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=directory)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(new, flags, 0o600, dir_fd=directory)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, mode)
-            stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
-        os.rename(new, FILE, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(new, dir_fd=directory)
-        raise
-    os.fsync(directory)
-
-
 def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind: str) -> None:
     """Raises ApplyError for a link, another kind of file, or a file of another user."""
     if stat.S_ISLNK(found.st_mode):
@@ -208,9 +179,7 @@ def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind
 
 
 def _ignored(home: int, directory: int, name: str) -> str:
-    """Why sshd ignores the file (StrictModes in sshd_config(5)): others may write to it; empty if
-    not.
-    """
+    """Why sshd ignores the file: others may write to it (StrictModes); empty if it does not."""
     places = {
         name: os.fstat(home),
         f"{name}/{DIRECTORY}": os.fstat(directory),

@@ -41,9 +41,7 @@ class Guest:
 
 
 class Feature(NamedTuple):
-    """Whether a feature is switched on, and whether a document asks for it; `run.RUNS` has its
-    function.
-    """
+    """Whether a feature is switched on, and whether a document asks for it."""
 
     is_on: Callable[[Config], bool]
     asked: Callable[[Config, Document], bool]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import make_directory
+from neuca_tools.files import applying, make_directory
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
@@ -51,10 +51,7 @@ class Mount(NamedTuple):
 
 
 def signatures(device: Path) -> dict[str, str]:
-    """What it carries (`TYPE`, `UUID`, `PTTYPE`, …); empty only if both programs find nothing.
-
-    Raises ApplyError.
-    """
+    """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"look what {device} carries"
     _readable(device)
     said = programs.run(
@@ -68,19 +65,18 @@ def signatures(device: Path) -> dict[str, str]:
     wiped = programs.run(
         what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
     ).split()
-    return found if found or not wiped else {"TYPE": wiped[0]}
+    if not found and wiped:
+        return {"TYPE": wiped[0]}
+    return found
 
 
 def _readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
-    try:
-        with device.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            for place in (0, max(0, size - EDGE)):
-                stream.seek(place)
-                stream.read(EDGE)
-    except OSError as error:
-        raise ApplyError(f"read {device}: {error.strerror}", error.errno or 0) from error
+    with applying(f"read {device}"), device.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        for place in (0, max(0, size - EDGE)):
+            stream.seek(place)
+            stream.read(EDGE)
 
 
 def partitioned(name: str) -> str:
@@ -90,10 +86,7 @@ def partitioned(name: str) -> str:
 
 
 def in_use(name: str) -> str:
-    """What uses the disk with this kernel name, or a part of it, in words; empty if nothing does.
-
-    Raises ApplyError if that cannot be found out.
-    """
+    """What uses the disk or a part of it, in words; empty if nothing. Raises ApplyError."""
     holders = _names(SYSFS / name / "holders")
     if holders:
         return f"{holders[0]} is made of it"
@@ -105,7 +98,7 @@ def in_use(name: str) -> str:
     try:  # O_EXCL is refused for a disk that the kernel itself uses (open(2))
         os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        return f"it cannot be had alone: {error.strerror}"
+        return f"it cannot be opened exclusively: {error.strerror}"
     return ""
 
 
@@ -116,27 +109,19 @@ def _names(directory: Path) -> list[str]:
 
 
 def number(name: str) -> str:
-    """The device number (`8:16`) of the disk with this kernel name.
-
-    Raises ApplyError if it is gone.
-    """
-    try:
+    """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
+    with applying(f"look at {name}"):
         return (SYSFS / name / "dev").read_text().strip()
-    except OSError as error:
-        raise ApplyError(f"look at {name}: {error.strerror}", error.errno or 0) from error
 
 
 def mounts() -> list[Mount]:
-    """Every mount of this mount namespace; spaces in a path are written `\\040` there,
-    and so on.
-    """
+    """Every mount of this mount namespace; proc(5) writes a space in a path as `\\040`."""
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
-        place = (
-            words[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
-        )
-        found.append(Mount(words[2], place.decode("utf-8", "surrogateescape")))
+        raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
+        found.append(Mount(words[2], place))
     return found
 
 
@@ -163,23 +148,10 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     uuid = found.get("UUID")
     if not uuid:
         raise ApplyError(f"{what}: what it carries has no UUID")
-    try:
+    with applying(what):
         make_directory(Path(place))
-    except OSError as error:
-        raise ApplyError(f"{what}: {error.strerror}", error.errno or 0) from error
-    same = programs.run(
-        what,
-        [
-            "blkid",
-            "--cache-file",
-            "/dev/null",
-            "--output",
-            "device",
-            "--match-token",
-            f"UUID={uuid}",
-        ],
-        LOOK,
-    )
+    find = "blkid --cache-file /dev/null --output device --match-token".split()
+    same = programs.run(what, [*find, f"UUID={uuid}"], LOOK)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
     programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", place], LOOK)

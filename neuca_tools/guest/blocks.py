@@ -12,12 +12,12 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import NEW, sync_directory
+from neuca_tools.files import replace_file, sync_directory
 
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
@@ -38,9 +38,7 @@ def edited(content: bytes, lines: Sequence[str]) -> bytes:
 
 
 def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """What comes before the marked lines, the marked lines with their marks, and what
-    comes after.
-    """
+    """The content before the marked lines, these with their marks, and the content after."""
     lines = content.splitlines(keepends=True)
     begins = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
     ends = [number for number, line in enumerate(lines) if line.strip() == END]
@@ -66,7 +64,8 @@ def edit(path: Path, lines: Sequence[str]) -> bool:
         wanted = edited(content or b"", lines)
         if wanted == (content or b""):
             return False
-        _replace(real, wanted, content is not None)
+        replace_file(str(real), wanted, partial(_copy_attributes, real))
+        sync_directory(real.parent)
     except ApplyError as error:
         raise ApplyError(f'edit "{path}": {error.text}', error.errno) from None
     except (OSError, RuntimeError) as error:
@@ -98,32 +97,13 @@ def _read(path: Path) -> Optional[bytes]:
         os.close(descriptor)
 
 
-def _replace(path: Path, content: bytes, there: bool) -> None:
-    new = path.with_name(path.name + NEW)
-    with suppress(FileNotFoundError):
-        new.unlink()
-    descriptor = os.open(
-        new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            if there:
-                _copy_attributes(path, descriptor)
-            else:
-                os.fchmod(descriptor, 0o644)
-            stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
-        new.replace(path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
-    sync_directory(path.parent)
-
-
 def _copy_attributes(path: Path, new: int) -> None:
-    found = path.stat()
+    """Copy owner, mode and extended attributes of a file, if it exists, to a new one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        os.fchmod(new, 0o644)
+        return
     os.fchown(new, found.st_uid, found.st_gid)
     os.fchmod(new, stat.S_IMODE(found.st_mode))
     try:

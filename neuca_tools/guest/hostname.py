@@ -12,7 +12,7 @@ from pathlib import Path
 
 from neuca_tools.backends import hostnamed
 from neuca_tools.errors import ApplyError, ManagerError
-from neuca_tools.files import read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, write_files
 from neuca_tools.guest import blocks
 from neuca_tools.guest.base import Finding, Guest
 
@@ -33,12 +33,13 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
         yield Finding("ok", f'the host name is "{now}", and the platform calls it "{name}"', "name")
         return
     try:
-        changed = set_hostname(name, file)
-        suffix = "" if changed else ", as it was"
+        suffix = "" if set_hostname(name, file) else ", as it was"
         yield Finding("ok", f'the host name is "{name}"{suffix}', "name")
     except ApplyError as error:
         yield Finding("failed", error.text, "name", again=True)
-    lines = hosts_lines(name, str(config.loopback_address)) if config.set_loopback_hostname else []
+    lines = []
+    if config.set_loopback_hostname:
+        lines = hosts_lines(name, str(config.loopback_address))
     blocks.edit(config.hosts_file, lines)
 
 
@@ -55,21 +56,15 @@ def set_hostname(name: str, file: Path = FILE) -> bool:
         hostnamed.set_hostname(name)
     if not is_set(name, file):
         write_files({file: f"{name}\n".encode()})
-        try:
+        with applying(f'set the host name "{name}"'):
             socket.sethostname(name)
-        except OSError as error:
-            raise ApplyError(
-                f'set the host name "{name}": {error.strerror}', error.errno or 0
-            ) from error
     return True
 
 
 def is_set(name: str, file: Path = FILE) -> bool:
     """Whether the kernel and the file for the next boot have this name. Raises ApplyError."""
-    try:
+    with applying(f'read "{file}"'):
         kept = read_bytes(file) or b""
-    except OSError as error:
-        raise ApplyError(f'read "{file}": {error.strerror}', error.errno or 0) from error
     return os.uname().nodename == name and kept.decode("utf-8", "replace").split() == [name]
 
 

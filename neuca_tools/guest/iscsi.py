@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, text_of, write_files
 from neuca_tools.guest import programs
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
@@ -27,7 +27,8 @@ IQN = re.compile(
     r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[A-Za-z0-9.:_-]{1,200}"
     r"|eui\.[0-9A-Fa-f]{16}|naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})"
 )
-_TAG = re.compile(r"[0-9]{1,5}")  # of a portal group: 16 bits
+# A portal with the tag of its group, 16 bits, and a target.
+_OFFER = re.compile(rf"\s*(?P<portal>\S+),(?P<tag>[0-9]{{1,5}})\s+(?P<name>{IQN.pattern})\s*")
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
@@ -74,7 +75,7 @@ def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
     return f"[{ip}]:{port}" if ":" in str(ip) else f"{ip}:{port}"
 
 
-def introduce(iqn: str) -> None:
+def set_initiator_name(iqn: str) -> None:
     """Set the initiator name. Sessions that exist keep the old one. Raises ApplyError."""
     content = f"InitiatorName={iqn}\n".encode()
     lines = [line.strip() for line in (read_bytes(INITIATOR) or b"").splitlines()]
@@ -88,11 +89,9 @@ def introduce(iqn: str) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether `introduce` wrote this file with an initiator name. Raises ApplyError."""
-    try:
+    """Whether `set_initiator_name` wrote this file with an initiator name. Raises ApplyError."""
+    with applying(f'read "{path}"'):
         return (read_bytes(path) or b"").startswith(MARK)
-    except OSError as error:
-        raise ApplyError(f'read "{path}": {error.strerror}', error.errno or 0) from error
 
 
 def discover(ip: str, port: int) -> dict[Target, str]:
@@ -101,53 +100,35 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     open-iscsi keeps no record of them, since some hosts log in to all recorded targets at boot.
     Raises ApplyError, also for a portal that does not respond.
     """
-    words = [
-        "iscsiadm",
-        "--mode",
-        "discovery",
-        "--type",
-        "sendtargets",
-        "--op",
-        "nonpersistent",
-        "--portal",
-        portal(ip, port),
-    ]
-    said = programs.run(f"ask {portal(ip, port)} for its targets", words, ASKING)
+    at = portal(ip, port)
+    words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
+    said = programs.run(f"ask {at} for its targets", [*words, at], ASKING)
     return targets(said, ip, port)
 
 
 def targets(said: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
-    >>> targets("192.0.2.1:3260,1 iqn.2026-11.org.example:a\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
+    >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
+    >>> targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
     found = {}
-    for words in sorted(line.split() for line in said.splitlines()):
-        place, _, tag = words[0].rpartition(",") if len(words) == 2 else ("", "", "")
-        if place == portal(ip, port) and IQN.fullmatch(words[1]) and _TAG.fullmatch(tag):
-            found[Target(words[1], ip, port)] = tag
+    for line in sorted(said.splitlines()):
+        match = _OFFER.fullmatch(line)
+        if match and match["portal"] == portal(ip, port):
+            found[Target(match["name"], ip, port)] = match["tag"]
     return found
 
 
-def remember(target: Target, tag: str) -> None:
+def create_record(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
-        words = [
-            "iscsiadm",
-            "--mode",
-            "node",
-            "--targetname",
-            target.name,
-            "--portal",
-            f"{target.portal},{tag}",
-            "--op",
-            "new",
-        ]
+        words = [*target.words[:-1], f"{target.portal},{tag}", "--op", "new"]
         programs.run(f"make a record of {target.name}", words, ASKING)
 
 
-def trust(target: Target, own: Credentials, its: Credentials) -> None:
+def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
     """Write the credentials to the records of a target. Raises ApplyError.
 
     This host logs in with `own`; the target has to prove that it knows `its` (mutual CHAP).
@@ -177,9 +158,7 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
 
 
 def records(target: Target) -> list[Path]:
-    """The records of a target: `TARGET/IP,PORT,TAG/INTERFACE`, or `TARGET/IP,PORT,TAG` in old
-    versions.
-    """
+    """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
     found: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
@@ -196,15 +175,11 @@ def log_in(target: Target) -> None:
     # The service logs out at shutdown, after unmounting. It was not started at boot if there was
     # no record then.
     if BOOTED.is_dir():
-        programs.run(
-            "start open-iscsi",
-            ["systemctl", "start", "--no-block", *SERVICES],
-            ASKING,
-            accepted=range(256),
-        )
+        start = ["systemctl", "start", "--no-block", *SERVICES]
+        programs.run("start open-iscsi", start, ASKING, accepted=range(256))
 
 
-def look_again(target: Target) -> None:
+def find_new_disks(target: Target) -> None:
     """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
     programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
 
@@ -216,7 +191,7 @@ def log_out(target: Target) -> None:
     )
 
 
-def forget(target: Target) -> None:
+def delete_record(target: Target) -> None:
     """Delete the record of a target, with its secret. Raises ApplyError."""
     if records(target):
         programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)
@@ -230,8 +205,8 @@ def session(target: Target) -> Optional[Path]:
     for place in sorted((SYSFS / "iscsi_session").glob("session*")):
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
-        if _text(place / "targetname") == target.name and any(
-            (_text(one / "persistent_address").strip("[]"), _text(one / "persistent_port"))
+        if text_of(place / "targetname") == target.name and any(
+            (text_of(one / "persistent_address").strip("[]"), text_of(one / "persistent_port"))
             == (target.ip, str(target.port))
             for one in connections
         ):
@@ -249,24 +224,14 @@ def disks(target: Target) -> dict[int, str]:
 
 
 def wait_for_disk(target: Target, lun: int) -> str:
-    """The kernel name of a disk, once the kernel has found it.
-
-    Raises ApplyError after APPEARS seconds.
-    """
+    """The kernel name of a disk that appears within APPEARS seconds. Raises ApplyError."""
     deadline = time.monotonic() + APPEARS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
         while lun not in disks(target):
             if not select.select([events], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ApplyError(f"find LUN {lun} of {target.name}: no such disk has come")
+                raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
     programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))
     return disks(target)[lun]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

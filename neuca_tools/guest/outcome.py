@@ -42,12 +42,7 @@ DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
 MOST = 1000  # findings that one feature keeps
 # Exit codes by state, the worst first.
-_RANK = {
-    "failed": EXIT_FAILED,
-    "pending": EXIT_PENDING,
-    "degraded": EXIT_DEGRADED,
-    "ok": EXIT_OK,
-}
+_RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
 
 
 @dataclass(frozen=True)
@@ -108,9 +103,7 @@ def forget(directory: Path, feature: str) -> None:
 
 
 def load(directory: Path, feature: str) -> Optional[Outcome]:
-    """None if the feature has not run since the boot, is switched off, or its file is
-    unreadable.
-    """
+    """The last findings; None if it has not run since the boot, or if they are unreadable."""
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, file_name(feature))
         if data is not None:

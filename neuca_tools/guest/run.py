@@ -105,10 +105,7 @@ def _wait(seconds: float) -> None:
 
 
 def _feature(name: str, run: Run, guest: Guest) -> bool:
-    """Run one feature.
-
-    Returns whether to try again. Raises ApplyError if its findings cannot be saved.
-    """
+    """Run one feature; returns whether to try again. Raises ApplyError if it cannot be saved."""
     directory = guest.config.run_directory
     if not FEATURES[name].is_on(guest.config):
         outcome.forget(directory, name)
@@ -144,5 +141,5 @@ def _guarded(name: str, run: Run, guest: Guest) -> Iterator[Finding]:
     except NeucaError as error:
         yield Finding("failed", error.text, again=True)
     except Exception:  # the outermost loop: one feature failed, the others still run
-        log.exception("%s: failed on a defect of its own", name)
-        yield Finding("failed", "it failed on a defect of its own: see the log")
+        log.exception("%s: failed because of a bug", name)
+        yield Finding("failed", "it failed because of a bug: see the log")

@@ -107,10 +107,7 @@ def _end_text(end: Mapping[str, Any], output: Path) -> str:
 
 
 def _mark(path: Path) -> dict[str, Any]:
-    """The mark of a script; empty if there is none.
-
-    An unreadable one still says that it was started.
-    """
+    """The mark of a script, empty for none; an unreadable one still says that it was started."""
     try:
         return read(path.parent, path.name) or {}
     except RecordError:
@@ -118,11 +115,8 @@ def _mark(path: Path) -> dict[str, Any]:
 
 
 def _start(config: Config, script: Script, files: Place, started: str) -> None:
-    """Run a script to its end.
-
-    Raises ApplyError if it cannot be started, and has not run at all.
-    """
-    body = script.body if script.body.endswith("\n") else f"{script.body}\n"
+    """Run a script to its end. Raises ApplyError if it has not run at all."""
+    body = script.body.removesuffix("\n") + "\n"
     write_files({files.output: None})
     write_files({files.body: body.encode("utf-8", "surrogateescape")}, 0o700)
     save(files.mark.parent, files.mark.name, {"name": script.name, "started": started}, 0o600)
@@ -175,10 +169,7 @@ def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
 
 
 def _awaited(config: Config, script: Script, files: Place) -> Finding:
-    """Wait for the end of a script, whose supervisor holds a lock on the mark until then.
-
-    Raises ApplyError if the mark cannot be locked for another reason.
-    """
+    """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
     try:
         with locked(files.mark, config.script_timeout + MARGIN):
             pass

@@ -31,9 +31,7 @@ INITIATOR = "iscsi_initiator_iqn"
 
 @dataclass(frozen=True)
 class Attached:
-    """One disk of the document. `ours`: the agent began the session. `mounted`: its mount point, if
-    any.
-    """
+    """One disk. `ours`: the agent began its session. `mounted`: its mount point, if any."""
 
     target: str
     ip: str
@@ -51,10 +49,7 @@ Known = dict[str, Attached]
 
 
 def run(guest: Guest) -> Iterator[Finding]:
-    """Detach what the document no longer asks for, then attach what it asks for.
-
-    Disks fail separately.
-    """
+    """Detach what is no longer requested, then attach what is. Disks fail separately."""
     record = _Record(guest.config.state_directory / RECORD)
     wanted = {storage.device: storage for storage in guest.document.storage if storage.attach}
     if not wanted and not record.known:
@@ -63,10 +58,15 @@ def run(guest: Guest) -> Iterator[Finding]:
         yield Finding("failed", "iscsiadm is not installed (open-iscsi): no storage is attached")
         return
     if guest.document.complete:
-        for device in [device for device in record.known if device not in wanted]:
-            yield from _guarded(device, _detach(device, record))
+        yield from _detach_others(wanted, record)
     if wanted:
         yield from _attach_all(guest, wanted, record)
+
+
+def _detach_others(wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
+    for device in tuple(record.known):
+        if device not in wanted:
+            yield from _guarded(device, _detach(device, record))
 
 
 def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) ->
         why = "is no iSCSI name" if initiator else "is absent"
         yield Finding("refused", f'no storage is attached: "{INITIATOR}" of [global] {why}')
         return
-    iscsi.introduce(initiator)
+    iscsi.set_initiator_name(initiator)
     for device, storage in wanted.items():
         yield Finding("pending", f"{device}: is being attached", device)
         yield from _guarded(device, _attach(storage, record))
@@ -115,10 +115,7 @@ class _Record:
 
 
 def own_files(config: Config) -> list[Path]:
-    """The records of open-iscsi that hold a secret of the document.
-
-    Raises ApplyError if unknown.
-    """
+    """The records of open-iscsi that hold a secret of the document. Raises ApplyError."""
     known = _Record(config.state_directory / RECORD).known.values()
     return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
 
@@ -138,7 +135,7 @@ def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
         before = None
     _log_in(storage, record, target, tag, was_ours=bool(before and before.ours))
     name = iscsi.wait_for_disk(target, storage.lun)
-    yield Finding("ok", f"{device}: {_provide(storage, name)}", device)
+    yield Finding("ok", f"{device}: {_mount_disk(storage, name)}", device)
 
 
 def _target(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
@@ -155,20 +152,19 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     attached = Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point)
     record.keep(storage.device, attached)
     if not begun:
-        iscsi.remember(target, tag)
+        iscsi.create_record(target, tag)
     if any(one.ours and one.where == target for one in record.known.values()):
-        iscsi.trust(target, (storage.chap_user, storage.chap_secret), storage.mutual_chap)
+        iscsi.write_credentials(
+            target, (storage.chap_user, storage.chap_secret), storage.mutual_chap
+        )
     if not begun:
         iscsi.log_in(target)
     elif storage.lun not in iscsi.disks(target):
-        iscsi.look_again(target)
+        iscsi.find_new_disks(target)
 
 
 def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
-    """The target that was attached before, or the only one, and the tag of its portal group.
-
-    Raises ApplyError.
-    """
+    """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
     found = iscsi.discover(str(storage.ip), storage.port)
     if before and before.where in found:
         return before.where, found[before.where]
@@ -181,7 +177,7 @@ def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, s
     raise ApplyError(f"{portal} offers {len(found)} targets{why}")
 
 
-def _provide(storage: Storage, name: str) -> str:
+def _mount_disk(storage: Storage, name: str) -> str:
     """Mount a disk, with a new file system if it is blank and the document asks for one.
 
     Returns what has become of the disk, in words. Raises ApplyError.
@@ -195,7 +191,7 @@ def _provide(storage: Storage, name: str) -> str:
     found = _formatted(storage, name, node)
     if not place:
         return f"it is {node}"
-    _judge(storage, node, found, at)
+    _check_mountable(storage, node, found, at)
     blockdev.mount(found, name, place)
     return f"{node} is mounted at {place}"
 
@@ -212,7 +208,7 @@ def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
     return blockdev.signatures(node)
 
 
-def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
+def _check_mountable(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
     """Raises RefusedError if the disk must not be mounted where the document asks for it.
 
     `found` are its signatures, `at` the places where it is mounted.
@@ -234,10 +230,7 @@ def _judge(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]
 
 
 def _detach(device: str, record: _Record) -> Iterator[Finding]:
-    """Unmount a disk; log out of its target unless another disk of the document is behind it.
-
-    Raises ApplyError.
-    """
+    """Unmount a disk; log out unless another disk uses the session. Raises ApplyError."""
     attached = record.known[device]
     beside = {
         name: one
@@ -262,7 +255,7 @@ def _log_out(target: Target) -> None:
             raise ApplyError(f"log out of {target.name}: /dev/{name} is in use: {user}")
     if iscsi.session(target) is not None:
         iscsi.log_out(target)
-    iscsi.forget(target)
+    iscsi.delete_record(target)
 
 
 def _unmount(attached: Attached) -> None:

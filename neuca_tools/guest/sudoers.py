@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, write_files
 from neuca_tools.guest import programs
 
 # sudo ignores files with a dot in their names (sudoers(5)), such as those that are being written.
@@ -25,15 +25,13 @@ def text(login: str) -> str:
 
 
 def grant(login: str, seconds: float, directory: Path = DIRECTORY) -> bool:
-    """Write the file after visudo has checked it.
-
-    Returns whether it was changed. Raises ApplyError.
-    """
+    """Write the file, checked by visudo; returns whether it changed. Raises ApplyError."""
     file, content = path(login, directory), text(login).encode()
     there = _content(file)
     if there and not _is_ours(there):
         raise ApplyError(
-            f'let "{login}" use sudo: "{file}" was not written by neuca-guest-tools, and is left alone'
+            f'let "{login}" use sudo: '
+            f'"{file}" was not written by neuca-guest-tools, and is left alone'
         )
     if there == content and file.stat().st_mode & 0o777 == 0o440:
         return False
@@ -55,10 +53,8 @@ def revoke(login: str, directory: Path = DIRECTORY) -> bool:
 
 def _content(file: Path) -> bytes:
     """The content of the file; empty if there is none."""
-    try:
+    with applying(f'read "{file}"'):
         return b"a link" if file.is_symlink() else read_bytes(file) or b""
-    except OSError as error:
-        raise ApplyError(f'read "{file}": {error.strerror}', error.errno or 0) from error
 
 
 def _is_ours(content: bytes) -> bool:

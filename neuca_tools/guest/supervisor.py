@@ -47,9 +47,7 @@ CUT_FOR_GOOD = b"\n[neucad: what follows is not kept]\n"  # without systemd ther
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`; 0 if the end is
-    recorded.
-    """
+    """`python3 -m neuca_tools.guest.supervisor BODY OUTPUT MARK SECONDS`; 0: the end was saved."""
     body, output, mark, seconds = arguments
     try:
         # The mark is locked until the script has ended; the agent waits for the lock. Meanwhile
@@ -94,9 +92,7 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
 
 
 def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[str, Any]:
-    """Run it to its end; returns its exit status (minus the number of a signal), and why it was
-    killed.
-    """
+    """Run it; returns its exit status (minus the number of a signal), and why it was killed."""
     try:
         process = _start(body, pipe)
     except OSError as error:
@@ -135,10 +131,7 @@ def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
 
 
 def _copier(output: Path) -> tuple[int, int]:
-    """Start a child that copies a pipe to a file and to standard output.
-
-    Returns a pidfd of the child, and the end of the pipe to write to.
-    """
+    """Start a child that copies a pipe to a file and to stdout; returns its pidfd and the pipe."""
     file = os.open(
         output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )

@@ -50,7 +50,7 @@ def _withdraw_others(config: Config, held: set[str], asked: AbstractSet[str]) ->
             left.add(login)
             yield Finding("failed", error.text, login, again=True)
         else:
-            text = f'"{login}" is no longer asked for: its keys and its sudo file are taken back'
+            text = f'"{login}" is no longer requested: its keys and its sudo file are removed'
             yield Finding("ok", text, login)
     _remember(config, left | asked)
 
@@ -82,7 +82,7 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
         return
     odd = sum(not is_public_key(key) for key in user.keys)
     if odd:
-        text = f'"{login}": {_count(odd, "text")} in the place of a public key'
+        text = f'"{login}": {_count(odd, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
         found = accounts.find(login)
@@ -90,7 +90,7 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
-    yield _keys(user, account, "" if found else "made, ")
+    yield _keys(user, account, "" if found else "created, ")
     yield from _sudo(user, seconds)
 
 
@@ -129,14 +129,11 @@ def withdraw(login: str) -> None:
         if account:
             authorized_keys.edit_as(account, ())
     except ApplyError as error:
-        raise ApplyError(f'take back the keys of "{login}": {error.text}') from None
+        raise ApplyError(f'remove the keys of "{login}": {error.text}') from None
 
 
 def recorded(config: Config) -> set[str]:
-    """The users that have keys or a sudo file of the agent's.
-
-    Raises ApplyError if that is unknown.
-    """
+    """The users that have keys or a sudo file of ours. Raises ApplyError if unknown."""
     try:
         data = read(config.state_directory, RECORD)
         return set() if data is None else {_login(one) for one in data["logins"]}
@@ -160,7 +157,7 @@ class Leaving:
 
     @property
     def text(self) -> str:
-        return f'take back the keys of "{self.login}"'
+        return f'remove the keys of "{self.login}"'
 
     def run(self) -> None:
         """Raises ApplyError."""
@@ -168,10 +165,7 @@ class Leaving:
 
 
 def leaving(config: Config) -> list[Leaving]:
-    """Every user that has keys or a sudo file of the agent's.
-
-    Raises ApplyError if that is unknown.
-    """
+    """Every user that has keys or a sudo file of ours. Raises ApplyError if unknown."""
     return [Leaving(login) for login in sorted(recorded(config))]
 
 

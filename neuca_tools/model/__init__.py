@@ -23,8 +23,11 @@ from ipaddress import (
 from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.model.device_settings import Declined, DeviceSettings
+from neuca_tools.model.links import Automatic as Automatic
+from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
+from neuca_tools.model.links import Written as Written
 from neuca_tools.model.rows import Item, Script, Storage, User
 
 Address = Union[IPv4Interface, IPv6Interface]
@@ -115,14 +118,12 @@ class LinkRequest:
     origins: tuple[Origin, ...] = ()
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
+    automatic: Optional[Automatic] = None
 
 
 @dataclass(frozen=True)
 class RouteRequest:
-    """One requested route. `via` is None unless the state is `present`.
-
-    `link` is None if the document does not name the link.
-    """
+    """One requested route. `via` is None unless it is `present`, `link` if the document names none."""
 
     to: Network
     state: RouteState
@@ -132,7 +133,7 @@ class RouteRequest:
 
 
 class ManagementHint(NamedTuple):
-    """Why a NIC is a management NIC by a platform's document. `firm`: even if a NEuca document names it."""
+    """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
 
     mac: str
     reason: str
@@ -349,8 +350,8 @@ class Original:
 class NicRecord:
     """What is recorded of one NIC.
 
-    `applied` is the digest of the applied request, `incarnation` identifies the appearance of the NIC
-    and its VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
+    `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
+    VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
     a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no response
     and still has to be told about the NIC. `doubtful` are address families (see `desired.roles`).
     """
@@ -359,7 +360,7 @@ class NicRecord:
     role: Literal["", "dataplane", "management"] = ""
     released: bool = False
     applied: str = ""
-    incarnation: str = ""
+    incarnation: Optional[Incarnation] = None
     leaving: str = ""
     doubtful: tuple[int, ...] = ()
     unheard: bool = False
@@ -371,7 +372,7 @@ class Record:
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set, by sysctl path, `MAC mtu` or `MAC txqueuelen`. `probed` maps the MAC of a
+    what the agent last set. `probed` maps the MAC of a
     NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
     response. `retry` are the sysctls that failed.
     """
@@ -384,7 +385,7 @@ class Record:
     applied: str = ""
     ground: tuple[str, ...] = ()
     declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
-    written: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[Written, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
     retry: tuple[str, ...] = ()
 

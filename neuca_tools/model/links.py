@@ -8,7 +8,7 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan")
 _RANKS = {"physical": 0, "bond": 1, "vlan": 2, "vxlan": 3, "macvlan": 3, "bridge": 4}
@@ -16,49 +16,60 @@ _RANKS = {"physical": 0, "bond": 1, "vlan": 2, "vxlan": 3, "macvlan": 3, "bridge
 _HIGHEST = 5
 
 
-class LinkKey(NamedTuple):
-    """Identifies a NIC by its permanent MAC, a virtual link by kind and name, a VLAN by lower device and ID.
+# `__new__` below returns no typing.Self (PYI034), which is newer than Python 3.9.
 
-    `mac` is `fe:16:3e:00:6d:af` or `bond bond0`. It also identifies the failure domain: a NIC or
-    virtual link with its VLANs.
+
+class LinkKey(tuple[Any, ...]):
+    """Identifies a link: a `Nic`, a `VirtualLink` or a `Vlan`.
+
+    `mac` identifies the failure domain, a NIC or virtual link with its VLANs, by its MAC or by
+    `KIND NAME`: the form that documents, records and messages use. LinkKey(mac, vlan_id) is the
+    link with this form.
     """
 
-    mac: str
-    vlan_id: Optional[int] = None
+    __slots__ = ()
+
+    def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034
+        kind, _, name = mac.partition(" ")
+        lower: LinkKey = Nic(mac)
+        if name and kind in KINDS:
+            lower = VirtualLink(kind, name)
+        if vlan_id is None:
+            return lower
+        return Vlan(lower, vlan_id)
+
+    @property
+    def mac(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def vlan_id(self) -> Optional[int]:
+        """The VLAN ID; None for a link that is no VLAN."""
+        return None
 
     @property
     def nic(self) -> LinkKey:
         """The NIC or virtual link that a VLAN is on; for all others, the link itself."""
-        return LinkKey(self.mac)
+        return self
 
     @property
     def made(self) -> str:
         """The kind of a virtual link, also for a VLAN on it; empty for a NIC and its VLANs."""
-        kind, _, _ = self.mac.partition(" ")
-        if kind in KINDS:
-            return kind
         return ""
 
     @property
     def kind(self) -> str:
         """`physical`, `vlan` or one of KINDS."""
-        if self.vlan_id is not None:
-            return "vlan"
-        return self.made or "physical"
+        raise NotImplementedError
 
     @property
     def given_name(self) -> str:
         """The name of a virtual link, which is part of its identity; empty for a NIC."""
-        kind, _, name = self.mac.partition(" ")
-        if kind in KINDS:
-            return name
         return ""
 
     @property
     def rank(self) -> int:
         """The position in the stack of links; a lower device has a lower rank."""
-        if self.vlan_id is not None and _RANKS.get(self.made, 0) > _RANKS["vlan"]:
-            return _HIGHEST
         return _RANKS[self.kind]
 
     @property
@@ -66,17 +77,147 @@ class LinkKey(NamedTuple):
         """A sort key that puts lower devices before their upper devices."""
         return self.rank, self.mac, self.vlan_id or 0
 
-    def __lt__(self, other: tuple[object, ...]) -> bool:
-        """Sort a NIC before its VLANs; tuples cannot be compared if one has None for the ID."""
-        return isinstance(other, LinkKey) and (self.mac, self.vlan_id or 0) < (
-            other.mac,
-            other.vlan_id or 0,
-        )
+    def __lt__(self, other: object) -> bool:
+        """Order by MAC or name; a lower device comes before its VLANs."""
+        return isinstance(other, LinkKey) and self._position < other._position
+
+    def __gt__(self, other: object) -> bool:
+        return isinstance(other, LinkKey) and self._position > other._position
+
+    @property
+    def _position(self) -> tuple[str, int]:
+        return self.mac, self.vlan_id or 0
+
+    def __bool__(self) -> Literal[True]:
+        return True
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self))})"
 
     def __str__(self) -> str:
-        if self.vlan_id is None:
-            return self.mac
+        return self.mac
+
+
+class Nic(LinkKey):
+    """A NIC, by its permanent MAC."""
+
+    __slots__ = ()
+
+    def __new__(cls, mac: str) -> Nic:  # noqa: PYI034
+        return tuple.__new__(cls, (mac,))
+
+    @property
+    def mac(self) -> str:
+        return str(self[0])
+
+    @property
+    def kind(self) -> str:
+        return "physical"
+
+
+class VirtualLink(LinkKey):
+    """A bond, bridge, VXLAN or macvlan, by its kind and name."""
+
+    __slots__ = ()
+
+    def __new__(cls, kind: str, name: str) -> VirtualLink:  # noqa: PYI034
+        return tuple.__new__(cls, (kind, name))
+
+    @property
+    def mac(self) -> str:
+        return f"{self[0]} {self[1]}"
+
+    @property
+    def made(self) -> str:
+        return self.kind
+
+    @property
+    def kind(self) -> str:
+        return str(self[0])
+
+    @property
+    def given_name(self) -> str:
+        return str(self[1])
+
+
+class Vlan(LinkKey):
+    """A VLAN, by its lower device (a `Nic` or `VirtualLink`) and ID."""
+
+    __slots__ = ()
+
+    def __new__(cls, lower: LinkKey, vlan_id: int) -> Vlan:  # noqa: PYI034
+        return tuple.__new__(cls, (lower, vlan_id))
+
+    @property
+    def mac(self) -> str:
+        return self.nic.mac
+
+    @property
+    def vlan_id(self) -> int:
+        return int(self[1])
+
+    @property
+    def nic(self) -> LinkKey:
+        lower: LinkKey = self[0]
+        return lower
+
+    @property
+    def made(self) -> str:
+        return self.nic.made
+
+    @property
+    def kind(self) -> str:
+        return "vlan"
+
+    @property
+    def given_name(self) -> str:
+        return self.nic.given_name
+
+    @property
+    def rank(self) -> int:
+        if self.nic.rank > _RANKS["vlan"]:
+            return _HIGHEST
+        return _RANKS["vlan"]
+
+    def __str__(self) -> str:
         return f"{self.mac}.{self.vlan_id}"
+
+
+class Incarnation(NamedTuple):
+    """One appearance of a NIC or virtual link; a reboot and every plugging in make a new one.
+
+    `ifindex` is its interface index. `vlans` has the interface index of each VLAN on it that is
+    asked for, by ID.
+    """
+
+    boot_id: str
+    ifindex: int
+    vlans: tuple[tuple[int, int], ...] = ()
+
+    def is_same_link(self, other: Optional[Incarnation]) -> bool:
+        """Whether both are the same appearance of the link itself, whatever VLANs are on it."""
+        return other is not None and self[:2] == other[:2]
+
+    def __str__(self) -> str:
+        """As in the record: `BOOT_ID:INDEX VLAN_ID=INDEX ...`."""
+        vlans = [f"{vlan_id}={ifindex}" for vlan_id, ifindex in self.vlans]
+        return " ".join([f"{self.boot_id}:{self.ifindex}", *vlans])
+
+
+class Written(NamedTuple):
+    """A setting that the agent has set: an attribute of a link, or the path of a sysctl of the host."""
+
+    setting: str
+    link: Optional[LinkKey] = None
+
+    def __str__(self) -> str:
+        """As in the record: `LINK SETTING`, or the path."""
+        if self.link is None:
+            return self.setting
+        return f"{self.link} {self.setting}"
 
 
 @dataclass(frozen=True)
@@ -106,3 +247,21 @@ class Virtual:
             return self
         options = tuple({**dict(below.options), **dict(self.options)}.items())
         return Virtual(self.members or below.members, self.parent or below.parent, options)
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """The addresses that a link gets from DHCP and router advertisements, by a platform's document.
+
+    The fields have the names and meanings of netplan-yaml(5); None: the document does not say.
+    `link_local` are the families that get a link-local address.
+    """
+
+    dhcp4: Optional[bool] = None
+    dhcp6: Optional[bool] = None
+    accept_ra: Optional[bool] = None
+    link_local: Optional[tuple[str, ...]] = None
+    dhcp4_overrides: tuple[tuple[str, str], ...] = ()
+    dhcp6_overrides: tuple[tuple[str, str], ...] = ()
+    optional: Optional[bool] = None
+    critical: Optional[bool] = None

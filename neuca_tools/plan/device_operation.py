@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from neuca_tools.desired.device_settings import text
-from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer
+from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer, was
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class SetDevice(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        before = text(self.before)
-        return f"{self.group} {before}" if before else None, f"{self.group} {text(self.after)}"
+        after = f"{self.group} {text(self.after)}"
+        if not self.before:
+            return None, after
+        return f"{self.group} {text(self.before)}", after
 
     @property
     def text(self) -> str:
-        before = f' from "{text(self.before)}"' if self.before else ""
+        before = was(text(self.before) or None)
         return f'set {self.group} of {self.target}{before} to "{text(self.after)}"'
 
     def run(self, writer: Writer) -> None:

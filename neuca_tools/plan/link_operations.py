@@ -43,25 +43,25 @@ class CreateLink(LinkOperation):
 
     @property
     def text(self) -> str:
-        key, options = (
-            self.on.key,
-            ", ".join(f"{name} {value}" for name, value in self.virtual.options),
-        )
-        own, parent = (
-            f" ({options})" if options else "",
-            f" on {self.parent.name}" if self.parent else "",
-        )
-        mtu = f" with MTU {self.mtu}" if self.mtu else ""
+        key, own, parent, mtu = self.on.key, "", "", ""
+        if self.virtual.options:
+            own = f" ({', '.join(map(' '.join, self.virtual.options))})"
+        if self.parent:
+            parent = f" on {self.parent.name}"
+        if self.mtu:
+            mtu = f" with MTU {self.mtu}"
         if key.vlan_id is not None:
             return f"create VLAN {key.vlan_id}{parent} as {self.on.name}{own}{mtu}"
         return f"create the {TITLES[key.kind]} {self.on.name}{own}{parent}{mtu}"
 
     def run(self, writer: Writer) -> None:
-        key, parent = self.on.key, writer.index(self.parent) if self.parent else 0
-        number = {"id": str(key.vlan_id)} if key.vlan_id is not None else {}
-        writer.create_link(
-            key.kind, self.on.name, parent, {**dict(self.virtual.options), **number}, self.mtu
-        )
+        key, options = self.on.key, dict(self.virtual.options)
+        if key.vlan_id is None:
+            parent = _index(writer, self.parent)
+        else:
+            options["id"] = str(key.vlan_id)
+            parent = writer.carrier(self.parent) if self.parent else 0
+        writer.create_link(key.kind, self.on.name, parent, options, self.mtu)
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,24 @@ class SetMaster(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return self.before.name if self.before else None, self.master.name if self.master else None
+        return _name(self.before), _name(self.master)
 
     @property
     def text(self) -> str:
         if self.master:
             return f"put {self.target} into {self.master.name}"
-        return f"take {self.target} out of {self.before.name if self.before else 'its master'}"
+        return f"take {self.target} out of {_name(self.before) or 'its master'}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_master(writer.index(self.on), writer.index(self.master) if self.master else 0)
+        writer.set_master(writer.index(self.on), _index(writer, self.master))
+
+
+def _name(target: Optional[Target]) -> Optional[str]:
+    return target and target.name
+
+
+def _index(writer: Writer, target: Optional[Target]) -> int:
+    """The interface index of the link; 0 for none."""
+    if target is None:
+        return 0
+    return writer.index(target)

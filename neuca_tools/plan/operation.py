@@ -45,10 +45,20 @@ class Target(NamedTuple):
     ifindex: int = 0
 
 
+def was(before: Value) -> str:
+    """The present value in the text of an operation; empty if it is unknown."""
+    if before is None:
+        return ""
+    if isinstance(before, int):
+        return f" from {before}"
+    return f' from "{before}"'
+
+
 class Writer(Protocol):
     """What carries out operations. Every method raises ApplyError; a change that is already in force is no error."""
 
     def index(self, target: Target) -> int: ...
+    def carrier(self, target: Target) -> int: ...
     def set_mtu(self, index: int, mtu: int) -> None: ...
     def set_txqueuelen(self, index: int, packets: int) -> None: ...
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None: ...
@@ -82,28 +92,33 @@ class Operation:
 
     @property
     def target(self) -> str:
-        return self.link.name if self.link else "host"
+        if self.link is None:
+            return "host"
+        return self.link.name
 
     @property
     def domain(self) -> Optional[str]:
         """The MAC of the NIC whose failure domain this is in."""
-        return self.link.key.mac if self.link else None
+        if self.link is None:
+            return None
+        return self.link.key.mac
 
     @property
     def domains(self) -> frozenset[str]:
         """Every failure domain that it touches: two for a route that moves from one NIC to another."""
-        return frozenset() if self.domain is None else frozenset({self.domain})
+        return frozenset(filter(None, (self.domain,)))
 
     @property
     def handles(self) -> frozenset[str]:
         """The entries of a scope that include it: the MACs of its NICs, "" if it has none, or the key of its link."""
-        handles = self.domains or frozenset({""})
-        return handles | {str(self.link.key)} if self.link else handles
+        if self.link is None:
+            return self.domains or frozenset({""})
+        return self.domains | {str(self.link.key)}
 
     @property
     def fate(self) -> frozenset[str]:
         """The failure domains that fail if this does: several if it joins links."""
-        return frozenset() if self.domain is None else frozenset({self.domain})
+        return frozenset(filter(None, (self.domain,)))
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import ClassVar, Optional
 
 from neuca_tools.model import Address, Host, Network
-from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
+from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 
 
 @dataclass(frozen=True)
-class SetMtu(LinkOperation):
-    kind = "set-mtu"
+class SetAttribute(LinkOperation):
+    """Set an attribute of the link itself; `setting` is its row in the table of link settings."""
+
+    setting: ClassVar[str]
+    title: ClassVar[str]
     before: Optional[int]
     after: int
     phase_of: Phase = Phase.NIC
@@ -24,28 +27,22 @@ class SetMtu(LinkOperation):
 
     @property
     def text(self) -> str:
-        before = f" from {self.before}" if self.before is not None else ""
-        return f"set the MTU of {self.target}{before} to {self.after}"
+        return f"set the {self.title} of {self.target}{was(self.before)} to {self.after}"
+
+
+class SetMtu(SetAttribute):
+    kind = "set-mtu"
+    setting = "mtu"
+    title = "MTU"
 
     def run(self, writer: Writer) -> None:
         writer.set_mtu(writer.index(self.on), self.after)
 
 
-@dataclass(frozen=True)
-class SetTxQueueLen(LinkOperation):
+class SetTxQueueLen(SetAttribute):
     kind = "set-txqueuelen"
-    before: Optional[int]
-    after: int
-    phase_of: Phase = Phase.NIC
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.before, self.after
-
-    @property
-    def text(self) -> str:
-        before = f" from {self.before}" if self.before is not None else ""
-        return f"set the transmit queue length of {self.target}{before} to {self.after}"
+    setting = "txqueuelen"
+    title = "transmit queue length"
 
     def run(self, writer: Writer) -> None:
         writer.set_txqueuelen(writer.index(self.on), self.after)
@@ -59,11 +56,13 @@ class SetState(LinkOperation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return ("down", "up") if self.up else ("up", "down")
+        if self.up:
+            return "down", "up"
+        return "up", "down"
 
     @property
     def text(self) -> str:
-        return f"bring {self.target} {'up' if self.up else 'down'}"
+        return f"bring {self.target} {self.change[1]}"
 
     def run(self, writer: Writer) -> None:
         writer.set_up(writer.index(self.on), self.up)
@@ -140,11 +139,15 @@ class ReplaceRoute(LinkOperation):
 
     @property
     def before(self) -> Optional[str]:
-        return _hop_text(self.old_via, self.leaves) if self.leaves else None
+        if self.leaves is None:
+            return None
+        return _hop_text(self.old_via, self.leaves)
 
     @property
     def domains(self) -> frozenset[str]:
-        return super().domains | ({self.leaves.key.mac} if self.leaves else frozenset())
+        if self.leaves is None:
+            return super().domains
+        return super().domains | {self.leaves.key.mac}
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -183,7 +186,9 @@ class DeleteRoute(LinkOperation):
 
 
 def _hop_text(via: Optional[Host], on: Target) -> str:
-    return f"via {via} on {on.name}" if via else f"on {on.name}"
+    if via is None:
+        return f"on {on.name}"
+    return f"via {via} on {on.name}"
 
 
 @dataclass(frozen=True)
@@ -215,11 +220,17 @@ class WriteSysctl(Operation):
 
     @property
     def text(self) -> str:
-        before = f' from "{self.before}"' if self.before is not None else ""
-        return f'set the sysctl {self.path}{before} to "{self.after}"'
+        return f'set the sysctl {self.path}{was(self.before)} to "{self.after}"'
 
     def run(self, writer: Writer) -> None:
         writer.write_sysctl(self.path, self.after)
+
+
+def size_of(content: Optional[bytes]) -> Optional[int]:
+    """The size of a file in bytes; None if there is none."""
+    if content is None:
+        return None
+    return len(content)
 
 
 @dataclass(frozen=True)
@@ -238,11 +249,13 @@ class WriteFile(Operation):
 
     @property
     def change(self) -> tuple[Value, Value]:
-        return self.size_before, None if self.content is None else len(self.content)
+        return self.size_before, size_of(self.content)
 
     @property
     def text(self) -> str:
-        return f'remove "{self.path}"' if self.content is None else f'write "{self.path}"'
+        if self.content is None:
+            return f'remove "{self.path}"'
+        return f'write "{self.path}"'
 
     def run(self, writer: Writer) -> None:
         writer.write_files({self.path: self.content})

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Optional
 
-from neuca_tools.desired.device_settings import DEFAULT, to_do
+from neuca_tools.desired.device_settings import to_do
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
@@ -29,6 +30,7 @@ from neuca_tools.plan.operations import (
     Unmanage,
     WriteFile,
     WriteSysctl,
+    size_of,
 )
 from neuca_tools.plan.sides import Sides, renamed
 
@@ -49,7 +51,8 @@ def plan(
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux 6.2
     and later); without it, they are taken down for that.
     """
-    scope = None if scope is None else _widened(frozenset(scope), have, want)
+    if scope is not None:
+        scope = _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
     operations = (
         *_files(sides),
@@ -83,8 +86,9 @@ def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> f
     """The scope with the virtual links on top of what may change."""
     for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
         for link in (have.links.get(key), want.links.get(key)):
-            lowers = link.virtual.lower if link and link.virtual else ()
-            if any(lower.mac in scope for lower in lowers):
+            if link is None or link.virtual is None:
+                continue
+            if any(lower.mac in scope for lower in link.virtual.lower):
                 scope |= {key.mac}
     return scope
 
@@ -93,21 +97,25 @@ def _files(sides: Sides) -> Iterator[Operation]:
     for path, content in sorted(sides.want.files.items()):
         before = sides.have.files.get(path)
         if before != content:
-            yield WriteFile(path, content, None if before is None else len(before))
+            yield WriteFile(path, content, size_of(before))
 
 
 def _marks(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         for manager, word in sorted(wanted.managers.items()):
-            if found and word == "unmanaged" and found.managers.get(manager) == "managed":
+            if word == "unmanaged" and found.managers.get(manager) == "managed":
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
-    told = {
-        manager
-        for path, manager in sides.want.tell.items()
-        if path in sides.have.tell
-        and (sides.have.files.get(path) != sides.want.files.get(path) or not sides.have.tell[path])
-    }
-    yield from (Tell(manager) for manager in sorted(told))
+    yield from map(Tell, sorted(_told(sides.have, sides.want)))
+
+
+def _told(have: NetworkState, want: NetworkState) -> set[str]:
+    """The running managers with a file that changes, or that have to reload it in any case."""
+    told = set()
+    for path, manager in want.tell.items():
+        is_changed = have.files.get(path) != want.files.get(path)
+        if path in have.tell and (is_changed or not have.tell[path]):
+            told.add(manager)
+    return told
 
 
 def _renames(sides: Sides) -> Iterator[Operation]:
@@ -126,14 +134,14 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     yield from _stale_routes(sides)
     yield from _taken_out(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
-        target = Target(key, sides.names.get(key, ""), sides.have.links[key].index)
-        yield DeleteLink(target)
-    for key, found, wanted in reversed(list(sides.both())):
-        if found and wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
+        yield DeleteLink(Target(key, sides.names.get(key, ""), sides.have.links[key].index))
+    links = list(sides.both())
+    links.reverse()
+    for key, found, wanted in links:
+        if wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
-    for key, found, wanted in reversed(list(sides.both())):
-        goes_down = found and found.state == "up" and wanted.state == "down"
-        if goes_down and key.mac not in sides.bounced:
+    for key, _, _ in links:
+        if sides.is_taken_down(key) and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
@@ -149,7 +157,7 @@ def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
     for key, found, _ in sides.both():
         if sides.joins(key) == master:
-            if master.kind == "bond" and found and found.state == "up":
+            if master.kind == "bond" and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
             yield SetMaster(sides.target(key), None, sides.target(master))
 
@@ -165,23 +173,22 @@ def _stale_routes(sides: Sides) -> Iterator[Operation]:
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all, except before an IPv6 address is added again with another prefix length (EEXIST)."""
-    for key, found in sorted(sides.have.links.items()):
-        if key in sides.gone:
-            continue
-        wanted = sides.want.links.get(key)
-        kept = set(wanted.addresses) if wanted else set()
-        for address in found.addresses:
+    for key in sorted(sides.have.links.keys() - sides.gone):
+        kept = set(sides.wanted(key).addresses)
+        ips = {address.ip for address in kept if address.version == 6}
+        for address in sides.found(key).addresses:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
-            first = address.version == 6 and address.ip in {one.ip for one in kept}
-            phase = Phase.ADDRESS if first else Phase.RETIRE
+            phase = Phase.RETIRE
+            if address.ip in ips:
+                phase = Phase.ADDRESS
             yield DeleteAddress(sides.target(key), address, phase)
 
 
 def _grow(sides: Sides) -> Iterator[Operation]:
     """Create links, raise the MTU, set queue length and device settings; lower devices first."""
     for key, found, wanted in sides.both():
-        if found is None:
+        if not sides.is_present(key):
             yield _create(sides, key, wanted)
         if key.kind in ("bond", "bridge"):
             yield from _joined(sides, key)
@@ -190,41 +197,46 @@ def _grow(sides: Sides) -> Iterator[Operation]:
 
 
 def _grow_phase(key: LinkKey) -> Phase:
-    return Phase.VLAN if key.rank else Phase.NIC
+    if key.rank:
+        return Phase.VLAN
+    return Phase.NIC
 
 
-def _raised_mtu(
-    sides: Sides, key: LinkKey, found: Optional[Link], wanted: Link
-) -> Iterator[Operation]:
+def _raised_mtu(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> Iterator[Operation]:
     """A new link is created with its MTU, except for a bridge."""
     if not wanted.mtu:
         return
-    if found is None:
-        if key.kind == "bridge":
-            yield SetMtu(sides.target(key), None, wanted.mtu, _grow_phase(key))
-    elif found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key):
+    if not sides.is_present(key):
+        is_raised = key.kind == "bridge"
+    else:
+        is_raised = found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key)
+    if is_raised:
         yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
 
 
-def _queue_and_device(
-    sides: Sides, key: LinkKey, found: Optional[Link], wanted: Link
-) -> Iterator[Operation]:
-    target, phase = sides.target(key), _grow_phase(key)
-    before, device = (found.txqueuelen, found.device) if found else (None, {})
-    if wanted.txqueuelen is not None and wanted.txqueuelen != before:
-        yield SetTxQueueLen(target, before, wanted.txqueuelen, phase)
-    for group, old, new in to_do(device, wanted.device):
-        # The default qdisc is net.core.default_qdisc, which has to be set first.
-        late = new.get("qdisc", "").startswith(DEFAULT)
-        yield SetDevice(target, group, old, new, Phase.UP if late else phase)
+def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> Iterator[Operation]:
+    target = sides.target(key)
+    if wanted.txqueuelen is not None and wanted.txqueuelen != found.txqueuelen:
+        yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
+    for group, old, new in to_do(found.device, wanted.device):
+        phase = _grow_phase(key)
+        if any(map(SETTINGS[group].late, new.values())):
+            phase = Phase.UP
+        yield SetDevice(target, group, old, new, phase)
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """Create the link with its MTU. A bridge gets its MTU after its ports, each of which changes it."""
-    virtual = wanted.virtual or Virtual()
-    below = key.nic if key.vlan_id is not None else virtual.parent
-    mtu = None if key.kind == "bridge" else wanted.mtu
-    return CreateLink(sides.target(key), virtual, sides.target(below) if below else None, mtu)
+    virtual, mtu = wanted.virtual or Virtual(), wanted.mtu
+    below = virtual.parent
+    if key.vlan_id is not None:
+        below = key.nic
+    if key.kind == "bridge":
+        mtu = None
+    parent = None
+    if below is not None:
+        parent = sides.target(below)
+    return CreateLink(sides.target(key), virtual, parent, mtu)
 
 
 def _sysctls(sides: Sides) -> Iterator[Operation]:
@@ -233,50 +245,46 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, found, wanted in sides.both():
         target = sides.target(key)
-        before = found.sysctls if found else {}
         for template, value in sorted(wanted.sysctls.items()):
-            if not _same(before.get(template), value):
-                yield WriteSysctl(
-                    template.replace(OWN, target.name), before.get(template), value, target
-                )
+            before = found.sysctls.get(template)
+            if not _same(before, value):
+                yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 
 def _same(found: Optional[str], wanted: str) -> bool:
     """Whether two values of a sysctl are equal. Numbers are compared as numbers: the kernel reads `02` and shows `2`."""
-    return found is not None and list(_words(found)) == list(_words(wanted))
+    return found is not None and _words(found) == _words(wanted)
 
 
-def _words(value: str) -> Iterator[str]:
-    for word in value.split():
-        yield str(int(word)) if word.isdecimal() else word
+def _words(value: str) -> list[str]:
+    return [str(int(word)) if word.isdecimal() else word for word in value.split()]
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
-        is_up = found is not None and found.state == "up"
-        bounced = is_up and sides.bounces(key) and wanted.state != "down"
-        if bounced or (wanted.state == "up" and not is_up):
-            yield SetState(sides.target(key), True)
-        elif wanted.state == "down" and key.vlan_id is not None and sides.comes_up(key.nic):
+        is_up = found.state == "up"
+        if wanted.state == "down":
             # The kernel sets every VLAN up with its NIC.
-            yield SetState(sides.target(key), False, Phase.UP)
+            if key.vlan_id is not None and sides.comes_up(key.nic):
+                yield SetState(sides.target(key), False, Phase.UP)
+        elif (is_up and sides.bounces(key)) or (wanted.state == "up" and not is_up):
+            yield SetState(sides.target(key), True)
 
 
 def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
-        present = found.addresses if found else ()
-        kept = {address for address in present if not (lost and address.version == 6)}
+        kept = {address for address in found.addresses if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
                 yield AddAddress(sides.target(key), address, address in wanted.addresses)
 
 
 def _asked(
-    key: LinkKey, found: Optional[Link], wanted: Link, owned: Owned, lost: bool
+    key: LinkKey, found: Link, wanted: Link, owned: Owned, lost: bool
 ) -> tuple[Address, ...]:
     """The addresses to assert: those asked for, and the user's own IPv6 ones if this plan makes the kernel drop them."""
-    if not (lost and found) or wanted.master:
+    if not lost or wanted.master:
         return wanted.addresses
     theirs = (
         address
@@ -291,20 +299,19 @@ def _asked(
 def _routes(sides: Sides) -> Iterator[Operation]:
     ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
     for hop in sides.want.hops:
-        if hop.link not in sides.names or not sides.there(hop.link):
-            continue
-        before = ours.get((hop.to, hop.metric))
-        if before is None:
-            yield ReplaceRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
-            continue
-        deleted = before.link in sides.gone
-        moved = _differs(before, hop) and not deleted
-        if moved or deleted or sides.goes_down(hop.link):
-            leaves = sides.target(before.link) if moved else None
-            yield ReplaceRoute(
-                sides.target(hop.link), hop.to, hop.via, hop.metric, leaves, before.via
-            )
+        if hop.link in sides.names and sides.there(hop.link):
+            yield from _route(sides, ours.get((hop.to, hop.metric)), hop)
 
 
-def _differs(before: Hop, hop: Hop) -> bool:
-    return (before.link, before.via) != (hop.link, hop.via)
+def _route(sides: Sides, before: Optional[Hop], hop: Hop) -> Iterator[Operation]:
+    """Add the route, or replace the one of ours with the same prefix and metric."""
+    target = sides.target(hop.link)
+    if before is None:
+        yield ReplaceRoute(target, hop.to, hop.via, hop.metric)
+        return
+    is_deleted = before.link in sides.gone
+    if not is_deleted and (before.link, before.via) != (hop.link, hop.via):
+        leaves = sides.target(before.link)
+        yield ReplaceRoute(target, hop.to, hop.via, hop.metric, leaves, before.via)
+    elif is_deleted or sides.goes_down(hop.link):
+        yield ReplaceRoute(target, hop.to, hop.via, hop.metric, None, before.via)

@@ -29,28 +29,38 @@ class Sides:
     names: Mapping[LinkKey, str] = field(default_factory=dict)
     gone: frozenset[LinkKey] = frozenset()
 
-    def found(self, key: LinkKey) -> Optional[Link]:
-        """The link as it is, None if it is absent or this plan deletes it."""
-        return None if key in self.gone else self.have.links.get(key)
+    def is_present(self, key: LinkKey) -> bool:
+        """Whether the link is there, and this plan does not delete it."""
+        return key in self.have.links and key not in self.gone
+
+    def found(self, key: LinkKey) -> Link:
+        """The link as it is; one without any settings if it does not exist."""
+        if self.is_present(key):
+            return self.have.links[key]
+        return _no_link(key)
+
+    def wanted(self, key: LinkKey) -> Link:
+        """The link as it is wanted; one without any settings if nothing is wanted of it."""
+        return self.want.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
-        found = self.found(key)
-        return Target(key, self.names.get(key, ""), found.index if found else 0)
+        return Target(key, self.names.get(key, ""), self.found(key).index)
 
-    def both(self) -> Iterator[tuple[LinkKey, Optional[Link], Link]]:
-        """Key, present link and wanted link, lower devices first; nothing is planned for an absent NIC."""
+    def both(self) -> Iterator[tuple[LinkKey, Link, Link]]:
+        """Key, `found` and wanted link, lower devices first; nothing is planned for an absent NIC."""
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 found, wanted = self.found(key), self.want.links[key]
-                if found and _is_other(found.virtual, wanted.virtual):
+                if _is_other(found.virtual, wanted.virtual):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
                 yield key, found, wanted
 
     def there(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
-        below = self.have.links.get(key.nic) or (self.want.links.get(key.nic) if key.made else None)
-        return key in self.have.links or below is not None
+        if key in self.have.links or key.nic in self.have.links:
+            return True
+        return bool(key.made) and key.nic in self.want.links
 
     def moves(self, nic: LinkKey) -> bool:
         """Whether this NIC joins or leaves a bond: the kernel takes it down for that, and restores its MTU."""
@@ -61,21 +71,23 @@ class Sides:
 
         A link that is asked for nowhere stays in a bond or bridge whose members are not all known.
         """
-        found, wanted = self.have.links.get(key), self.want.links.get(key)
-        before, after = found.master if found else None, wanted.master if wanted else None
-        if before in self.gone:
+        before = self.have.links.get(key, _no_link(key)).master
+        after = self.wanted(key).master
+        if before is None or before in self.gone:
             return before
-        if before is None or before == after:
+        if before == after:
             return None
-        master = self.want.links.get(before) if before in self.owned.vlans else None
-        has_members = master is not None and master.virtual is not None
-        return before if after is not None or has_members else None
+        has_members = before in self.owned.vlans and self.wanted(before).virtual is not None
+        if after is None and not has_members:
+            return None
+        return before
 
     def joins(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond or bridge that the link is put into, if any."""
-        found, wanted = self.found(key), self.want.links.get(key)
-        before = found.master if found and found.master not in self.gone else None
-        return wanted.master if wanted and wanted.master != before else None
+        before, after = self.found(key).master, self.wanted(key).master
+        if before == after and before not in self.gone:
+            return None
+        return after
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
@@ -83,29 +95,24 @@ class Sides:
 
     def comes_up(self, nic: LinkKey) -> bool:
         """Whether the plan sets the NIC up."""
-        wanted, found = self.want.links.get(nic), self.found(nic)
-        if wanted is None or wanted.state != "up":
+        if self.wanted(nic).state != "up":
             return False
-        return found is None or found.state != "up" or self.bounces(nic)
+        return self.found(nic).state != "up" or self.bounces(nic)
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down, even for a moment: it then loses its routes and IPv6 addresses."""
-        if self.bounces(key) or _is_taken_down(
-            self.have.links.get(key.nic), self.want.links.get(key.nic)
-        ):
-            return True
-        link = self.want.links.get(key)
-        if _is_taken_down(self.found(key), link):
+        if self.bounces(key) or self.is_taken_down(key.nic) or self.is_taken_down(key):
             return True
         follows = key.vlan_id is not None and self.comes_up(key.nic)
-        return follows and link is not None and link.state == "down"
+        return follows and self.wanted(key).state == "down"
+
+    def is_taken_down(self, key: LinkKey) -> bool:
+        """Whether a link that is up is asked to be down."""
+        return self.found(key).state == "up" and self.wanted(key).state == "down"
 
 
-def _is_taken_down(found: Optional[Link], wanted: Optional[Link]) -> bool:
-    """Whether a link that is up is asked to be down."""
-    if found is None or wanted is None:
-        return False
-    return found.state == "up" and wanted.state == "down"
+def _no_link(key: LinkKey) -> Link:
+    return Link(key, key.kind, "dataplane")
 
 
 def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
@@ -114,8 +121,10 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
     for key in sorted(have.links, key=lambda key: key.order):
         found, wanted = have.links[key], want.links.get(key)
         ours = key in owned.vlans and (wanted is None or _is_other(found.virtual, wanted.virtual))
-        parent = found.virtual.parent if found.virtual else None
-        if ours or (key != key.nic and key.nic in gone) or parent in gone:
+        below = {key.nic} - {key}
+        if found.virtual and found.virtual.parent:
+            below.add(found.virtual.parent)
+        if ours or below & gone:
             gone.add(key)
     return frozenset(gone)
 

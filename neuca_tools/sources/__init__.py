@@ -147,14 +147,16 @@ def fetch_path(
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )
+    if answer.data is None:
+        return None
     try:
-        return None if answer.data is None else answer.data.decode("utf-8").strip()
+        return answer.data.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise SourceError(f"{answer.source}: {path} is not UTF-8 text") from error
 
 
 def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
-    """The cloud that `auto` detects: a key of `platforms.KINDS`, or empty if `auto` is not among the sources."""
+    """The cloud that `auto` detects, a key of `platforms.KINDS`; empty without `auto`."""
     if not any(spec.kind == "auto" for spec in specs):
         return ""
     return recognized(surroundings.dmi) if surroundings.check_platform else ANY
@@ -163,17 +165,18 @@ def platform(specs: Sequence[SourceSpec], surroundings: Surroundings) -> str:
 def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Source]:
     cloud = platform(specs, surroundings)
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
-    unknown = cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs)
-    return by_outlet([*made, Unknown()] if unknown else made)
+    if cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
+        made.append(Unknown())
+    return by_outlet(made)
 
 
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    found: list[SourceSpec] = []
+    found: dict[SourceSpec, None] = {}
     for spec in specs:
-        found += auto if spec.kind == "auto" else [spec]
-    return list(dict.fromkeys(found))
+        found.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
+    return list(found)
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:

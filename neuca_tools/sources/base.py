@@ -18,7 +18,7 @@ BODY_LIMIT = 1 << 20
 
 
 INSTANCE_ID = "/latest/meta-data/instance-id"
-"""The path of the instance ID in the EC2 tree; the keys of a session for instance IDs end with it."""
+"""The path of the instance ID in the EC2 tree, and the end of its keys in a session."""
 
 RUN_DIRECTORY = Path("/run/neuca")
 
@@ -79,7 +79,7 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Token:
-    """The IMDSv2 token of a service, or a cached instance ID; an empty value records that there is none.
+    """The IMDSv2 token of a service, or a cached instance ID; an empty value means none.
 
     `expires` is in seconds on the monotonic clock, which all processes of one boot share.
     """
@@ -97,7 +97,9 @@ class Session:
     def token(self, service: str) -> Optional[Token]:
         """The token of a service; None if there is none or if it has expired."""
         token = self.tokens.get(service)
-        return token if token is not None and token.expires > time.monotonic() else None
+        if token is None or token.expires <= time.monotonic():
+            return None
+        return token
 
     def keep(self, service: str, token: Token) -> Session:
         return Session({**self.tokens, service: token})
@@ -189,7 +191,7 @@ class Source(Protocol):
         return (self,)
 
     def ways(self) -> Sequence[Source]:
-        """This source at each address it may have, the likeliest first; the first answer is used."""
+        """This source at each of its addresses, the likeliest first; the first answer is used."""
         return (self,)
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:

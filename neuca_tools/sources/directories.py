@@ -1,4 +1,4 @@
-"""Sources in directories: the config drive, the base of NoCloud, and `none` for guests without metadata.
+"""Sources in directories: the config drive, the base of NoCloud; and `none`.
 
 Volumes are mounted by `neuca read-drive`, which copies their documents below the run directory.
 """
@@ -24,21 +24,18 @@ _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class Directory(Source):
-    """A source in the first existing one of several directories.
-
-    If the user named the directory, its absence is an error.
-    """
+    """The first existing one of several directories; the one that the user names must exist."""
 
     kind = ""
 
     def __init__(self, argument: str, places: tuple[Path, ...]) -> None:
         if not argument.isprintable():
             raise UsageError(f'a path of printable characters must follow "{self.kind}="')
-        self.places = (Path(argument),) if argument else places
-        self.expected = bool(argument)
-        self.name = f"{self.kind}={argument}" if argument else self.kind
+        self.places, self.name, self.expected = places, self.kind, bool(argument)
+        if argument:
+            self.places, self.name = (Path(argument),), f"{self.kind}={argument}"
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"a directory has no {path}")
 
     def none(self, session: Session, what: str) -> Answer:
@@ -55,11 +52,13 @@ class ConfigDrive(Directory):
     def __init__(self, argument: str, surroundings: Surroundings) -> None:
         super().__init__(argument, (*copied(surroundings, CONFIG_DRIVE), *_DRIVES))
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         for drive in self.places:
             place = _version(drive / "openstack")
-            about = None if place is None else read(place / instance.OPENSTACK)
-            if place is None or about is None:
+            if place is None:
+                continue
+            about = read(place / instance.OPENSTACK)
+            if about is None:
                 continue
             parts = {instance.OPENSTACK: about}
             network = read(place / openstack.NAME)
@@ -80,16 +79,18 @@ class Nothing(Source):
             raise UsageError('"none" takes no argument')
         self.name = "none"
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         return Answer(self.name, None, session)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"there is no {path}")
 
 
 def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:
     """The directory with the copied documents of a volume of this kind, if volumes may be used."""
-    return (surroundings.run_directory / DRIVES / kind,) if surroundings.volumes else ()
+    if not surroundings.volumes:
+        return ()
+    return (surroundings.run_directory / DRIVES / kind,)
 
 
 def _version(place: Path) -> Optional[Path]:
@@ -99,7 +100,9 @@ def _version(place: Path) -> Optional[Path]:
         return None
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}") from error
-    return place / name if name else None
+    if not name:
+        return None
+    return place / name
 
 
 def newest(names: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ class Ec2(Service):
         return f"{self.place}/latest/meta-data/network/interfaces/macs/"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        """The user-data, and NICs and keys if they can be read completely: not every service has them."""
+        """The user-data, with NICs and keys if they can be read completely."""
         return self._instance(self._documents(deadline, session), deadline)
 
     def _instance(self, answer: Answer, deadline: Deadline) -> Answer:
@@ -97,7 +97,7 @@ class Ec2(Service):
         return replace(answer, parts={NAME: json.dumps(tree).encode()})
 
     def _beside(self, deadline: Deadline, session: Session) -> dict[str, object]:
-        """NICs and public keys. They form one part, so that an error never makes one of them look absent."""
+        """NICs and public keys: one part, so that an error never makes one of them look absent."""
         keys = self._public_keys(deadline, session)
         tree = self._network(deadline, session)
         if keys:
@@ -119,20 +119,16 @@ class Ec2(Service):
 
     def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
         """The tree of the NICs, empty if there is none; only leaves that are listed are read."""
-        macs = [
-            mac
-            for mac in self._lines("network/interfaces/macs/", deadline, session)
-            if _MAC_DIRECTORY.fullmatch(mac)
-        ]
+        listed = self._lines("network/interfaces/macs/", deadline, session)
+        macs = list(filter(_MAC_DIRECTORY.fullmatch, listed))
         if not macs:
             return {}
         tree = {}
         for mac in macs[:_MOST_NICS]:
             path = f"network/interfaces/macs/{mac}"
-            listed = {leaf for leaf in self._lines(path, deadline, session) if leaf in LEAVES}
             tree[mac.rstrip("/")] = {
                 leaf: "\n".join(self._lines(path + leaf, deadline, session))
-                for leaf in sorted(listed)
+                for leaf in sorted(set(LEAVES).intersection(self._lines(path, deadline, session)))
             }
         return {"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}
 
@@ -158,11 +154,12 @@ class Ec2(Service):
             raise SourceError(
                 f"GET {self.url}{path}: HTTP {response.status}{_no_entry(response, token)}"
             )
-        data = response.body if response.status == 200 else None
-        return Answer(self.name, data, session.keep(self.place, token))
+        return Answer(self.name, response.content, session.keep(self.place, token))
 
     def _get(self, path: str, token: Token, deadline: Deadline) -> Response:
-        headers = {self.tokens: token.value} if token.value else {}
+        headers = {}
+        if token.value:
+            headers[self.tokens] = token.value
         return self.request("GET", path, headers, deadline)
 
     def _new_token(self, deadline: Deadline) -> Token:
@@ -184,7 +181,8 @@ class Ec2(Service):
         response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
             raise SourceError(
-                f"PUT {self.url}{path}: HTTP 403: the metadata service is switched off for this guest"
+                f"PUT {self.url}{path}: HTTP 403: "
+                "the metadata service is switched off for this guest"
             )
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")
@@ -211,4 +209,4 @@ def _no_entry(response: Response, token: Token) -> str:
         return ""
     if token.value:
         return " with a new token"
-    return " without a token, and no token was given for the asking"
+    return " without a token, and the service gave none"

@@ -20,13 +20,13 @@ class File(Source):
         self.path = argument
         self.name = f"file:{argument}"
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         try:
             return Answer(self.name, read_regular(self.path), session)
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}") from error
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"a file has no {path}")
 
 

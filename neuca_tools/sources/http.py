@@ -1,4 +1,4 @@
-"""Makes an HTTP request to a literal address: one deadline, no proxy, no redirects, limited sizes."""
+"""Makes HTTP requests to literal addresses: one deadline, no proxy or redirect, limited sizes."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
@@ -37,6 +37,11 @@ class Response:
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def content(self) -> Optional[bytes]:
+        """The body, None unless the status is 200."""
+        return self.body if self.status == 200 else None
 
 
 class _UnusableError(Exception):
@@ -110,7 +115,7 @@ def request(
     try:
         with _Connection(_family(url), socket.SOCK_STREAM) as connection:
             connection.start(url, deadline)
-            missing = "no whole answer"
+            missing = "no complete answer"
             connection.sendall(_head(method, url, path, headers))
             return _response(connection, method)
     except socket.timeout:
@@ -121,7 +126,7 @@ def request(
         raise SourceError(f"{what}: {error.strerror or error}") from error
     # http.client raises ValueError for a chunk of negative size.
     except (HTTPException, ValueError) as error:
-        raise SourceError(f"{what}: the answer is not whole and proper HTTP") from error
+        raise SourceError(f"{what}: the answer is incomplete or malformed HTTP") from error
     except _UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 

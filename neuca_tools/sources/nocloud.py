@@ -1,8 +1,8 @@
 """NoCloud: a seed in a directory or on a volume, and the place to which it or the boot refers.
 
-Reference: cloud-init's manual, "NoCloud". For each item of meta-data, the boot (SMBIOS or the kernel
-command line) takes precedence over the seed, and the seed over the place to which it refers; for the
-other documents that place takes precedence.
+Reference: cloud-init's manual, "NoCloud". For each item of meta-data, the boot (SMBIOS or the
+kernel command line) takes precedence over the seed, and the seed over the place to which it refers;
+for the other documents that place takes precedence.
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,6 +20,7 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
+from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
@@ -30,9 +31,15 @@ _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud
 _BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
 # The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
-_DMI = {"system-serial-number": "product_serial", "system-uuid": "product_uuid", "system-product-name": "product_name",
-        "system-manufacturer": "sys_vendor", "chassis-serial-number": "chassis_serial", "chassis-asset-tag": "chassis_asset_tag",
-        "baseboard-serial-number": "board_serial"}  # fmt: skip
+_DMI = {
+    "system-serial-number": "product_serial",
+    "system-uuid": "product_uuid",
+    "system-product-name": "product_name",
+    "system-manufacturer": "sys_vendor",
+    "chassis-serial-number": "chassis_serial",
+    "chassis-asset-tag": "chassis_asset_tag",
+    "baseboard-serial-number": "board_serial",
+}
 
 
 class _Seed(NamedTuple):
@@ -44,7 +51,7 @@ class _Seed(NamedTuple):
 
 
 class NoCloud(Directory):
-    """`nocloud`: the volume `cidata`, a seed directory or what the boot refers to; or `nocloud=PATH`."""
+    """`nocloud`: the volume `cidata`, a seed directory or the boot's seed; or `nocloud=PATH`."""
 
     kind = "nocloud"
     local = False
@@ -71,11 +78,7 @@ class NoCloud(Directory):
         return _answer(self.name, seed, session, has_boot_items=bool(boot))
 
     def _first_seed(self) -> Optional[_Seed]:
-        for place in self.places:
-            seed = _read(place)
-            if seed is not None:
-                return seed
-        return None
+        return next((seed for seed in map(_read, self.places) if seed is not None), None)
 
     def _at(self, text: str, deadline: Deadline) -> _Seed:
         """The seed at a URL or path. Raises SourceError, also if there is none."""
@@ -140,14 +143,14 @@ def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
     response = http.request("GET", url, f"/{name}", {}, deadline)
     if response.status not in (200, 404):
         raise SourceError(f"GET {url}/{name}: HTTP {response.status}")
-    return response.body if response.status == 200 else None
+    return response.content
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:
-    """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial number or kernel command line."""
+    """The items of `ds=nocloud;s=URL;h=NAME;i=ID` in the SMBIOS serial or the command line."""
     words = [
         _dmi(surroundings.dmi, "system-serial-number"),
-        *_text(surroundings.proc / "cmdline").replace('"', "").split(),
+        *text_of(surroundings.proc / "cmdline").replace('"', "").split(),
     ]
     word = next(filter(_BOOT.match, words), "")
     pairs = (item.partition("=") for item in word.split(";")[1:])
@@ -156,15 +159,9 @@ def _boot(surroundings: Surroundings) -> dict[str, str]:
 
 
 def _dmi(folder: Path, name: str) -> str:
-    return _text(folder / _DMI[name]) if name in _DMI else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        # A machine without DMI.
+    if name not in _DMI:
         return ""
+    return text_of(folder / _DMI[name])
 
 
 def _pointer(about: bytes) -> str:
@@ -176,7 +173,7 @@ def _pointer(about: bytes) -> str:
 
 
 def _over(new: _Seed, old: _Seed) -> _Seed:
-    """The seed `new`, with the items of meta-data of `old`, and its network-config as a fallback."""
+    """The seed `new`, with the meta-data of `old`, and its network-config as a fallback."""
     about = {**_mapping(new.about), **_mapping(old.about)}
     network = old.network if new.network is None else new.network
     return _Seed(new.data, json.dumps(about).encode(), network)

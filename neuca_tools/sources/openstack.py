@@ -1,13 +1,13 @@
 """OpenStack's metadata service: user-data, meta_data.json and network_data.json.
 
-Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. It has neither tokens nor ETags.
+Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. No tokens, no ETags.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from neuca_tools.documents.platform.instance import OPENSTACK
@@ -37,7 +37,7 @@ class OpenStack(Service):
         # Another service may answer every path alike.
         if not about.lstrip().startswith(b"{"):
             raise SourceError(
-                f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is no JSON object"
+                f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is not a JSON object"
             )
         parts = {OPENSTACK: about}
         network = self._get(NAME, deadline)
@@ -45,14 +45,12 @@ class OpenStack(Service):
             parts[NAME] = network
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"OpenStack has no {path}: ask ec2")
 
-    def _get(
-        self, name: str, deadline: Deadline, none: tuple[int, ...] = (404,)
-    ) -> Optional[bytes]:
+    def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:
         path = f"/openstack/latest/{name}"
         response = self.request("GET", path, {}, deadline)
         if response.status not in (200, *none):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response.body if response.status == 200 else None
+        return response.content

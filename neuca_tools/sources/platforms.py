@@ -1,7 +1,7 @@
 """Detects the cloud from the firmware, which decides whether link-local addresses are trusted.
 
-Any host on a guest's network can answer at a link-local address (CVE-2024-6174 in cloud-init), but only
-the hypervisor writes the guest's DMI tables. OpenStack also serves the paths of EC2.
+Any host on a guest's network can answer at a link-local address (CVE-2024-6174 in cloud-init), but
+only the hypervisor writes the guest's DMI tables. OpenStack also serves the paths of EC2.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from neuca_tools.errors import SourceError
+from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 UNKNOWN, ANY = "unknown", "any"
@@ -34,7 +35,7 @@ class _Sign(NamedTuple):
     text: str
 
 
-# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); the brands: cloud-init, DataSourceOpenStack.
+# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); brands: cloud-init, DataSourceOpenStack.
 _NOVA = ("OpenStack Nova", "OpenStack Compute")
 _BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
 # AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init, tools/ds-identify.
@@ -56,20 +57,12 @@ _SIGNS = (
 def recognized(dmi: Path) -> str:
     """A key of KINDS, `unknown` if nothing is recognized, from the files in /sys/class/dmi/id."""
     for sign in _SIGNS:
-        if _field(dmi, sign.field) == sign.text:
+        if text_of(dmi / sign.field) == sign.text:
             return sign.cloud
     # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
-    if _field(dmi, "bios_version").endswith(".amazon"):
+    if text_of(dmi / "bios_version").endswith(".amazon"):
         return "ec2"
     return UNKNOWN
-
-
-def _field(dmi: Path, name: str) -> str:
-    try:
-        return (dmi / name).read_text(errors="replace").strip()
-    except OSError:
-        # A machine without DMI.
-        return ""
 
 
 class Unknown(Source):
@@ -80,11 +73,12 @@ class Unknown(Source):
 
     name = "auto"
 
-    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(
-            "the firmware (DMI) names no cloud that is supported, so no well-known address is asked; "
+            "the firmware (DMI) names no cloud that is supported, "
+            "so no well-known address is asked; "
             '"platform = any" in [metadata] asks all the same'
         )
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         return self.documents(deadline, session)

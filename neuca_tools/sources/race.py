@@ -1,10 +1,10 @@
 """Asks several sources concurrently; the first in order wins, not the fastest.
 
-As in RFC 8305 (Happy Eyeballs), attempts start one after another with a short delay, or at once if the
-previous attempt failed, so that usually only one source is asked. For a source with several addresses,
-the first answer is used, even if it is that there is no document. The answer of a source is used once
-every source before it has none or has failed at all addresses. A service on another NIC is another
-source: the likelier management NIC wins, however slow it is.
+As in RFC 8305 (Happy Eyeballs), attempts start one after another with a short delay, or at once if
+the previous one failed, so that usually only one source is asked. For a source with several
+addresses, the first answer is used, even if it is that there is no document. The answer of a source
+is used once every source before it has none or has failed at all addresses. A service on another
+NIC is another source: the likelier management NIC wins, however slow it is.
 """
 
 # SPDX-License-Identifier: MIT
@@ -29,12 +29,9 @@ Ask = Callable[[Source, Deadline, Session], Answer]
 
 @dataclass
 class _Entry:
-    """One source.
+    """One source: at each of its addresses (`ways`), how many were asked, and what they said.
 
-    ways: the source at each of its addresses
-    asked: how many of them have been asked
-    failed: the error of those that failed, by index
-    answer: the first answer
+    `failed` has the errors by the index of the way, `answer` is the first answer.
     """
 
     name: str
@@ -48,7 +45,7 @@ class _Entry:
     def over(self) -> bool:
         return self.answer is not None or len(self.failed) == len(self.ways)
 
-    def said(self) -> list[str]:
+    def results(self) -> list[str]:
         if self.answer:
             return ["there is none"]
         return [self.failed[way] for way in sorted(self.failed)]
@@ -86,9 +83,9 @@ class Race:
         winner = self._winner()
         return winner and replace(winner, session=self.session)
 
-    def said(self) -> list[str]:
+    def results(self) -> list[str]:
         """The result of each source, with the errors of all its addresses."""
-        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.said()]
+        return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.results()]
 
     @property
     def failed(self) -> bool:
@@ -102,7 +99,7 @@ class Race:
         return next((answer for answer in answers if answer and answer.instance), None)
 
     def _counting(self) -> Iterator[_Entry]:
-        """The sources in order, without those on another NIC than a service that knows this instance."""
+        """The sources in order; once a service knows this instance, only those on its NIC."""
         found: Optional[Outlet] = None
         for entry in self._entries:
             if found and entry.outlet not in (None, found):
@@ -150,7 +147,7 @@ class Race:
 def first(
     sources: Sequence[Source], what: str, budget: float, session: Session, ask: Ask
 ) -> Answer:
-    """The answer of the first source that has a document, within `budget` seconds. Raises SourceError."""
+    """The first document in order, within `budget` seconds. Raises SourceError."""
     race = Race(sources, ask, budget, session)
     try:
         answer = race.run()
@@ -160,7 +157,7 @@ def first(
         return answer
     if race.failed or not sources:
         raise SourceError(
-            f"no {what} from any source: {'; '.join(race.said()) or 'there is none to ask'}"
+            f"no {what} from any source: {'; '.join(race.results()) or 'there is none to ask'}"
         )
     if race.none is not None:
         return replace(race.none, session=race.session)

@@ -30,15 +30,16 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """The Host header, without zone: that has no meaning for the server (RFC 6874, section 1)."""
+        """The Host header, without the zone, which means nothing to the server (RFC 6874, 1)."""
         bare = self.address.partition("%")[0]
-        host = f"[{bare}]" if ":" in bare else bare
-        return host if self.port == 80 else f"{host}:{self.port}"
+        return self._with_port(bare)
 
     def __str__(self) -> str:
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        port = "" if self.port == 80 else f":{self.port}"
-        return f"http://{host}{port}{self.prefix}"
+        return f"http://{self._with_port(self.address)}{self.prefix}"
+
+    def _with_port(self, address: str) -> str:
+        host = f"[{address}]" if ":" in address else address
+        return host if self.port == 80 else f"{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:

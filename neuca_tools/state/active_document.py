@@ -80,17 +80,20 @@ class Intake:
     @property
     def sha256(self) -> str:
         """The digest of a document that a source has confirmed; empty if it is stale."""
-        return self.stored.sha256 if self.stored and not self.stale else ""
+        if self.stored is None or self.stale:
+            return ""
+        return self.stored.sha256
 
 
 def last_good(directory: Where, reason: str = "") -> Intake:
     """The saved document, stale until a source confirms it; none if the copy is damaged."""
     try:
         stored = load_document(directory)
-        document = _opened(stored) if stored else None
+        if stored is None:
+            return Intake(reason=reason)
+        return Intake(_opened(stored), stored, stale=True, reason=reason)
     except (RecordError, DocumentError) as error:
         return Intake(reason="; ".join(filter(None, (reason, error.text))))
-    return Intake(document, stored if document else None, stale=document is not None, reason=reason)
 
 
 def _stored(directory: Where) -> Optional[StoredDocument]:
@@ -107,7 +110,9 @@ def _machine(directory: Where) -> Machine:
 
 def _opened(stored: StoredDocument) -> Document:
     """The document with both of its parts parsed. Raises DocumentError."""
-    document = parse(stored.text) if stored.text else Document()
+    document = Document()
+    if stored.text:
+        document = parse(stored.text)
     if not stored.platform:
         return document
     beside = platform.parse(stored.platform)
@@ -165,7 +170,9 @@ def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> s
         answer = look(specs, budget, Session(), around)
     except SourceError:
         return ""
-    return "" if answer.empty or answer.origin is None else _digest(answer)
+    if answer.empty or answer.origin is None:
+        return ""
+    return _digest(answer)
 
 
 def _digest(answer: Answer) -> str:
@@ -254,7 +261,9 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
     reason = f"{answer.source} has no NEuca document now"
     if refused:
         reason = f"what {answer.source} has now is refused"
-    intake = Intake(reason=reason) if other else last_good(directory, reason)
+    intake = Intake(reason=reason)
+    if not other:
+        intake = last_good(directory, reason)
     return replace(intake, none_for_us=not refused)
 
 
@@ -272,7 +281,9 @@ def _merged(
         document = _opened(stored)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
-    reason = f"{answer.source} has {' and '.join(missing)} now" if missing else ""
+    reason = ""
+    if missing:
+        reason = f"{answer.source} has {' and '.join(missing)} now"
     return Intake(document, stored, reason=reason)
 
 
@@ -332,7 +343,9 @@ def _pin(origin: Optional[Origin], state_directory: Where) -> None:
 def confirmed(state_directory: Where, run_directory: Path) -> Intake:
     """The last good document with the sources' last answers; for users other than root a redacted copy."""
     whole = last_good(state_directory)
-    intake = whole if whole.document else last_good(run_directory)
+    intake = whole
+    if whole.document is None:
+        intake = last_good(run_directory)
     said = load_look(run_directory)
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
     return replace(

@@ -16,6 +16,7 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     Address,
     Device,
+    Hop,
     LinkKey,
     NetworkState,
     NicRecord,
@@ -82,8 +83,9 @@ def settled(
     nics = {}
     for mac, nic in record.nics.items():
         unheard = nic.unheard and bool(silent)
-        leaving = nic.leaving if unheard or mac in held else ""
-        nics[mac] = replace(nic, leaving=leaving, unheard=unheard)
+        nics[mac] = replace(nic, unheard=unheard)
+        if not unheard and mac not in held:
+            nics[mac] = replace(nics[mac], leaving="")
     return replace(record, nics=nics)
 
 
@@ -123,7 +125,9 @@ def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkK
 
 
 def _leaving(key: LinkKey, record: Record) -> str:
-    return record.nics.get(key.mac, NicRecord()).leaving if key.vlan_id is None else ""
+    if key.vlan_id is not None:
+        return ""
+    return record.nics.get(key.mac, NicRecord()).leaving
 
 
 def _sentences(record: Record, have: NetworkState, world: World) -> Iterator[str]:
@@ -133,12 +137,14 @@ def _sentences(record: Record, have: NetworkState, world: World) -> Iterator[str
             found = [
                 f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
             ]
-            found += [
-                f"the route to {hop.to}" + (f" via {hop.via}" if hop.via else "")
-                for hop in have.hops
-                if hop.left_over and hop.link == key
-            ]
+            found += [_route_text(hop) for hop in have.hops if hop.left_over and hop.link == key]
             yield from (
                 f"{holder} had put {what} on {link.name} before a document named it"
                 for what in found
             )
+
+
+def _route_text(hop: Hop) -> str:
+    if hop.via is None:
+        return f"the route to {hop.to}"
+    return f"the route to {hop.to} via {hop.via}"

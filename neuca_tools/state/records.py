@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
     Hop,
+    Incarnation,
     Link,
     LinkKey,
     NetworkState,
@@ -26,6 +27,7 @@ from neuca_tools.model import (
     Owned,
     Record,
     Virtual,
+    Written,
 )
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
@@ -70,7 +72,9 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     """
     try:
         data = read(where, JOURNAL)
-        return _state(data) if data and data["boot_id"] == boot_id else None
+        if not data or data["boot_id"] != boot_id:
+            return None
+        return _state(data)
     except (RecordError, *STRANGE):
         return None
 
@@ -190,12 +194,21 @@ def _path(where: Where, name: str) -> Path:
 
 def _key(text: str) -> LinkKey:
     mac, dot, vlan_id = text.partition(".")
-    return LinkKey(mac, int(vlan_id) if dot else None)
+    if not dot:
+        return LinkKey(mac)
+    return LinkKey(mac, int(vlan_id))
+
+
+def _optional_key(text: Optional[str]) -> Optional[LinkKey]:
+    if not text:
+        return None
+    return _key(text)
 
 
 def _record(data: Mapping[str, Any]) -> Record:
     """Raises one of STRANGE."""
     owned, settings = data["owned"], data.get("declined", {})
+    written: dict[str, str] = fit(data.get("written", {}), Mapping[str, str], "written")
     return Record(
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
@@ -211,10 +224,31 @@ def _record(data: Mapping[str, Any]) -> Record:
             _key(key): {name: _declined(one) for name, one in found.items()}
             for key, found in settings.items()
         },
-        fit(data.get("written", {}), Mapping[str, str], "written"),
+        {_written(name): value for name, value in written.items()},
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
     )
+
+
+def _written(text: str) -> Written:
+    """The path of a sysctl of the host, or `LINK SETTING`; only a path contains slashes."""
+    if "/" in text:
+        return Written(text)
+    link, _, setting = text.rpartition(" ")
+    return Written(setting, _key(link))
+
+
+def _incarnation(text: str) -> Optional[Incarnation]:
+    """Read `BOOT_ID:INDEX VLAN_ID=INDEX ...`; None if it is empty. Raises ValueError."""
+    if not text:
+        return None
+    link, *vlans = text.split(" ")
+    boot_id, _, index = link.rpartition(":")
+    pairs = [word.partition("=")[::2] for word in vlans]
+    numbers = [index, *(number for pair in pairs for number in pair)]
+    if not boot_id or not all(number.isdecimal() for number in numbers):
+        raise ValueError(f"{text!r} is no incarnation")
+    return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
 
 
 def _declined(data: Sequence[object]) -> Declined:
@@ -248,7 +282,8 @@ def _nic(data: Mapping[str, Any]) -> NicRecord:
     if isinstance(doubt, bool):
         # Earlier versions did not record the address families.
         doubt = [4, 6][: 2 * doubt]
-    nic = made(NicRecord, {**data, "doubtful": doubt})
+    incarnation = _incarnation(fit(data.get("incarnation", ""), str, "incarnation"))
+    nic = made(NicRecord, {**data, "doubtful": doubt, "incarnation": incarnation})
     if nic.name and not _NAME.fullmatch(nic.name):
         raise ValueError(f"{nic.name!r} is no name of an interface")
     return nic
@@ -260,10 +295,13 @@ def _record_json(record: Record) -> dict[str, Any]:
         "applied": record.applied,
         "ground": list(record.ground),
         "original_sysctls": dict(record.original_sysctls),
-        "written": dict(record.written),
+        "written": {str(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
-        "nics": {mac: dict(nic.__dict__) for mac, nic in record.nics.items()},
+        "nics": {
+            mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
+            for mac, nic in record.nics.items()
+        },
         "owned": {
             "addresses": sorted(
                 [str(key), str(address)] for key, address in record.owned.addresses
@@ -288,9 +326,8 @@ def _record_json(record: Record) -> dict[str, Any]:
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
-    parent = _key(data["parent"]) if data["parent"] else None
     options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(_key, data["members"])), parent, options)
+    return Virtual(tuple(map(_key, data["members"])), _optional_key(data["parent"]), options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -323,7 +360,7 @@ def _link(data: Mapping[str, Any]) -> Link:
     return Link(
         key=_key(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
-        master=_key(data["master"]) if data.get("master") else None,
+        master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,
     )

@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from errno import ENOENT
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import group_of, restorable, same
+from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of
 from neuca_tools.model import (
     OWN,
+    Incarnation,
     LinkKey,
     LinkRequest,
     NetworkState,
@@ -24,13 +25,8 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.device_settings import Declined
-from neuca_tools.model.topology import MAC_LENGTH
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state.changes import appearances, incarnations, nic_part
+from neuca_tools.state.changes import appearances, incarnations
+from neuca_tools.state.intentions import changed_only
 
 
 def after_boot(record: Record, boot_id: str) -> Record:
@@ -41,19 +37,25 @@ def after_boot(record: Record, boot_id: str) -> Record:
     """
     if record.boot_id == boot_id:
         return record
-    originals = {
-        key: Original(sysctls=original.sysctls) for key, original in record.originals.items()
-    }
     return replace(
         record,
         boot_id=boot_id,
         owned=Owned(),
-        originals=_changed_only(originals),
+        originals=_sysctls_only(record, {key.mac for key in record.originals}),
         declined={},
         original_sysctls={},
         written={},
         probed={},
     )
+
+
+def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Original]:
+    """The original sysctls of these NICs, without their other original values."""
+    return {
+        key: Original(sysctls=original.sysctls)
+        for key, original in record.originals.items()
+        if key.mac in macs and original.sysctls
+    }
 
 
 def of_this_boot(record: Record, boot_id: str) -> Record:
@@ -70,47 +72,47 @@ def forget_stale(record: Record, world: World) -> Record:
     looks of the same pass keep what is set on it from now on.
     """
     record = after_boot(record, world.boot_id)
-    present = {mac: f"{world.boot_id}:{index}" for mac, index in appearances(world).items()}
-    nics, replugged = dict(record.nics), set()
-    for mac, nic in record.nics.items():
-        if nic.incarnation and present.get(mac, "") not in ("", nic_part(nic.incarnation)):
-            replugged.add(mac)
-            nics[mac] = replace(nic, applied="", incarnation=present[mac])
+    replugged = _replugged(record, world)
     if not replugged:
         return record
-    originals = {
-        key: Original(sysctls=original.sysctls) if key.mac in replugged else original
-        for key, original in record.originals.items()
+    nics = {
+        mac: replace(record.nics[mac], applied="", incarnation=present)
+        for mac, present in replugged.items()
     }
-    written = {
-        name: value for name, value in record.written.items() if name[:MAC_LENGTH] not in replugged
-    }
+    kept = _without_links(record, replugged)
     return replace(
-        _without_links(record, replugged),
-        nics=nics,
-        originals=_changed_only(originals),
-        written=written,
+        kept,
+        nics={**record.nics, **nics},
+        originals={**kept.originals, **_sysctls_only(record, replugged)},
         probed={mac: mtu for mac, mtu in record.probed.items() if mac not in replugged},
     )
 
 
+def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
+    """The NICs and virtual links that are not the ones that were configured, with their present incarnation."""
+    return {
+        mac: present
+        for mac, present in appearances(world).items()
+        if mac in record.nics
+        and record.nics[mac].incarnation is not None
+        and not present.is_same_link(record.nics[mac].incarnation)
+    }
+
+
 def _without_links(record: Record, macs: Collection[str]) -> Record:
-    """Without what is ours on these NICs, their original values, and what their devices declined."""
-    owned = Owned(
-        frozenset(pair for pair in record.owned.addresses if pair[0].mac not in macs),
-        frozenset(key for key in record.owned.vlans if key.mac not in macs),
-    )
+    """Without what is ours on these NICs, what was written to them, and what their devices declined."""
+
+    def is_kept(key: Optional[LinkKey]) -> bool:
+        return key is None or key.mac not in macs
+
+    addresses = (pair for pair in record.owned.addresses if is_kept(pair[0]))
     return replace(
         record,
-        owned=owned,
-        originals={key: one for key, one in record.originals.items() if key.mac not in macs},
-        declined={key: one for key, one in record.declined.items() if key.mac not in macs},
+        owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
+        originals={key: one for key, one in record.originals.items() if is_kept(key)},
+        declined={key: one for key, one in record.declined.items() if is_kept(key)},
+        written={one: value for one, value in record.written.items() if is_kept(one.link)},
     )
-
-
-def _changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
-    """Without the links that nothing was changed on."""
-    return {key: original for key, original in originals.items() if original != Original()}
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
@@ -156,69 +158,9 @@ def _lasting_role(
     roles = resolution.roles
     if roles.by_mac[mac] == "management" and mac not in roles.declared:
         return "management"
-    return "dataplane" if mac in dataplane else ""
-
-
-def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
-    """Record what these operations will make ours, and the values that they change for the first time.
-
-    It is saved before they run, so that a crash leaves no change of ours unrecorded.
-    """
-    addresses, links = set(record.owned.addresses), set(record.owned.vlans)
-    originals, sysctls = dict(record.originals), dict(record.original_sysctls)
-    written, nics = dict(record.written), dict(record.nics)
-    for operation in operations:
-        written.update(_written(operation))
-        if isinstance(operation, AddAddress):
-            if operation.ours:
-                addresses.add((operation.on.key, operation.address))
-        elif isinstance(operation, CreateLink):
-            key = operation.on.key
-            links.add(key)
-            if key.vlan_id is None:
-                # The incarnation of a previous virtual link of that name says nothing of this one.
-                nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation="")
-        elif operation.link is None:
-            if isinstance(operation, WriteSysctl) and operation.before is not None:
-                sysctls.setdefault(operation.path, operation.before)
-        elif operation.link.key not in links:
-            key = operation.link.key
-            originals[key] = _first_change(originals.get(key, Original()), operation)
-    return replace(
-        record,
-        owned=Owned(frozenset(addresses), frozenset(links)),
-        originals=_changed_only(originals),
-        original_sysctls=sysctls,
-        written=written,
-        nics=nics,
-    )
-
-
-def _written(operation: Operation) -> dict[str, str]:
-    """The value that the operation writes, by "LINK mtu", "LINK txqueuelen" or the path of a sysctl of the host."""
-    if isinstance(operation, SetMtu):
-        return {f"{operation.on.key} mtu": str(operation.after)}
-    if isinstance(operation, SetTxQueueLen):
-        return {f"{operation.on.key} txqueuelen": str(operation.after)}
-    if isinstance(operation, CreateLink) and operation.mtu:
-        return {f"{operation.on.key} mtu": str(operation.mtu)}
-    if isinstance(operation, WriteSysctl) and operation.on is None:
-        return {operation.path: operation.after}
-    return {}
-
-
-def _first_change(original: Original, operation: Operation) -> Original:
-    """The original values of a link, with the one that this operation is the first to change."""
-    if isinstance(operation, SetMtu) and original.mtu is None:
-        return replace(original, mtu=operation.before)
-    if isinstance(operation, SetTxQueueLen) and original.txqueuelen is None:
-        return replace(original, txqueuelen=operation.before)
-    if isinstance(operation, SetDevice):
-        return replace(original, device={**restorable(operation.before), **original.device})
-    if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
-        return original
-    template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
-    return replace(original, sysctls={template: operation.before, **original.sysctls})
+    if mac in dataplane:
+        return "dataplane"
+    return ""
 
 
 def forget_restored(
@@ -233,12 +175,7 @@ def forget_restored(
     if world is not None:
         unseen = set(appearances(world)) - {key.mac for key in have.links}
     sysctls = _host_originals(record, resolution, have)
-    tuned = {value.setting for value in resolution.tuning.values}
-    written = {
-        name: value
-        for name, value in record.written.items()
-        if name in sysctls or name in tuned or "/" not in name
-    }
+    settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
     return replace(
         record,
         owned=_owned_still(record.owned, have, unseen),
@@ -249,7 +186,11 @@ def forget_restored(
             for key, one in record.declined.items()
             if key.mac in unseen or key in have.links
         },
-        written=written,
+        written={
+            one: value
+            for one, value in record.written.items()
+            if one.link is not None or one.setting in settings
+        },
     )
 
 
@@ -274,7 +215,7 @@ def _link_originals(
             originals[key] = _still_changed(original, key, resolution, have)
         elif key.vlan_id is None:
             originals[key] = original
-    return _changed_only(originals)
+    return changed_only(originals)
 
 
 def _still_changed(
@@ -282,11 +223,12 @@ def _still_changed(
 ) -> Original:
     """The original values that are not in force on the link, or whose setting is asked for."""
     found, request = have.links[key], resolution.requests.get(key, LinkRequest(key))
-    mtu, txqueuelen = original.mtu, original.txqueuelen
-    if mtu == found.mtu and not request.mtu:
-        mtu = None
-    if txqueuelen == found.txqueuelen and not request.txqueuelen:
-        txqueuelen = None
+    attributes: dict[str, Any] = {}
+    for name in ATTRIBUTES:
+        value = getattr(original, name)
+        if value == getattr(found, name) and not getattr(request, name):
+            value = None
+        attributes[name] = value
     templates, groups = dict(request.sysctls), dict(request.device)
     sysctls = {
         template: value
@@ -298,7 +240,7 @@ def _still_changed(
         for name, value in original.device.items()
         if group_of(name) in groups or not same(name, found.device.get(name), value)
     }
-    return Original(mtu, txqueuelen, sysctls, device)
+    return Original(**attributes, sysctls=sysctls, device=device)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
@@ -311,22 +253,6 @@ def _host_originals(record: Record, resolution: Resolution, have: NetworkState) 
         for path, value in record.original_sysctls.items()
         if path in asked or have.sysctls.get(path) != resolution.want.sysctls.get(path, value)
     }
-
-
-def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
-    """Record the settings that a device declined, each as operation, reason and errno.
-
-    They are not tried again before the next boot, because an attempt may reset the NIC.
-    """
-    settings = dict(record.declined)
-    for operation, reason, number in declined:
-        if not isinstance(operation, SetDevice):
-            continue
-        effect: Literal["not applicable", "unsupported"]
-        effect = "unsupported" if number == ENOENT else "not applicable"
-        new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
-        settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
-    return replace(record, declined=settings)
 
 
 def record_applied(
@@ -352,9 +278,9 @@ def record_applied(
         elif mac in failed:
             continue
         elif (scope is None or mac in scope) and _is_decided(nic, digest, resolution):
-            nics[mac] = _with_request(nic, digest, present.get(mac, ""))
+            nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
-            nics[mac] = replace(nic, incarnation=present.get(mac) or nic.incarnation)
+            nics[mac] = replace(nic, incarnation=present.get(mac, nic.incarnation))
     return replace(record, nics=nics, applied=resolution.digests.get("", ""), retry=retry)
 
 
@@ -379,10 +305,10 @@ def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
     return not nic.released and bool(digest or resolution.complete)
 
 
-def _with_request(nic: NicRecord, digest: str, present: str) -> NicRecord:
+def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
-        return replace(nic, applied="", incarnation="")
+        return replace(nic, applied="", incarnation=None)
     return replace(nic, applied=digest, incarnation=present or nic.incarnation)
 
 

@@ -224,8 +224,11 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     """A problem for each of our links that a network manager manages as well."""
     problems = []
-    for key in (key for key in have.links if key in resolution.want.links):
-        managing = [one for one, state in have.links[key].managers.items() if state == "managed"]
+    for key, link in have.links.items():
+        wanted = resolution.want.links.get(key)
+        if wanted is None or not wanted.managers:  # empty: a manager does DHCP on it
+            continue
+        managing = [one for one, state in link.managers.items() if state == "managed"]
         texts = [f"{MANAGERS.get(one, one)} manages it" for one in managing]
         problems += [Problem("contested", text, key) for text in texts]
     return problems

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Optional, Union
 
-from neuca_tools.desired.device_settings import flat, group_of
+from neuca_tools.desired.device_settings import flat
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.model import (
     OWN,
     Device,
@@ -205,12 +206,12 @@ def explanation(
     document that requests it, `overrode` the place that this one overrides, and `original` the
     value from before the agent changed it.
     """
-    role = resolution.roles.role(key.mac)
+    role = resolution.roles.role_of(key)
     return {
         "version": 1,
         "link": str(key),
         "role": role,
-        "reason": resolution.roles.reasons.get(key.mac) or ROLE_REASONS.get(role, ""),
+        "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": _settings_explained(key, resolution, have, record),
         "problems": [problem_json(one) for one in resolution.problems if one.link == key],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],

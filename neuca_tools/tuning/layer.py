@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.model import LinkKey, Problem, Record
+from neuca_tools.model import LinkKey, Problem, Record, Written
 from neuca_tools.model.effects import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.environment import Environment
@@ -227,7 +227,7 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
         reason = f'by {override.file}, which says "{override.value}"'
         return replace(value, effect="overridden", reason=reason)
     base = value.found
-    if path in record.original_sysctls and same(base, record.written.get(path)):
+    if path in record.original_sysctls and same(base, record.written.get(Written(path))):
         # The present value is our own.
         base = record.original_sysctls[path]
     wanted = raised(base, asked.value, asked.exact)
@@ -244,7 +244,7 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     not available does not exist.
     """
     not_loadable = facts.modules is not None and name not in facts.modules
-    missing = not_loadable or record.written.get(CONGESTION) == name
+    missing = not_loadable or record.written.get(Written(CONGESTION)) == name
     if name not in facts.found.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
     if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():

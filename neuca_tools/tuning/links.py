@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca.links import overlay
-from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record
+from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record, Written
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning.layer import Asked, Layer, Value
 
@@ -95,7 +95,7 @@ def _present(
         found = getattr(device, setting)
     elif setting != "mtu":
         found = None
-    ours = record.written.get(f"{key} {setting}") == str(found)
+    ours = record.written.get(Written(setting, key)) == str(found)
     if ours and device is not None:
         return _Present(found, original or 0, ours=True, changed=original is not None)
     return _Present(found, found or 0, ours=False, changed=original is not None)

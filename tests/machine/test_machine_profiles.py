@@ -96,7 +96,7 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
 
 
 @pytest.mark.long
-def test_an_acknowledged_probe_raises_the_mtu_of_two_virtual_machines_one_by_ipv4_and_one_by_ipv6(
+def test_an_acknowledged_probe_raises_the_mtu_over_ipv4_and_over_ipv6(
     guests,
 ):
     made = []

@@ -85,7 +85,7 @@ def sent(guest, name):
 
 
 @pytest.mark.long
-def test_a_boot_tests_the_dataplane_by_itself_once_it_is_over_and_says_what_a_reboot_changed(
+def test_a_boot_ends_with_a_self_test_that_reports_what_the_reboot_changed(
     guests,
 ):
     near, far = link()

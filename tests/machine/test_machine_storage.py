@@ -103,7 +103,7 @@ MOUNTED = {"dev1": "ok", "dev2": "ok", "dev3": "refused"}
 
 
 @pytest.mark.long
-def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_what_was_on_them(
+def test_after_a_reboot_disks_of_a_late_target_return_with_their_contents(
     guests,
 ):
     guest = with_disks(guests)
@@ -146,7 +146,7 @@ def test_disks_of_a_target_that_comes_late_are_there_again_after_a_reboot_with_w
 
 
 @pytest.mark.long
-def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_is_not(guests):
+def test_a_wrong_secret_is_reported_but_not_shown_and_a_disk_in_use_stays(guests):
     guest = with_disks(guests)
     guest.check("systemctl enable --now tgt.service", 120)
     give(guest, document(1, secret=WRONG))
@@ -172,7 +172,9 @@ def test_a_wrong_secret_is_named_and_not_told_and_what_is_in_use_stays_until_it_
     guest.check("systemctl stop holder")
     found = until(guest, lambda found: "log out" in found.get("dev1", ("", ""))[1], 120)
     assert found["dev1"][1].startswith(f"dev1: log out of {TARGET}: /dev/sd")
-    assert found["dev1"][1].endswith(" is in use: it cannot be had alone: Device or resource busy")
+    assert found["dev1"][1].endswith(
+        " is in use: it cannot be opened exclusively: Device or resource busy"
+    )
     assert (guest.check(MOUNTS), guest.check("ls /tmp/own").strip()) == ("", "lost+found")
     guest.check("umount /tmp/own")
     guest.eventually(SESSIONS, lambda done: done.output == "", 120)

@@ -36,7 +36,7 @@ def test_an_address_of_ours_that_is_no_longer_asked_for_goes(lab):
     assert lab.addresses("dp1") == set()
 
 
-def test_an_address_that_was_there_before_us_is_the_users_even_if_a_document_asks_for_it(lab):
+def test_an_address_set_before_the_first_pass_stays_the_users_even_if_requested(lab):
     lab.veth("dp1", 1, up=True)
     lab.ip("address add 172.16.0.1/24 dev dp1")
     lab.once(up("172.16.0.1/24", "172.17.0.1/24"))

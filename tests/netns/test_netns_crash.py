@@ -93,7 +93,7 @@ def kill_with_its_pass(daemon):
     daemon.close()
 
 
-def test_a_daemon_that_is_killed_with_its_pass_again_and_again_gets_everything_in_force(lab):
+def test_a_daemon_killed_repeatedly_during_its_pass_still_applies_everything(lab):
     for number in range(1, MANY + 1):
         lab.veth(f"dp{number}", number)
     lab.ip("link set dp1 mtu 1450 txqueuelen 77")

@@ -400,7 +400,7 @@ def test_a_child_that_waits_goes_with_a_daemon_that_is_killed(host):
 # --- the host itself ---
 
 
-def test_a_run_for_the_host_itself_is_asked_for_after_a_pass_and_once_for_each_document(host):
+def test_a_guest_run_is_requested_after_a_pass_and_once_for_each_document(host):
     due = host.folder / "run" / "guest-due"
     users = "[users]\nann = no\n"
     run(host)

@@ -102,7 +102,7 @@ def test_each_queue_has_the_qdisc_where_there_is_one_for_each(lab):
     ]
 
 
-def test_a_qdisc_of_the_administrators_is_replaced_and_becomes_the_kernels_own_at_the_end(lab):
+def test_an_administrators_qdisc_is_replaced_and_finally_left_to_the_kernel(lab):
     lab.veth("dp1", 1)
     lab.run(
         "tc",
@@ -201,6 +201,42 @@ def test_cpus_of_receive_queues(lab):
         for queue in (0, 1)
     ] == ["1", "0"]
     assert lab.once(NIC).code == 0
+
+
+def deferral(lab, name="dp1"):
+    """gro_flush_timeout in ns, and napi_defer_hard_irqs."""
+    files = ("gro_flush_timeout", "napi_defer_hard_irqs")
+    return [lab.run("cat", f"/sys/class/net/{name}/{file}").out.strip() for file in files]
+
+
+def test_interrupts_are_deferred_while_a_document_asks_for_it(lab):
+    lab.veth("dp1", 1)
+    if lab.run("cat", "/sys/class/net/dp1/napi_defer_hard_irqs", check=False).code:
+        pytest.skip("this kernel has no napi_defer_hard_irqs (Linux 5.8)")
+    asked = f"{NIC}gro_flush_timeout = 20000\nnapi_defer_hard_irqs = 2\n"
+    assert lab.once(asked).code == 0
+    assert (deferral(lab), notes(lab), lab.plan()) == (["20000", "2"], [], [])
+    with lab.monitored():
+        assert lab.once().code == 0
+    assert lab.once(asked.replace("20000", "50000")).code == 0
+    assert deferral(lab) == ["50000", "2"]
+    assert lab.neuca("revert").code == 0
+    assert deferral(lab) == ["0", "0"]
+    assert 'set gro_flush_timeout of dp1 from "0" to "50000"' in lab.plan()
+    assert lab.once().code == 0
+    assert lab.once(NIC).code == 0
+    assert deferral(lab) == ["0", "0"]
+
+
+def test_a_kernel_without_such_a_setting_is_noted_and_fails_nothing(lab):
+    lab.veth("dp1", 1)
+    node = "/sys/devices/virtual/net/dp1"
+    index = lab.link("dp1")["ifindex"]
+    lab.run("sh", "-c", f"mount -t tmpfs none {node} && echo {index} > {node}/ifindex")
+    done = lab.once(f"{NIC}gro_flush_timeout = 20000\n")
+    assert (done.code, lab.addresses("dp1"), lab.plan()) == (0, {"172.16.0.1/24"}, [])
+    reason = "this kernel has no gro_flush_timeout"
+    assert notes(lab) == [("gro_flush_timeout", "unsupported", reason)]
 
 
 def test_a_vlan_has_its_own_qdisc_from_the_first_pass(lab):

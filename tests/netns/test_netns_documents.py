@@ -67,7 +67,7 @@ def test_a_nic_that_an_incomplete_document_does_not_have_keeps_all(pair):
     assert (pair.folder / "udev" / "10-neuca-persistent-020000000102.rules").exists()
 
 
-def test_a_nic_that_a_complete_document_does_not_have_loses_our_addresses_and_stays_up(pair):
+def test_a_nic_missing_from_a_complete_document_loses_our_addresses_and_stays_up(pair):
     pair.once(GOOD)
     pair.ip("address add 172.16.9.1/24 dev dp2")
     assert pair.once(f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n").code == 0

@@ -112,9 +112,7 @@ def test_a_hosts_file_that_cannot_be_edited_does_not_cost_the_name(named, tmp_pa
     assert (tmp_path / "hostname").read_text() == "node0\n"
 
 
-def test_the_platforms_name_is_set_unless_it_is_the_one_that_there_is_but_for_its_domain(
-    named, tmp_path
-):
+def test_the_platforms_host_name_is_set_unless_only_its_domain_differs(named, tmp_path):
     assert named("[global]\nrouter = user\n", platform="before.novalocal") == [
         'ok the host name is "before", and the platform calls it "before.novalocal"',
         "before",

@@ -172,7 +172,7 @@ def start_over_damage(lab, guest, chance):
     return kinds, done
 
 
-def test_a_start_over_damaged_state_files_has_no_traceback_and_spares_what_is_foreign(lab, guest):
+def test_a_start_with_damaged_state_logs_no_traceback_and_keeps_foreign_settings(lab, guest):
     chance, seen = Random(SEED), Counter()
     for number in range(STARTS):
         asked = chance.choice(DOCUMENTS)

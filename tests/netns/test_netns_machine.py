@@ -62,7 +62,7 @@ RULES = [f"10-neuca-persistent-{mac(number).replace(':', '')}.rules" for number 
 ALL = sorted([*RULES, "document.json", "machine.json", "record.json"])
 
 
-def test_on_other_hardware_with_other_nics_it_is_set_aside_before_any_metadata_has_answered(host):
+def test_on_other_hardware_with_other_nics_state_is_set_aside_before_any_metadata(host):
     another_machine(host)
     replace_nics(host, 7, 8)
     assert boot(host).code == 0
@@ -156,7 +156,7 @@ def test_another_instance_id_is_a_first_boot_and_what_was_applied_meanwhile_goes
     assert cloud.metadata.seen(ID) == 3  # a new id is one that two looks have found
 
 
-def test_without_a_document_for_another_instance_nothing_is_known_and_no_address_goes(cloud):
+def test_no_document_for_another_instance_means_unknown_and_removes_no_address(cloud):
     cloud.metadata.tree = {ID: "i-2"}
     cloud.metadata.document = "#cloud-config\n"
     assert cloud.once().code == 0

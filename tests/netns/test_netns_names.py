@@ -154,7 +154,7 @@ def test_before_the_network_every_nic_gets_its_name_back_the_management_nic_too(
     assert (pin(lab).code, pin(lab).err) == (0, "")
 
 
-def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic_whose_name_it_has(
+def test_pinning_never_renames_an_ignored_nic_and_only_its_names_owner_suffers(
     lab,
 ):
     for number in (1, 2, 3):
@@ -174,7 +174,7 @@ def test_before_the_network_an_ignored_nic_is_not_renamed_and_costs_only_the_nic
     ]
 
 
-def test_the_step_before_the_network_writes_the_marks_where_the_host_itself_has_the_document(lab):
+def test_marks_are_written_before_the_network_if_the_document_is_local(lab):
     for number in (1, 2):
         lab.veth(f"dp{number}", number)
     lab.document(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 9000\n")

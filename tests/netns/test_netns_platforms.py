@@ -249,7 +249,7 @@ def test_a_seed_that_the_volume_points_to_is_fetched(host):
     assert host.once().code == 0
 
 
-def test_dhcp_keeps_a_nic_out_and_a_bad_item_costs_only_itself(host):
+def test_dhcp_on_a_nic_is_left_to_others_and_a_bad_item_costs_only_itself(host):
     data = network_data("10.1.0.1", "10.2.0.1")
     data["networks"][2]["type"] = "ipv4_dhcp"
     data["networks"].append({"id": "x", "link": "l1", "type": "ipv4", "ip_address": "nonsense"})
@@ -258,7 +258,7 @@ def test_dhcp_keeps_a_nic_out_and_a_bad_item_costs_only_itself(host):
     assert done.code == 78
     assert f'error: network_data.json {mac(1)} "networks[3].ip_address" = "nonsense": ' in done.err
     assert dataplane(host)[0] == AS_ASKED[0]
-    assert (host.addresses("dp2"), host.role(mac(2))) == (set(), "management")
+    assert (host.addresses("dp2"), host.role(mac(2))) == (set(), "dataplane")
     assert "DHCP" in host.neuca("explain", mac(2)).out
 
 

@@ -166,7 +166,7 @@ def test_a_macvlan_on_a_nic_that_carries_the_default_route_makes_the_nic_managem
     assert lab.role(mac(7)) == "management"
 
 
-def test_without_a_record_a_default_route_or_a_word_no_nic_is_written_to_that_no_document_names(
+def test_unnamed_nics_are_untouched_without_record_default_route_or_configuration(
     lab,
 ):
     lab.veth("dp1", 1)
@@ -207,7 +207,7 @@ def test_the_management_nic_stays_one_without_any_route(lab):
     ]
 
 
-def test_a_nic_named_by_a_document_first_and_carrying_the_default_route_is_management(lab):
+def test_a_nic_first_named_by_a_document_with_the_default_route_is_management(lab):
     lab.veth("dp1", 1, up=True, foreign=True)
     lab.ip("address add 172.16.1.1/24 dev dp1")
     lab.ip("route add default via 172.16.1.254 dev dp1")

@@ -65,9 +65,7 @@ def reasons(lab, how, name):
 
 
 @pytest.mark.parametrize("how", WORDS)
-def test_a_first_boot_without_room_gets_its_dataplane_and_status_says_why_it_is_degraded(
-    lab, disk, how
-):
+def test_a_first_boot_on_a_full_disk_gets_its_dataplane_and_reports_degraded(lab, disk, how):
     lab.veth("dp1", 1)
     disk.spoil(how)
     done = lab.once(ONE)
@@ -87,9 +85,7 @@ def test_a_first_boot_without_room_gets_its_dataplane_and_status_says_why_it_is_
 
 
 @pytest.mark.parametrize("how", WORDS)
-def test_after_a_reboot_without_room_the_dataplane_comes_up_from_the_last_good_document(
-    lab, disk, how
-):
+def test_a_reboot_on_a_full_disk_brings_up_the_last_good_document(lab, disk, how):
     lab.veth("dp1", 1)
     assert lab.once(ONE).code == 0
     disk.spoil(how)

@@ -97,7 +97,7 @@ def is_advertised(host):
     return bool(advertised(host))
 
 
-def test_a_management_nic_that_lives_by_router_advertisements_keeps_its_default_route(host):
+def test_a_management_nic_using_router_advertisements_keeps_its_default_route(host):
     host.management()
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 1)
     with host.foreign.changing():

@@ -78,7 +78,7 @@ def test_switched_off_nothing_runs_but_by_hand(host):
     assert (host.neuca("run-scripts").code, said(host)) == (0, ["one"])
 
 
-def test_nothing_of_the_network_waits_for_a_script_and_status_in_it_is_that_of_the_network(host):
+def test_the_network_waits_for_no_script_and_status_inside_one_shows_the_network(host):
     """A pass is made, and asked for, while it runs."""
     look = f"{sys.executable} -c '{MAIN.format('neuca')}' status --wait --timeout 60 --config {host.config_file}"
     host.run("mkfifo", host.folder / "go")

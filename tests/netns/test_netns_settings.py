@@ -106,7 +106,7 @@ def test_what_is_no_longer_asked_for_goes_back_to_what_it_was(lab):
     assert lab.sysctl("net/ipv4/conf/dp1/rp_filter") == "1"
 
 
-def test_a_nic_that_the_document_no_longer_has_gets_its_own_settings_back_and_stays_up(lab):
+def test_a_nic_removed_from_the_document_regains_its_settings_and_stays_up(lab):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
     lab.once(

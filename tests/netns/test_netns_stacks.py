@@ -56,7 +56,7 @@ def test_a_bridge_is_made_of_two_nics(two):
     )
 
 
-def test_a_bridge_that_is_no_longer_asked_for_goes_and_its_members_have_their_own_again(two):
+def test_a_bridge_no_longer_requested_is_deleted_and_its_ports_are_restored(two):
     two.once(BRIDGE)
     assert two.once(NIC + OTHER).code == 0
     assert (two.link("br7"), master(two, "dp1"), two.addresses("dp1")) == (

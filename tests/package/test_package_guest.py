@@ -64,7 +64,7 @@ def test_a_user_is_made_with_keys_and_sudo_and_a_second_run_changes_nothing(own_
         agent,
     )
     assert said.splitlines() == [
-        'users: "alice": made, 2 keys',
+        'users: "alice": created, 2 keys',
         'users: "alice" may use sudo',
         "exit 0",
         "/home/alice:/bin/bash",
@@ -116,7 +116,7 @@ def test_a_user_that_is_there_keeps_all_but_the_marked_lines_and_loses_them_alon
         'users: "bob": 0 keys',
         "exit 0",
         "0",
-        'users: "bob" is no longer asked for: its keys and its sudo file are taken back',
+        'users: "bob" is no longer requested: its keys and its sudo file are removed',
         "exit 0",
         "640 bob",
         "0",
@@ -172,7 +172,7 @@ def test_what_a_user_has_planted_is_left_as_it_is_and_costs_only_its_keys(own_ro
     assert said.splitlines() == [
         f'users: "eve": keys: {why}',
         'users: "eve" may use sudo',
-        'users: "fay": made, 1 key',
+        'users: "fay": created, 1 key',
         "exit 1",
         "untouched",
     ]
@@ -234,11 +234,11 @@ def test_a_sudo_file_of_somebody_else_is_left_alone(own_root, agent):
         agent,
     )
     assert said.splitlines() == [
-        'users: "hal": made, 0 keys',
+        'users: "hal": created, 0 keys',
         'users: let "hal" use sudo: "/etc/sudoers.d/neuca-hal" was not written by neuca-guest-tools, and is left alone',
         "exit 1",
         "# mine",
-        'users: "hal" is no longer asked for: its keys and its sudo file are taken back',
+        'users: "hal" is no longer requested: its keys and its sudo file are removed',
         "exit 0",
         "# mine",
     ]
@@ -256,7 +256,7 @@ def test_l_sudoers_itself_is_never_written_and_no_rule_that_visudo_refuses_is(ow
         agent,
     )
     assert said.splitlines() == [
-        'users: "ivy": made, 0 keys',
+        'users: "ivy": created, 0 keys',
         'users: let "ivy" use sudo: visudo ended with status 1: no such rule',
         "exit 1",
         "same",
@@ -292,7 +292,7 @@ def test_a_sealed_image_has_no_keys_and_no_sudo_of_its_users(own_root, agent):
         agent,
     )
     assert said.splitlines() == [
-        'take back the keys of "kim"',
+        'remove the keys of "kim"',
         'remove "/etc/sudoers.d/neuca-kim"',
         "0",
         "kim",

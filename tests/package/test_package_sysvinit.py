@@ -147,9 +147,7 @@ def test_names_come_before_the_network_and_the_agent_after_it():
     assert re.search(r"X-Start-Before: +ssh ", keys)
 
 
-def test_what_both_say_is_for_root_alone_whatever_the_umask_and_an_earlier_version_did(
-    own_root, deb
-):
+def test_the_output_of_both_services_is_readable_by_root_only_under_any_umask(own_root, deb):
     guest = "/etc/init.d/neuca-guest"
     said = own_root(
         INSTALL

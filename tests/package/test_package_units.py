@@ -115,7 +115,7 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
     assert unit["ProtectSystem"] == ["strict"]
 
 
-def test_the_agent_is_ready_before_the_network_is_called_online_and_does_not_wait_for_it():
+def test_the_agent_is_ready_before_network_online_and_does_not_wait_for_it():
     unit = _unit(AGENT)
     assert unit["Before"] == ["network-online.target"]
     assert unit["After"] == [NAMES, "network-pre.target"]
@@ -183,7 +183,7 @@ def test_systemd_understands_every_line(own_root, deb):
 # --- the host itself ---
 
 
-def test_what_a_document_asks_of_the_host_itself_starts_after_a_pass_and_no_boot_waits_for_it():
+def test_the_guest_service_starts_after_a_pass_and_no_boot_waits_for_it():
     unit, watch = _unit(GUEST), _unit(WATCH)
     assert watch["PathExists"] == [str(Config().run_directory / outcome.DUE)]
     assert watch["Before"] == unit["After"] == [AGENT]
@@ -252,7 +252,7 @@ def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, cod
 # --- the drives ---
 
 
-def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and_little_else():
+def test_drives_are_read_ahead_by_a_unit_that_may_mount_and_little_else():
     unit = _unit(DRIVE)
     assert {AGENT, NAMES} <= set(unit["Before"])
     assert unit["ExecStart"] == ["/usr/bin/neuca", "read-drive", "/dev/%i"]
@@ -262,7 +262,7 @@ def test_a_drive_is_read_before_anybody_asks_for_it_by_a_unit_that_may_mount_and
     assert float(figure[1]) <= 2.3
 
 
-def test_a_drive_is_judged_by_what_is_recorded_and_is_not_tried_again_if_it_does_not_count():
+def test_a_drive_is_judged_by_the_record_and_a_refused_one_is_not_retried():
     unit = _unit(DRIVE)
     assert unit["RequiresMountsFor"] == [str(Config().state_directory)]
     assert unit["SuccessExitStatus"] == [str(NOT_USED)]
@@ -297,7 +297,7 @@ def test_udev_starts_it_for_the_devices_that_the_program_would_take():
         assert any(fnmatch.fnmatch(name, one) for one in _rule("\nKERNELS=="))
 
 
-def test_the_rule_for_devices_that_are_refused_comes_before_the_one_that_starts_the_unit():
+def test_the_rule_that_refuses_devices_precedes_the_one_that_starts_the_unit():
     order = [
         RULE.index(words)
         for words in (

@@ -46,7 +46,7 @@ class Kernel:
         self.addresses = {index: list(addresses) for index, addresses in world.addresses.items()}
         self.routes = list(world.routes)
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
-        self.allowed = allowed
+        self.allowed, self.carriers = allowed, frozenset()
         self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
         self.gear = {}
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
@@ -118,6 +118,9 @@ class Kernel:
     def index(self, target):
         found = self.named(target.name)
         return target.ifindex or (found.index if found else 0)
+
+    def carrier(self, target):
+        return self.index(target)
 
     def set_mtu(self, index, mtu):
         device = self._device(index)
@@ -209,7 +212,10 @@ class Kernel:
         }
 
     def _create_vlan(self, _, name, parent, options, mtu):
-        below, vlan_id = self._device(parent), int(options["id"])
+        below, vlan_id = (
+            self.devices[parent] if parent in self.carriers else self._device(parent),
+            int(options["id"]),
+        )
         if any(one.kind == "vlan" and one.vlan_id == vlan_id for one in self.stacked(parent)):
             refuse(errno.EEXIST, "8021q: VLAN device already exists")
         if any(name in (one.name, *one.altnames) for one in self.devices.values()):

@@ -93,10 +93,10 @@ def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
     assert queues(tree).read([group]) == DeviceSettings({}, {}, {group: reason})
 
 
-def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_touched(tree):
+def test_another_device_of_that_name_and_foreign_interrupts_are_not_touched(tree):
     with pytest.raises(ApplyError) as refused:
         queues(tree, 3).write("rps", "0")
-    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is another device by now'
+    assert refused.value.text == f'"{tree}/sys/class/net/eth1" is a different device now'
     (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
     queues(tree).write("irq-affinity", "24=1 25=6")
     assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == [
@@ -108,3 +108,18 @@ def test_neither_another_device_of_the_name_nor_the_interrupt_of_another_one_is_
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])
 def test_a_list_is_a_mask_and_back(cpus):
     assert _cpus(_mask(cpus)) == cpus
+
+
+def test_a_number_of_the_device_is_read_and_set_in_its_file(tree):
+    file = tree / "sys/class/net/eth1/gro_flush_timeout"
+    file.write_text("0\n")
+    assert queues(tree).read(["gro_flush_timeout"]) == DeviceSettings({"gro_flush_timeout": "0"})
+    queues(tree).write("gro_flush_timeout", "20000")
+    assert file.read_text() == "20000"
+
+
+def test_a_number_that_the_kernel_lacks_is_unsupported(tree):
+    reason = {"napi_defer_hard_irqs": "this kernel has no napi_defer_hard_irqs"}
+    assert queues(tree).read(["napi_defer_hard_irqs"]) == DeviceSettings(
+        missing=reason, unsupported=frozenset(reason)
+    )

@@ -17,7 +17,10 @@ from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
 
-KNOWN = "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], none"
+KNOWN = (
+    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+)
 
 MAC = "fe:16:3e:00:6d:af"
 

@@ -32,7 +32,7 @@ def daemon(tmp_path):
 
 def waiting(daemon):
     """The child that has made a pass and waits for its next job: stopped, so that it reads none."""
-    worker = daemon._have_worker()
+    worker = daemon._idle_worker()
     worker.passed = True
     os.kill(worker._child, signal.SIGSTOP)
     return worker
@@ -65,7 +65,7 @@ def test_a_job_that_a_child_took_with_it_unread_goes_to_a_new_one(daemon):
     dead, job = waiting(daemon), Job(daemon.config)
     daemon._begin(job)
     kill(dead)
-    daemon._worker_spoke()
+    daemon._read_worker()
     assert_under_way(daemon, job, dead)
 
 
@@ -74,6 +74,6 @@ def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
     worker.passed = False
     daemon._begin(Job(daemon.config))
     kill(worker)
-    daemon._worker_spoke()
+    daemon._read_worker()
     assert (daemon._worker, daemon._failures) == (None, 1)
     assert daemon._plans.retry is not None

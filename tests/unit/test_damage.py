@@ -25,7 +25,7 @@ from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.machine import Machine, met, renewed
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import records, updates
+from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake, confirmed, keep
 from neuca_tools.state.store import Place, catch_up, unsaved
 from neuca_tools.status.report import now, read_report, write_report
@@ -93,7 +93,7 @@ class Host:
             self.agent.run()
             self.save()
             return
-        self.agent.record = updates.record_intentions(survey.record, operations)
+        self.agent.record = intentions.record_intentions(survey.record, operations)
         self.save()
         before = replace(survey.have, files={}, sysctls={})
         records.save_journal(self.place, before, survey.world.boot_id)

@@ -607,7 +607,7 @@ def test_a_user_who_forwards_as_he_likes_is_left_alone(text):
     assert asked(text).want.sysctls == {}
 
 
-def test_forwarding_waits_where_a_management_nic_takes_its_routes_from_advertisements():
+def test_forwarding_waits_while_a_management_nic_uses_router_advertisements():
     found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
     assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
     reason = (

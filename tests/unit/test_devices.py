@@ -168,3 +168,14 @@ def test_a_pfifo_on_a_link_without_a_length_has_the_kernels():
     made.resolve()
     made.queue(None, False, "noqueue", 0)
     assert made.wanted == {"qdisc": "pfifo limit 1000"}
+
+
+def test_a_setting_that_the_kernel_lacks_is_unsupported():
+    reason = "this kernel has no gro_flush_timeout"
+    has = DeviceSettings(
+        missing={"gro_flush_timeout": reason}, unsupported=frozenset({"gro_flush_timeout"})
+    )
+    assert wish({"gro_flush_timeout": "20000"}, has) == (
+        {},
+        [("gro_flush_timeout", "unsupported", reason)],
+    )

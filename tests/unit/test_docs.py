@@ -25,7 +25,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca import device_settings
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
@@ -254,7 +254,15 @@ def test_every_section_of_user_data_is_documented():
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    assert documented == {*_READERS, *device_settings.READERS, "addresses", "sysctl."}
+    assert documented == {*_READERS, "addresses", "sysctl."}
+
+
+def test_every_number_of_a_link_is_documented_with_its_bounds():
+    documented = items(parts("neuca-user-data.5", "Ss")["[interface MAC]"])
+    bounds = {row.key: row.limits for row in SETTINGS.values() if row.limits}
+    assert {"mtu", "txqueuelen"} <= bounds.keys()
+    for key, (least, most) in bounds.items():
+        assert f"\n.Bq {least} to {most} .\n" in documented[key], key
 
 
 def test_the_example_of_the_manual_page_has_no_fault():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca.device_settings import READERS
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.rates import rate_text, rate_value
 
@@ -36,10 +36,12 @@ from neuca_tools.model.rates import rate_text, rate_value
         ("rps", "ALL", "all"),
         ("xps", "0/none / 2-3,7", "0 / none / 2-3,7"),
         ("irq-affinity", "NUMA", "numa"),
+        ("gro_flush_timeout", " 020000 ", "20000"),
+        ("napi_defer_hard_irqs", "2147483647", "2147483647"),
     ],
 )
 def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
-    assert (READERS[key](text), READERS[key](value)) == (value, value)
+    assert (SETTINGS[key].parse(text), SETTINGS[key].parse(value)) == (value, value)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,21 @@ def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
         ("rps", "3-1", 'the CPU "1" is not a number from 3 to 8191'),
         ("xps", "0 / ", 'the CPU "" is not a number from 0 to 8191'),
         ("irq-affinity", "all", '"all" is not "numa"'),
+        (
+            "gro_flush_timeout",
+            "1000000001",
+            'the gro_flush_timeout "1000000001" is not a number from 0 to 1000000000',
+        ),
+        (
+            "napi_defer_hard_irqs",
+            "2147483648",
+            'the napi_defer_hard_irqs "2147483648" is not a number from 0 to 2147483647',
+        ),
     ],
 )
 def test_what_cannot_be_used_has_its_reason(key, text, reason):
     with pytest.raises(UnusableError) as refused:
-        READERS[key](text)
+        SETTINGS[key].parse(text)
     assert str(refused.value) == reason
 
 

@@ -14,8 +14,8 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
-    "unknown key; known are addresses, channels, coalesce, irq-affinity, mtu, name, offloads, pause, qdisc, rings, rps, state,"
-    " txqueuelen, xps and sysctl.KEY"
+    "unknown key; known are addresses, channels, coalesce, gro_flush_timeout, irq-affinity, mtu, name,"
+    " napi_defer_hard_irqs, offloads, pause, qdisc, rings, rps, state, txqueuelen, xps and sysctl.KEY"
 )
 KEY = LinkKey(MAC)
 
@@ -331,8 +331,8 @@ def test_the_parent_of_a_vlan_is_listed_and_nothing_is_asked_of_it():
     document = parse("[vlan fe163e006daf.7]\nmtu = 9000\n[vlan fe163e006daf.8]\n")
     assert [(link.key, link.state) for link in document.links] == [
         (KEY, None),
-        ((MAC, 7), "up"),
-        ((MAC, 8), "up"),
+        (LinkKey(MAC, 7), "up"),
+        (LinkKey(MAC, 8), "up"),
     ]
 
 

@@ -15,12 +15,12 @@ from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.agent import drives
 from neuca_tools.agent.drives import (
+    copy_directory,
     digest_in_force,
     lines_of,
     read_volume,
     recorded,
     store,
-    take_directory,
     unreported,
 )
 from neuca_tools.backends import hostid
@@ -34,7 +34,7 @@ from neuca_tools.state.records import save_machine
 
 def copy(volume, run):
     """As root has it done for a directory. The kind of the volume."""
-    kind, why = take_directory(volume, run / "state", run)
+    kind, why = copy_directory(volume, run / "state", run)
     assert why == ""
     return kind
 
@@ -270,7 +270,7 @@ def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
 
 def test_not_even_a_directory_counts_where_a_metadata_service_has_answered(tmp_path, host):
     save_machine(host[0], Machine(origin=Origin("ec2", "http://169.254.169.254")))
-    kind, why = take_directory(fill(tmp_path / "volume", SEED), *host)
+    kind, why = copy_directory(fill(tmp_path / "volume", SEED), *host)
     assert (kind, why) == ("cidata", 'the metadata service "ec2" has answered for this instance')
     assert copied(host[1]) == {}
 

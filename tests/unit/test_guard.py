@@ -96,7 +96,7 @@ def test_a_route_of_ours_on_a_dataplane_nic_does_not_open_the_fence():
     assert ours.route(ip_network("169.254.0.0/16")) == took("169.254.169.254")
 
 
-def test_a_route_of_ours_on_a_vlan_with_a_mac_address_of_its_own_does_not_open_it_either():
+def test_nor_does_our_route_on_a_vlan_with_its_own_mac_address_open_it():
     made = Record(boot_id="boot-1", owned=Owned(vlans=frozenset({key(2, 7)})))
     seen = world(
         nic(1),
@@ -160,7 +160,7 @@ def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_netw
         ("0.0.0.0/1", TOO_SHORT),
     ],
 )
-def test_a_default_route_is_allowed_where_the_configuration_says_so_and_there_is_none(to, reason):
+def test_a_default_route_is_allowed_if_configured_and_none_exists(to, reason):
     assert survey(allow=True).route(ip_network(to)) == reason
 
 

@@ -113,7 +113,7 @@ def test_a_defect_of_one_feature_costs_the_others_nothing(config, caplog):
     assert run_guest(config, {**every, "hostname": defect})
     assert others == [name for name in RUNS if name != "hostname"]
     assert outcome.load(config.run_directory, "hostname").state == "failed"
-    assert "hostname: failed on a defect of its own" in caplog.text
+    assert "hostname: failed because of a bug" in caplog.text
 
 
 def test_what_was_said_before_is_not_logged_again(config, caplog):
@@ -241,7 +241,7 @@ def kept(directory, *findings, ended=True):
     outcome.save(directory, one.ended() if ended else one)
 
 
-def test_a_host_whose_guest_was_never_asked_for_anything_has_the_status_of_its_network(tmp_path):
+def test_without_any_request_for_the_guest_the_status_is_that_of_the_network(tmp_path):
     assert outcome.with_guest(status(), tmp_path) == Status(
         {"state": "ok", "problems": [], "guest": []}, 0
     )
@@ -330,7 +330,7 @@ def test_people_see_what_went_well_for_the_guest_and_the_rest_among_the_problems
 # --- Without systemd ------------------------------------------------------------------------------------------------
 
 
-def test_the_process_that_stays_runs_when_a_run_is_due_as_configured_then_and_ends_at_a_signal(
+def test_the_staying_process_runs_when_due_with_fresh_configuration_until_a_signal(
     tmp_path,
 ):
     text = (

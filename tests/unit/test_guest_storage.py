@@ -192,7 +192,7 @@ def judged(found, at=(), **more):
         )
     )
     with pytest.raises(ApplyError) as caught:
-        storage._judge(one.storage[0], Path("/dev/sdb"), found, list(at))
+        storage._check_mountable(one.storage[0], Path("/dev/sdb"), found, list(at))
     return caught.value.text
 
 
@@ -212,7 +212,7 @@ def test_what_is_not_for_us_to_mount():
 
 def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot():
     def refusing():
-        storage._judge(parse(TEXT).storage[0], Path("/dev/sdb"), {"TYPE": "xfs"}, [])
+        storage._check_mountable(parse(TEXT).storage[0], Path("/dev/sdb"), {"TYPE": "xfs"}, [])
         yield Finding("ok", "never")
 
     text = 'dev1: /dev/sdb carries "xfs", and not "ext4": it is left alone'
@@ -288,7 +288,7 @@ def test_the_record_is_for_root_only(tmp_path, monkeypatch, layout):
     path.parent.mkdir(parents=True)
     path.write_text(NODE)
     path.chmod(0o644)
-    iscsi.trust(TARGET, ("joe", "hush"), ("", ""))
+    iscsi.write_credentials(TARGET, ("joe", "hush"), ("", ""))
     assert (path.stat().st_mode & 0o777, "auth.password = hush" in path.read_text()) == (
         0o600,
         True,

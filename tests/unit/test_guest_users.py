@@ -18,6 +18,7 @@ from neuca_tools.documents.platform.combined import reduced
 from neuca_tools.documents.platform.ec2 import NAME as EC2
 from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
+from neuca_tools.files import NEW
 from neuca_tools.guest import authorized_keys, blocks, sudoers, users
 from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.model.rows import User
@@ -127,7 +128,7 @@ def test_a_sudo_file_has_a_name_that_sudo_reads_and_one_half_written_has_not(tmp
     assert (
         sudoers.path("alice", tmp_path).name == "neuca-alice"
     )  # sudoers(5): none with a dot, nor with a tilde at its end
-    assert "." in f"{sudoers.path('alice')}{authorized_keys.NEW}"
+    assert "." in f"{sudoers.path('alice')}{NEW}"
     assert sudoers.text("alice").splitlines()[1:] == ["alice ALL=(ALL:ALL) NOPASSWD: ALL"]
 
 
@@ -325,6 +326,6 @@ def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
         "/etc/sudoers.d/neuca-bob",
     ]
     assert [one.text for one in users.leaving(config)] == [
-        'take back the keys of "alice"',
-        'take back the keys of "bob"',
+        'remove the keys of "alice"',
+        'remove the keys of "bob"',
     ]

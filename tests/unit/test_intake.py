@@ -241,12 +241,16 @@ def test_a_damaged_copy_is_replaced_by_the_next_good_document(place):
     [
         (["auto"], []),
         (["ec2=http://203.0.113.5:8080"], ["203.0.113.5"]),
-        (["ec2=http://[fd00::5]", "file:/x", "bogus", "ec2"], ["fd00::5"]),
+        (
+            ["ec2=http://[fd00::5]", "file:/x", "bogus", "ec2"],
+            ["fd00::5", "169.254.169.254", "fd00:ec2::254"],
+        ),
         (["ec2=http://metadata.example"], []),
     ],
 )
-def test_metadata_services_of_the_configuration_are_known_by_address(sources, hosts):
-    assert list(map(str, metadata_hosts(sources))) == hosts
+def test_metadata_services_are_known_by_address(tmp_path, sources, hosts):
+    no_firmware = Surroundings(dmi=tmp_path)
+    assert list(map(str, metadata_hosts(sources, no_firmware))) == hosts
 
 
 # --- what the platform says beside it -------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ PURE_MODULES = {
         "apply.observe",
         "state",
         "state.changes",
+        "state.intentions",
         "state.leftovers",
         "state.updates",
         "status",

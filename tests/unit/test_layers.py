@@ -132,10 +132,13 @@ def test_state_user_leaves_nothing_of_what_the_platform_asks():
     assert asked(found, 2) == (None, [])
 
 
-def test_dhcp_in_the_platform_s_document_makes_a_nic_management_and_says_so():
+def test_a_nic_with_dhcp_in_the_platform_s_document_is_dataplane_beside_the_management_nic():
     found = solve(asking(network(dhcp(2), static(3))))
-    assert roles(found) == ["management", "management", "dataplane"]
-    assert found.roles.reasons[mac(2)] == DHCP
+    assert roles(found) == ["management", "dataplane", "dataplane"]
+    assert (
+        found.roles.reasons[mac(2)]
+        == f'{DHCP}, but the management NIC is "eth1": it carries the default route'
+    )
     assert found.problems == ()
 
 
@@ -194,12 +197,13 @@ def test_what_is_seen_goes_before_what_a_document_says():
 
 
 def test_management_by_a_document_s_word_is_not_recorded():
-    found = solve(asking(network(dhcp(2))))
+    at_first = replace(SEEN, routes=(), metadata_index=0)
+    found = solve(asking(network(dhcp(2))), seen=at_first)
     record = updates.remember_nics(Record(nics={mac(2): NicRecord(name="eth2")}), found)
     assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
         {mac(2)},
         "",
-        "management",
+        "",
     )
     assert roles(solve(asking(network(static(2))), record=record)) == [
         "management",
@@ -209,7 +213,10 @@ def test_management_by_a_document_s_word_is_not_recorded():
 
 
 def test_an_absent_management_nic_of_the_platform_is_no_shortfall_and_an_absent_dataplane_nic_is_one():
-    found = solve(asking(network(dhcp(8), static(9))))
+    at_first = replace(SEEN, routes=(), metadata_index=0)
+    found = solve(asking(network(dhcp(8), static(9))), seen=at_first)
+    assert [problem.link for problem in found.problems if problem.code == "absent"] == [key(9)]
+    found = solve(asking(network(static(8), static(9)), tags={8: ["mgmt"]}))
     assert [problem.link for problem in found.problems if problem.code == "absent"] == [key(9)]
 
 
@@ -229,16 +236,16 @@ def test_routes_of_dataplane_nics_alone_are_taken_and_a_neuca_route_goes_before_
     ]
     document = asking(
         network(
-            dhcp(3),
+            dhcp(1),
             static(2, routes=ways),
             more=[
                 {
                     "id": "x",
-                    "link": "l3",
+                    "link": "l1",
                     "type": "ipv4",
-                    "ip_address": "10.0.3.1",
+                    "ip_address": "10.0.1.1",
                     "netmask": "24",
-                    "routes": [{"network": "10.60.0.0", "netmask": "16", "gateway": "10.0.3.254"}],
+                    "routes": [{"network": "10.60.0.0", "netmask": "16", "gateway": "10.0.1.254"}],
                 }
             ],
         ),
@@ -268,9 +275,10 @@ def test_a_nic_that_is_known_by_its_name_is_the_one_that_keeps_that_name(recorde
     record = Record(
         nics={mac(2): NicRecord(name="eth3"), mac(3): NicRecord(name="eth2")} if recorded else {}
     )
-    found = solve(Document(platform=data), record=record)
+    nothing = replace(SEEN, routes=(), metadata_index=0)
+    found = solve(Document(platform=data), record=record, seen=nothing)
     assert roles(found) == [
-        "management",
+        "unlisted",
         *(["management", "dataplane"] if recorded else ["dataplane", "management"]),
     ]
     assert Problem("absent", 'no NIC is called "wl0"') in found.problems

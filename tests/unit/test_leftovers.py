@@ -106,7 +106,7 @@ def test_the_manager_has_left_once_it_lets_go_and_nothing_of_it_is_there():
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_the_last_default_route_of_a_family_stays_with_its_addresses_and_status_says_so(family):
+def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_reported(family):
     """The management NIC has lost its own; this one is a dataplane NIC by its record."""
     four, six = (
         route("0.0.0.0/0", 2, "10.99.2.2", 1024, 16),

@@ -12,11 +12,21 @@ from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
 from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.desired.roles import Policy
-from neuca_tools.model import NicRecord, Original, Owned, Record
+from neuca_tools.model import (
+    Device,
+    Incarnation,
+    LinkKey,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+    World,
+    Written,
+)
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state import updates
+from neuca_tools.state import intentions, updates
 
 TEN = ip_interface("10.0.0.1/24")
 TWO, THREE = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
@@ -54,7 +64,7 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
         WriteSysctl("net/core/rmem_max", "7", "8"),
         WriteSysctl("net/core/wmem_max", None, "8"),
     ]
-    record = updates.record_intentions(Record(), operations)
+    record = intentions.record_intentions(Record(), operations)
     assert record.owned == Owned(frozenset({(key(2), TEN)}), frozenset({key(2, 7)}))
     assert record.originals == {key(2): Original(1500, 1000, {RP: "0"})}
     assert record.original_sysctls == {"net/core/rmem_max": "7"}
@@ -62,10 +72,10 @@ def test_what_operations_will_make_ours_is_known_before_they_run():
 
 def test_the_first_original_is_kept():
     target = Target(key(2), "eth2", 2)
-    once = updates.record_intentions(
+    once = intentions.record_intentions(
         Record(), [SetMtu(target, 1500, 9000), WriteSysctl("net/core/rmem_max", "7", "8")]
     )
-    again = updates.record_intentions(
+    again = intentions.record_intentions(
         once, [SetMtu(target, 9000, 1400), WriteSysctl("net/core/rmem_max", "8", "9")]
     )
     assert (again.originals, again.original_sysctls) == (once.originals, once.original_sysctls)
@@ -73,7 +83,7 @@ def test_the_first_original_is_kept():
 
 def test_the_original_of_a_sysctl_survives_a_name_with_dots():
     target = Target(key(2, 7), "eth2.7", 9)
-    record = updates.record_intentions(
+    record = intentions.record_intentions(
         Record(), [WriteSysctl("net/ipv4/conf/eth2.7/rp_filter", "0", "1", target)]
     )
     assert record.originals == {key(2, 7): Original(sysctls={RP: "0"})}
@@ -166,7 +176,7 @@ def test_an_address_that_moves_from_one_nic_to_another():
     assert agent.record.owned.addresses == {(key(3), TEN)}
 
 
-def test_an_address_that_somebody_deleted_and_added_again_is_the_agents_until_it_was_missed():
+def test_an_address_deleted_and_added_again_is_the_agents_unless_seen_missing():
     agent = small(TWO + "addresses = 10.0.0.1/24\n")
     agent.run()
     agent.kernel.delete_address(2, TEN)
@@ -240,7 +250,7 @@ def test_a_nic_that_comes_back_is_set_up_again_with_its_vlans_and_no_other():
     assert agent.kernel.devices[3].mtu == 1500
 
 
-def test_the_originals_of_a_nic_that_was_unplugged_are_those_it_has_when_it_comes_back():
+def test_the_originals_of_a_replugged_nic_are_read_when_it_returns():
     agent = small(TWO + "mtu = 9000\n")
     agent.run()
     agent.kernel.delete_link(2)
@@ -407,7 +417,7 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     assert texts(agent.plan()) == []
 
 
-def test_a_document_that_changed_while_the_host_was_off_takes_back_only_what_is_there():
+def test_a_document_changed_while_off_removes_only_what_is_still_present():
     agent = small(BIG)
     agent.run()
     agent.reboot()
@@ -416,7 +426,7 @@ def test_a_document_that_changed_while_the_host_was_off_takes_back_only_what_is_
     assert agent.record.originals == {}
 
 
-def test_an_address_that_the_user_adds_after_a_boot_is_his_even_if_it_was_ours_before():
+def test_an_address_added_after_a_boot_is_the_users_even_if_it_was_ours_before():
     agent = small(BIG)
     agent.run()
     agent.reboot()
@@ -513,3 +523,20 @@ def test_settle_forgets_what_somebody_else_took_away():
     agent.kernel.delete_address(2, TEN)
     agent.run(start=False)
     assert agent.record.owned == Owned()
+
+
+def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name():
+    bond = LinkKey("bond bond0")
+    written = {
+        Written("mtu", bond): "9000",
+        Written("txqueuelen", LinkKey("bond bond0", 5)): "500",
+        Written("mtu", key(2)): "9000",
+        Written("net/core/rmem_max"): "8",
+    }
+    record = Record(
+        "boot", {bond.mac: NicRecord(incarnation=Incarnation("boot", 5))}, written=written
+    )
+    kept = updates.forget_stale(record, World({5: Device(5, "bond0", "bond")}, boot_id="boot"))
+    assert kept.written == written
+    anew = updates.forget_stale(record, World({9: Device(9, "bond0", "bond")}, boot_id="boot"))
+    assert anew.written == {Written("mtu", key(2)): "9000", Written("net/core/rmem_max"): "8"}

@@ -11,7 +11,7 @@ import pytest
 from kernel import Kernel
 from worlds import document, mac, nic, world
 
-from neuca_tools.agent.boot_names import busy, give, in_place
+from neuca_tools.agent.boot_names import devices_in_use, in_place, rename_devices
 from neuca_tools.desired.names import boot_names, rename_steps
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Policy, assign
@@ -73,7 +73,7 @@ def test_the_name_that_is_asked_for_is_given_unless_another_nic_has_it_from_befo
     }
 
 
-def test_who_is_refused_another_nic_s_name_does_not_lose_its_own_to_one_that_asks_for_it():
+def test_a_nic_refused_anothers_name_keeps_its_own_though_it_is_requested():
     asks = f"[interface {mac(2)}]\nname = eth2\n[interface {mac(1)}]\nname = eth1\n"
     seen = world(nic(1, "eth0"), nic(2, "eth1"), nic(3, "eth2"))
     assert boot(seen, remembers(THREE), asks) == THREE
@@ -107,7 +107,7 @@ def test_twins_make_room_for_a_nic_that_has_its_name_from_before():
 @pytest.mark.parametrize(
     ("master", "standby", "primary"), list(permutations(["eth1", "eth2", "eth3"]))
 )
-def test_of_a_failover_trio_the_master_gets_the_name_and_nobody_sits_on_that_of_another_nic(
+def test_the_master_of_a_failover_trio_gets_the_name_and_no_other_name_is_blocked(
     master, standby, primary
 ):
     """virtio's failover: three devices with one permanent MAC, of which the master alone has no master."""
@@ -150,11 +150,11 @@ def test_a_nic_that_is_in_use_keeps_its_name_and_costs_the_others_none():
     assert boot(seen, remembers(THREE), in_use=[1]) == {2: "eth3", 3: "eth2"}
 
 
-def test_a_nic_is_in_use_if_it_is_up_with_an_address_of_somebody_and_the_kernel_cannot_rename_it_so():
+def test_a_nic_that_is_up_with_an_address_is_in_use_if_the_kernel_cannot_rename_it():
     devices = [nic(1, up=True), nic(2, up=True), nic(3), nic(4, up=True)]
     addresses = {1: "192.0.2.10/24 fe80::1/64", 2: "fe80::2/64", 3: "192.0.2.11/24"}
-    assert busy(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
-    assert busy(world(*devices, addresses=addresses)) == set()
+    assert devices_in_use(world(*devices, addresses=addresses, rename_while_up=False)) == {1}
+    assert devices_in_use(world(*devices, addresses=addresses)) == set()
 
 
 def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
@@ -207,7 +207,7 @@ class Impatient:
 def test_after_a_rename_that_failed_no_nic_is_left_with_a_temporary_name(stuck):
     kernel = Stubborn(world(nic(1, "eth1"), nic(2, "eth2"), nic(3, "eth0")))
     kernel.stuck = stuck
-    moved = give(THREE, kernel.world(), kernel, Impatient())
+    moved = rename_devices(THREE, kernel.world(), kernel, Impatient())
     names = {index: device.name for index, device in kernel.devices.items()}
     assert names[stuck] == ("eth1", "eth2", "eth0")[stuck - 1]
     assert moved == {

@@ -244,9 +244,7 @@ def small(text, *devices, live=True):
         (f"[interface {mac(2)}]\nname = data\n", False),
     ],
 )
-def test_an_ipv6_address_of_the_user_outlives_a_link_that_goes_down_and_does_not_become_ours(
-    text, live
-):
+def test_a_users_ipv6_address_survives_link_down_and_does_not_become_ours(text, live):
     agent = small(text, live=live)
     agent.kernel.set_up(2, True)
     agent.kernel.add_address(2, SIX)
@@ -554,7 +552,7 @@ def test_an_mtu_that_would_cost_a_user_his_ipv6_address_is_not_set(state):
     assert texts(agent.plan()) == []
 
 
-def test_the_kernels_own_choice_of_a_qdisc_comes_after_the_sysctl_that_says_what_it_is():
+def test_resetting_a_qdisc_to_the_default_follows_the_sysctl_that_defines_it():
     link = Link(
         key(2), "physical", "dataplane", "eth2", 2, "up", device={"qdisc": "fq", "rings.rx": "256"}
     )

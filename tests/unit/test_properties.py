@@ -32,7 +32,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import LinkKey, NicRecord, Original, Owned, Record
+from neuca_tools.model import Incarnation, LinkKey, NicRecord, Original, Owned, Record, Written
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink
 from neuca_tools.plan.operations import SetMtu
@@ -136,7 +136,7 @@ def forbidden(kernel, policy):
 
 @LAWS
 @given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
-def test_nothing_is_written_to_a_management_or_an_ignored_nic_or_to_what_is_stacked_on_them(
+def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
     kernel, documents, policy
 ):
     shut = forbidden(kernel, policy)
@@ -379,6 +379,16 @@ owned = st.builds(
     ),
     st.frozensets(link_keys, max_size=4),
 )
+indexes = st.integers(1, 1 << 31)
+incarnations = st.builds(
+    Incarnation,
+    st.uuids().map(str),
+    indexes,
+    st.lists(st.tuples(st.integers(1, 4094), indexes), max_size=3).map(tuple),
+)
+written = st.builds(Written, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
+    Written, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
+)
 records = st.builds(
     Record,
     names,
@@ -390,7 +400,7 @@ records = st.builds(
             st.sampled_from(("", "dataplane", "management")),
             st.booleans(),
             names,
-            names,
+            st.none() | incarnations,
         ),
         max_size=3,
     ),
@@ -407,6 +417,7 @@ records = st.builds(
         ),
         max_size=2,
     ),
+    written=st.dictionaries(written, names, max_size=4),
 )
 
 

@@ -8,12 +8,24 @@ import json
 import os
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
 
 import pytest
 from worlds import Agent, key, mac, machine, nic
 
 from neuca_tools.errors import RecordError
-from neuca_tools.model import Hop, Link, NetworkState, NicRecord, Original, Owned, Record
+from neuca_tools.model import (
+    Hop,
+    Incarnation,
+    Link,
+    LinkKey,
+    NetworkState,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+    Written,
+)
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.state.records import (
     load_document,
@@ -27,11 +39,12 @@ from neuca_tools.state.records import (
     save_record,
 )
 
+RECORDED = Path(__file__).parent / "data" / "state"
 TEN, SIX = ip_interface("10.0.0.1/24"), ip_interface("fd00::1/64")
 FULL = Record(
     "boot",
     {
-        mac(2): NicRecord("eth2", "dataplane", False, "d1", "boot:2"),
+        mac(2): NicRecord("eth2", "dataplane", False, "d1", Incarnation("boot", 2)),
         mac(3): NicRecord(released=True),
         mac(4): NicRecord("eth4", "management", doubtful=(6,)),
     },
@@ -243,3 +256,39 @@ def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
     }
     (tmp_path / "last-look.json").write_text("{")
     assert load_look(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["record.json", "journal.json"])
+def test_state_files_of_version_1_are_read_and_written_as_they_are(tmp_path, name):
+    """`data/state` was recorded in a pass with a bond, VLANs and settings of every kind."""
+    save_record(tmp_path, load_record(RECORDED))
+    before = load_journal(RECORDED, "boot-1")
+    save_journal(tmp_path, before, "boot-1")
+    assert (tmp_path / name).read_text() == (RECORDED / name).read_text()
+
+
+def test_a_recorded_file_has_each_kind_of_value():
+    record = load_record(RECORDED)
+    assert record.nics[mac(4)].incarnation == Incarnation("boot-1", 4, ((7, 6),))
+    assert record.nics["bond bond0"].incarnation == Incarnation("boot-1", 5, ((5, 7),))
+    assert record.nics[mac(1)].incarnation is None
+    assert record.written == {
+        Written("mtu", key(4)): "9000",
+        Written("txqueuelen", key(4)): "5000",
+        Written("mtu", key(4, 7)): "1400",
+        Written("mtu", LinkKey("bond bond0")): "9000",
+        Written("txqueuelen", LinkKey("bond bond0", 5)): "500",
+        Written("net/core/rmem_max"): "8388608",
+    }
+
+
+@pytest.mark.parametrize("text", ["boot-1", "boot-1:x", "boot-1:4 7", "boot-1:4 7=x", ":4"])
+def test_an_incarnation_that_neucad_did_not_write_is_named(tmp_path, text):
+    save_record(tmp_path, FULL)
+    data = json.loads((tmp_path / "record.json").read_text())
+    data["nics"][mac(2)]["incarnation"] = text
+    del data["checksum"]
+    (tmp_path / "record.json").write_text(json.dumps(data))
+    with pytest.raises(RecordError) as caught:
+        load_record(tmp_path)
+    assert f"{text!r} is no incarnation" in caught.value.text

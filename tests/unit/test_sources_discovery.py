@@ -184,7 +184,7 @@ def test_a_service_is_asked_at_each_address_on_one_nic_before_the_next(around):
     ]
 
 
-def test_a_url_of_the_administrator_may_be_behind_a_nic_that_only_its_routes_speak_for(around):
+def test_an_administrators_url_may_be_behind_a_nic_that_merely_has_a_route_to_it(around):
     here = replace(around(), outlets=(UNLIKELY, BOTH))
     assert ways("ec2=http://192.0.2.1:8", here) == [
         ("eth9", "http://192.0.2.1:8"),

@@ -145,7 +145,7 @@ def test_a_service_that_wants_a_token_and_gives_none_is_an_error(serve):
     server = serve(Imds(http(404), wants="secret"))
     assert (
         reason(server)
-        == "GET /latest/user-data: HTTP 401 without a token, and no token was given for the asking"
+        == "GET /latest/user-data: HTTP 401 without a token, and the service gave none"
     )
 
 
@@ -204,7 +204,7 @@ def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
     assert (
         reason(serve(lambda _: None), budget=2)
-        == "GET /latest/user-data: no whole answer within 2 s"
+        == "GET /latest/user-data: no complete answer within 2 s"
     )
     assert 1.8 <= time.monotonic() - began < LONG
 
@@ -268,7 +268,7 @@ def with_id(answer):
     return lambda request: paths.get(request.path, http(404))
 
 
-def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in_a_while(serve):
+def test_the_instance_id_comes_with_the_document_and_is_requested_occasionally(serve):
     server = serve(with_id(http(200, b"i-0abc\n")))
     first = ask(server)
     again = ask(server, Session.from_json(json.loads(json.dumps(first.session.to_json()))))
@@ -283,9 +283,7 @@ def test_the_id_of_the_instance_comes_with_the_document_and_is_asked_for_once_in
 
 @pytest.mark.parametrize("answer", [http(404), http(500), http(200, b""), http(200, b"<html>\nno"), http(200, b"\xff" * 9),
                                     http(200, b"x" * 200), b"rubbish"])  # fmt: skip
-def test_a_service_without_an_id_says_nothing_of_the_instance_and_is_not_asked_each_time(
-    serve, answer
-):
+def test_a_service_without_an_instance_id_is_not_asked_for_it_each_time(serve, answer):
     server = serve(with_id(answer))
     first = ask(server)
     again = ask(server, first.session)

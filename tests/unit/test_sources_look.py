@@ -253,7 +253,7 @@ def test_silent_sources_share_one_budget():
     began = time.monotonic()
     with Server(lambda _: None) as one, Server(lambda _: None) as two:
         assert reason(f"ec2={one.url}", f"ec2={two.url}", budget=4) == "; ".join(
-            f"ec2={url}: GET {url}/latest/user-data: no whole answer within 4 s"
+            f"ec2={url}: GET {url}/latest/user-data: no complete answer within 4 s"
             for url in (one.url, two.url)
         )
     assert 3.6 <= time.monotonic() - began < LONG

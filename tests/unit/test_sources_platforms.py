@@ -80,7 +80,7 @@ def test_an_openstack_that_fails_at_one_document_is_an_error(path, status):
 def test_a_service_that_answers_every_path_alike_is_no_openstack():
     with Server(lambda _: http(200, b"[global]\n")) as server:
         path = f"{server.url}/openstack/latest/meta_data.json"
-        assert reason(f"openstack={server.url}") == f"GET {path}: the answer is no JSON object"
+        assert reason(f"openstack={server.url}") == f"GET {path}: the answer is not a JSON object"
 
 
 def test_an_openstack_that_cuts_a_document_short_is_an_error():

@@ -11,7 +11,7 @@ from worlds import Agent, key, mac, machine, nic, texts, world
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.model import Device, LinkKey, NetworkState, Record, Virtual
-from neuca_tools.state import updates
+from neuca_tools.state import intentions
 from neuca_tools.state.records import load_journal, save_journal
 
 ONE, TWO, THREE = mac(2), mac(3), mac(4)
@@ -205,7 +205,7 @@ def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch)
 def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one = agent(BOND)
     survey = one.survey()
-    one.record = updates.record_intentions(survey.record, survey.plan())
+    one.record = intentions.record_intentions(survey.record, survey.plan())
     one.kernel.create_link(
         "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
     )

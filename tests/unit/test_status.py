@@ -192,7 +192,7 @@ def test_a_contested_nic_shows_a_name():
     assert names(small(TWO, policy=Policy(ignored=frozenset({mac(2)}))), 2)[:2] == ("eth2", None)
 
 
-def test_the_request_for_one_nic_that_changed_makes_that_one_pending_and_not_the_other():
+def test_a_changed_request_for_one_nic_makes_only_that_nic_pending():
     agent = small(TWO + f"[interface {mac(3)}]\nmtu = 1400\n", nic(3))
     agent.run()
     agent.kernel.set_mtu(2, 1500)

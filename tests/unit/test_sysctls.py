@@ -97,7 +97,7 @@ def wanted(line, **more):
 TTL = "net/ipv4/ip_default_ttl"
 
 
-def test_a_key_that_is_not_in_the_list_is_refused_and_the_administrator_can_permit_it():
+def test_an_unlisted_key_is_refused_unless_the_administrator_permits_it():
     assert wanted("net.ipv4.ip_default_ttl = 1") == ({}, [f"sysctl {TTL}: {HOST_WIDE}"])
     permitted = frozenset({TTL})
     assert wanted("net.ipv4.ip_default_ttl = 1", allow_sysctls=permitted) == ({TTL: "1"}, [])

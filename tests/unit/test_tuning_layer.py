@@ -15,7 +15,7 @@ from neuca_tools.agent.release import Restore
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
-from neuca_tools.model import Record
+from neuca_tools.model import Record, Written
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.status import audit
 from neuca_tools.tuning.environment import Environment
@@ -290,7 +290,7 @@ def test_a_congestion_control_that_there_is_not():
         "unsupported",
         'this kernel has no "htcp"',
     )
-    tried = control(Facts(found=KERNEL), Record(written={CONGESTION: "htcp"}))
+    tried = control(Facts(found=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
     assert tried.effect == "unsupported"
 
 

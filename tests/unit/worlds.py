@@ -151,8 +151,11 @@ class Agent:
         return operations, outcome.result, outcome.undone if outcome.result.lost_nics else None
 
     def writer(self, decision):
-        links = {link.index for link in decision.have.links.values()}
-        self.kernel.allowed = links - decision.resolution.roles.protected
+        links, roles = decision.have.links, decision.resolution.roles
+        self.kernel.allowed = {link.index for link in links.values()} - roles.protected
+        self.kernel.carriers = {
+            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
+        }
         return self.kernel
 
     def watch(self):

@@ -11,6 +11,7 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Asked, Read
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
+from neuca_tools.model.links import Nic
 
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
 _LEGACY_KEY = re.compile(r"eth[0-9]+")
@@ -24,7 +25,7 @@ def key(line: Line) -> LinkKey:
         raise UnusableError(
             'a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
         )
-    return LinkKey(values.mac(line.key))
+    return Nic(values.mac(line.key))
 
 
 def read(line: Line) -> Read:

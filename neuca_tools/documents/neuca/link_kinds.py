@@ -13,7 +13,7 @@ from typing import Callable, Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Host
-from neuca_tools.model.links import KINDS, LinkKey, Virtual
+from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, VirtualLink, Vlan
 
 MOST_MEMBERS = 256
 # The position of a word is the number that the kernel uses for it.
@@ -58,7 +58,7 @@ def link_key(kind: str, name: str) -> LinkKey:
     found = values.link_name(name)
     if "." in found:
         raise UnusableError(f'"{found}" has a ".", which is for the ID of a VLAN on it')
-    return LinkKey(f"{kind} {found}")
+    return VirtualLink(kind, found)
 
 
 def reference(text: str) -> LinkKey:
@@ -72,20 +72,20 @@ def reference(text: str) -> LinkKey:
         return _virtual_reference(kind, rest)
     base, dot, number = name.rpartition(".")
     try:
-        return LinkKey(values.mac(name))
+        return Nic(values.mac(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
             raise UnusableError(
                 f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like'
             ) from None
-    return LinkKey(values.mac(base), values.vlan_id(number))
+    return Vlan(Nic(values.mac(base)), values.vlan_id(number))
 
 
 def _virtual_reference(kind: str, text: str) -> LinkKey:
     base, dot, number = text.rpartition(".")
     if not dot:
         return link_key(kind, text)
-    return LinkKey(link_key(kind, base).mac, values.vlan_id(number))
+    return Vlan(link_key(kind, base), values.vlan_id(number))
 
 
 def _members(text: str) -> tuple[LinkKey, ...]:

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple
 
-from neuca_tools.documents.neuca import device_settings, link_kinds, values
+from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
-from neuca_tools.model.links import KINDS, LinkKey, Virtual
+from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"
@@ -21,7 +22,7 @@ MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 # The fields of a request that a single line sets completely.
-_SINGLE = ("state", "name", "addresses", "mtu", "txqueuelen")
+_SINGLE = ("state", "name", "addresses", *ATTRIBUTES)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def section_key(section: str) -> LinkKey:
     _, _, name = section.partition(" ")
     kind = link_kind(section)
     if kind == "interface":
-        return LinkKey(values.mac(name))
+        return Nic(values.mac(name))
     if kind != "vlan":
         return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
@@ -56,8 +57,8 @@ def section_key(section: str) -> LinkKey:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
-        return LinkKey(link_kinds.link_key(kind_below, name_below).mac, values.vlan_id(vlan))
-    return LinkKey(values.mac(below), values.vlan_id(vlan))
+        return Vlan(link_kinds.link_key(kind_below, name_below), values.vlan_id(vlan))
+    return Vlan(Nic(values.mac(below)), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
@@ -78,8 +79,7 @@ def state(text: str) -> LinkState:
 _READERS: Mapping[str, Callable[[str], object]] = {
     "state": state,
     "name": values.link_name,
-    "mtu": values.mtu,
-    "txqueuelen": values.txqueuelen,
+    **{key: row.parse for key, row in SETTINGS.items()},
 }
 
 
@@ -162,17 +162,17 @@ def _take_one(asked: Asked, line: Line) -> Asked:
         value = values.sysctl_value(line.value)
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
         return give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value)
-    if line.key in device_settings.READERS:
-        value = device_settings.READERS[line.key](line.value)
-        settings = tuple({**dict(asked.request.device), line.key: value}.items())
-        return give(asked, line, "device", settings, setting=line.key, shown=value)
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
     if line.key not in _READERS:
-        known = sorted({"addresses", *_READERS, *device_settings.READERS, *own})
+        known = sorted({"addresses", *_READERS, *own})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
-    return give(asked, line, line.key, _READERS[line.key](line.value))
+    found = _READERS[line.key](line.value)
+    if line.key in _SINGLE:
+        return give(asked, line, line.key, found)
+    settings = tuple({**dict(asked.request.device), line.key: found}.items())
+    return give(asked, line, "device", settings, setting=line.key, shown=str(found))
 
 
 def _take_virtual(asked: Asked, line: Line) -> Asked:
@@ -245,16 +245,14 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     virtual = below.virtual
     if own.virtual:
         virtual = own.virtual.over(virtual)
+    single: dict[str, Any] = {name: getattr(own, name) or getattr(below, name) for name in _SINGLE}
     return LinkRequest(
         above.key,
-        state=own.state or below.state,
-        name=own.name or below.name,
-        addresses=own.addresses or below.addresses,
-        mtu=own.mtu or below.mtu,
-        txqueuelen=own.txqueuelen or below.txqueuelen,
+        **single,
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
+        automatic=own.automatic or below.automatic,
         origins=_overlay_origins(below.origins, own.origins),
     )
 

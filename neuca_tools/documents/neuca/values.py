@@ -19,6 +19,8 @@ _MAC = re.compile(
     r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
 )
 _NUMBER = re.compile(r"[0-9]{1,10}")
+MTU_LIMITS = (68, 65535)
+TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
@@ -81,12 +83,12 @@ def integer(text: str, low: int, high: int, what: str = "") -> int:
 
 def mtu(text: str) -> int:
     """An MTU in bytes: 68 is the minimum of IPv4 (RFC 791), 65535 the longest IP packet."""
-    return integer(text, 68, 65535, "the MTU")
+    return integer(text, *MTU_LIMITS, "the MTU")
 
 
 def txqueuelen(text: str) -> int:
     """A queue length in packets. The kernel accepts any 32-bit number; the bound is ours, against typos."""
-    return integer(text, 1, 1000000, "the txqueuelen")
+    return integer(text, *TXQUEUELEN_LIMITS, "the txqueuelen")
 
 
 def vlan_id(text: str) -> int:

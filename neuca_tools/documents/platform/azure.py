@@ -30,7 +30,7 @@ def read(root: Part) -> PlatformDocument:
         nic = nic.about(mac)
         draft = Draft(LinkKey(mac), nic)
         if number == 0:
-            draft.manage(PRIMARY)
+            draft.manage(PRIMARY, firm=True)
         else:
             _addresses(draft, nic.child("ipv4"), gateway=True)
             _addresses(draft, nic.child("ipv6"), gateway=False)

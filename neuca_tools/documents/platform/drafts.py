@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
@@ -15,6 +15,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.stacking import lower_of, with_parents
 from neuca_tools.model import (
     Address,
+    Automatic,
     Host,
     LinkKey,
     LinkRequest,
@@ -45,7 +46,8 @@ class Draft:
     """One link while its document is read.
 
     `part` describes the link. `addresses` maps each address to the place that gives it.
-    `management` is the reason why the NIC is a management NIC, empty if it is none.
+    `management` is the reason why the NIC may be the management NIC, empty if there is none; `firm`:
+    the document names it as the management NIC.
     """
 
     key: LinkKey
@@ -55,13 +57,28 @@ class Draft:
     addresses: dict[Address, str] = field(default_factory=dict)
     routes: list[RouteRequest] = field(default_factory=list)
     management: str = ""
+    firm: bool = False
     virtual: Optional[Virtual] = None
     sysctls: tuple[tuple[str, str], ...] = ()
+    automatic: Automatic = field(default_factory=Automatic)
     gateways: list[Host] = field(default_factory=list)
 
-    def manage(self, reason: str) -> None:
-        """Record that the NIC is a management NIC; the first reason is kept."""
+    def manage(self, reason: str, firm: bool = False) -> None:
+        """Record that the NIC may be the management NIC, or with `firm` is; the first reason is kept."""
         self.management = self.management or reason
+        self.firm = self.firm or firm
+
+    def lease(self, family: int) -> None:
+        """Record that the link has DHCP of this family (4, 6)."""
+        self.manage("the platform's document has DHCP on it")
+        if family == 4:
+            self.automatic = replace(self.automatic, dhcp4=True)
+        else:
+            self.automatic = replace(self.automatic, dhcp6=True)
+
+    def listen(self) -> None:
+        """Record that the link gets addresses or settings from router advertisements."""
+        self.automatic = replace(self.automatic, accept_ra=True)
 
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask.
@@ -77,8 +94,8 @@ class Draft:
     ) -> None:
         """Add a route.
 
-        The default route, and a route to the metadata service, make the NIC a management NIC. They
-        are not added, because the agent never changes them.
+        The default route, and a route to the metadata service, are not added, because the agent never
+        changes them. A NIC that has one may be the management NIC.
         """
         if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
             self.manage("the platform's document gives it the default route")
@@ -123,7 +140,13 @@ class Draft:
             sysctls=self.sysctls,
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
+            automatic=self._automatic(),
         )
+
+    def _automatic(self) -> Optional[Automatic]:
+        if self.automatic == Automatic():
+            return None
+        return self.automatic
 
     def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
         where = self.part.where
@@ -184,7 +207,7 @@ def _prefix_length(netmask: str) -> str:
 def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
-    The lower devices of a management link are management links too.
+    What is said of a link that may be for management is said of its lower devices too.
     """
     links: dict[LinkKey, LinkRequest] = {}
     hints: list[ManagementHint] = []
@@ -201,7 +224,7 @@ def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
             links[draft.key] = draft.request()
             routes += draft.routes
             if draft.management:
-                hints.append(ManagementHint(draft.key.mac, draft.management))
+                hints.append(ManagementHint(draft.key.mac, draft.management, draft.firm))
     return PlatformDocument(
         links=with_parents(links.values()),
         routes=tuple(routes[:MAX_ROUTES]),

@@ -71,7 +71,7 @@ def read(root: Part) -> PlatformDocument:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac))
         if mac == primary or (primary is None and _is_first(nic)):
-            draft.manage(PRIMARY)
+            draft.manage(PRIMARY, firm=True)
         else:
             for key, blocks in _ADDRESSES.items():
                 _addresses(draft, key, blocks)

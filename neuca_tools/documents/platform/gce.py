@@ -31,7 +31,7 @@ def read(root: Part) -> PlatformDocument:
             continue
         draft = Draft(LinkKey(mac), nic.about(mac), mtu=nic.read("mtu", values.mtu))
         if number == 0:
-            draft.manage(PRIMARY)
+            draft.manage(PRIMARY, firm=True)
         else:
             _addresses(draft)
         nics.append(draft)

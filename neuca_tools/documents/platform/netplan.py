@@ -173,8 +173,9 @@ def _vlan(
 
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
-    if link.true("dhcp4") or link.true("dhcp6"):
-        draft.manage("the platform's document has DHCP on it")
+    for family in (4, 6):
+        if link.true(f"dhcp{family}"):
+            draft.lease(family)
     if link.text("gateway4") or link.text("gateway6"):
         draft.manage("the platform's document gives it the default route")
     if "accept-ra" in link.tree:

@@ -34,8 +34,9 @@ KEYS = (
     | dns.KEYS
 )
 _STATIC = ("static", "static4", "static6")
-_DHCP = ("dhcp", "dhcp4", "dhcp6", "ipv6_dhcpv6-stateful")
-_INFORMATION = ("manual", "ipv6_slaac", "ipv6_dhcpv6-stateless")
+# The family of each kind of subnet with DHCP.
+_DHCP = {"dhcp": 4, "dhcp4": 4, "dhcp6": 6, "ipv6_dhcpv6-stateful": 6}
+_ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
 _FOR_OTHERS = ("nameserver", "loopback")
 _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
@@ -141,10 +142,12 @@ def _common(draft: Draft, link: Part) -> Draft:
     for subnet in link.parts("subnets"):
         kind = subnet.text("type") or ""
         if kind in _DHCP:
-            draft.manage("the platform's document has DHCP on it")
+            draft.lease(_DHCP[kind])
         elif kind in _STATIC:
             _static(draft, subnet)
-        elif kind not in _INFORMATION:
+        elif kind in _ADVERTISED:
+            draft.listen()
+        elif kind != "manual":
             subnet.warn("type", "an unknown kind of subnet, ignoring it")
     return draft
 

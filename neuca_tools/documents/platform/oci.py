@@ -39,7 +39,7 @@ def read(root: Part) -> PlatformDocument:
         if not draft.key.vlan_id:
             physical.setdefault(vnic.text("nicIndex") or "", draft)
         if number == 0:
-            draft.manage(PRIMARY)
+            draft.manage(PRIMARY, firm=True)
         else:
             _addresses(draft)
         drafts.append(draft)

@@ -23,8 +23,16 @@ _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
-_DHCP = ("ipv4_dhcp", "ipv6_dhcp", "ipv6_dhcpv6-stateful", "dhcp", "dhcp4", "dhcp6")
-_INFORMATION = ("ipv6_slaac", "ipv6_dhcpv6-stateless", "manual")
+# The family of each kind of network with DHCP.
+_DHCP = {
+    "ipv4_dhcp": 4,
+    "dhcp": 4,
+    "dhcp4": 4,
+    "ipv6_dhcp": 6,
+    "ipv6_dhcpv6-stateful": 6,
+    "dhcp6": 6,
+}
+_ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
 KEYS = (
@@ -124,10 +132,12 @@ def _network(network: Part, drafts: dict[str, Draft], ids: set[str]) -> None:
         return
     network = network.about(draft.key.mac)
     if kind in _DHCP:
-        draft.manage("the platform's document has DHCP on it")
+        draft.lease(_DHCP[kind])
     elif kind in _STATIC:
         _static(network, draft)
-    elif kind not in _INFORMATION:
+    elif kind in _ADVERTISED:
+        draft.listen()
+    elif kind != "manual":
         network.warn("type", "an unknown kind of network, ignoring it")
 
 

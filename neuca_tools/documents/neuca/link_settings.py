@@ -1,7 +1,9 @@
-"""Parse the settings of a device: qdisc, rings, channels, coalesce, pause, offloads, rps, xps, irq-affinity.
+"""The table of scalar link settings, with their parsers; a row says all that other stages have to know.
 
-Each reader returns the value in a canonical form, so that equal requests compare as equal. Each
-raises UnusableError.
+To add a setting, add a row, its observation in the backend that the row names, and its entry in
+neuca-user-data(5). Requests, plan, journal, record, roll-back and status follow from the row. Each
+parser returns the value in a canonical form, so that equal requests compare as equal, and raises
+UnusableError. The sysctls of a link have a table of their own (`tuning.allowed_sysctls`).
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Callable
+from operator import eq
+from typing import Callable, Literal, Optional, Union
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -32,6 +36,10 @@ _QDISCS: Mapping[str, str] = {
 }
 # Rates in bit/s; fq stores bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE).
 _LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
+# The qdisc that the kernel chooses (net.core.default_qdisc); "default KIND" if it is the present one.
+DEFAULT_QDISC = "default"
+# The qdiscs that can be restored; bfifo is a kernel default of some devices.
+_CREATABLE = (*_QDISCS, "bfifo")
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
@@ -156,14 +164,112 @@ def _irq_affinity(text: str) -> str:
     return "numa"
 
 
-READERS: Mapping[str, Callable[[str], str]] = {
-    "qdisc": qdisc,
-    "rings": partial(_numbers, ("rx", "tx"), 1, 1 << 20),
-    "channels": partial(_numbers, ("rx", "tx", "combined"), 1, MOST_CPUS),
-    "coalesce": _coalesce,
-    "pause": partial(_switches, ("autoneg", "rx", "tx")),
-    "offloads": _offloads,
-    "rps": cpus,
-    "xps": cpus,
-    "irq-affinity": _irq_affinity,
-}
+def _is_default(qdisc: str) -> bool:
+    return qdisc.startswith(DEFAULT_QDISC)
+
+
+def _is_same_qdisc(found: str, wanted: str) -> bool:
+    """Whether the device has the qdisc already. "default KIND" matches both "default" and KIND."""
+    if _is_default(wanted):
+        return _is_default(found)
+    return found in (wanted, f"{DEFAULT_QDISC} {wanted}")
+
+
+def _restorable_qdisc(found: str) -> str:
+    """The qdisc to restore: the kernel's default in place of one that we cannot create."""
+    if found.partition(" ")[0] in _CREATABLE:
+        return found
+    return DEFAULT_QDISC
+
+
+# --- The table ------------------------------------------------------------------------------------------------------
+
+Through = Literal["link", "qdisc", "ethtool", "files"]
+Limits = tuple[int, int]
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row.
+
+    `limits` are the bounds of a single number, as neuca-user-data(5) has them. `through` names what
+    observes and sets it: "link" (an attribute of the same name in `LinkRequest`, `Link`, `Device` and
+    `Original`, set by an operation of its own), or one of the backends of `apply.device_io`. `named`:
+    the value consists of several named ones (`rx 256 tx 512`), each a setting of its own
+    (`rings.rx`). `same` compares the present value with a wanted one, `restored` turns an observed
+    value into one that can be set. `late`: this value can be set only after the sysctls.
+    """
+
+    key: str
+    parse: Callable[[str], Union[int, str]]
+    through: Through
+    limits: Optional[Limits] = None
+    named: bool = False
+    same: Callable[[str, str], bool] = eq
+    restored: Callable[[str], str] = str
+    late: Callable[[str], bool] = _never
+
+
+def _number(key: str, limits: Limits) -> Setting:
+    """A row for one number, which the kernel has in a file of that name in /sys/class/net/NIC."""
+
+    def parse(text: str) -> str:
+        return str(values.integer(text, *limits, f"the {key}"))
+
+    return Setting(key, parse, "files", limits)
+
+
+# In the order in which they are set: those that reset queues come first.
+_TABLE = (
+    Setting("mtu", values.mtu, "link", values.MTU_LIMITS),
+    Setting("txqueuelen", values.txqueuelen, "link", values.TXQUEUELEN_LIMITS),
+    # Drivers create at most one queue for each CPU.
+    Setting(
+        "channels",
+        partial(_numbers, ("rx", "tx", "combined"), 1, MOST_CPUS),
+        "ethtool",
+        named=True,
+    ),
+    # A bound of our own, against typos: drivers report their own maximum.
+    Setting("rings", partial(_numbers, ("rx", "tx"), 1, 1 << 20), "ethtool", named=True),
+    Setting("coalesce", _coalesce, "ethtool", named=True),
+    Setting("pause", partial(_switches, ("autoneg", "rx", "tx")), "ethtool", named=True),
+    Setting("offloads", _offloads, "ethtool", named=True),
+    Setting(
+        "qdisc",
+        qdisc,
+        "qdisc",
+        same=_is_same_qdisc,
+        restored=_restorable_qdisc,
+        late=_is_default,  # it depends on net.core.default_qdisc
+    ),
+    Setting("irq-affinity", _irq_affinity, "files"),
+    Setting("rps", cpus, "files"),
+    Setting("xps", cpus, "files"),
+    # In ns. The kernel accepts any; the bound of one second is ours, against typos.
+    _number("gro_flush_timeout", (0, 1_000_000_000)),
+    # S32_MAX: the kernel returns ERANGE above (net/core/net-sysfs.c, Linux 6.13).
+    _number("napi_defer_hard_irqs", (0, 2_147_483_647)),
+)
+SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
+# The settings with an attribute of their own in the types of links.
+ATTRIBUTES: tuple[str, ...] = tuple(row.key for row in _TABLE if row.through == "link")
+
+
+def group_of(setting: str) -> str:
+    """The row of a single setting: `rings` for `rings.rx`."""
+    return setting.partition(".")[0]
+
+
+def row_of(setting: str) -> Optional[Setting]:
+    """None for a setting that only another version of the agent has; the record may contain it."""
+    return SETTINGS.get(group_of(setting))
+
+
+def through(backend: Through, groups: Iterable[str]) -> list[str]:
+    """Those of the groups that this backend observes and sets."""
+    return [group for group in groups if group in SETTINGS and SETTINGS[group].through == backend]

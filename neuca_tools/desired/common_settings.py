@@ -1,0 +1,145 @@
+"""The settings of every kind of link: addresses, queue length, sysctls and device settings."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.desired.device_settings import Wish, flat
+from neuca_tools.desired.mtu import LEAST_IPV6_MTU
+from neuca_tools.desired.router_advertisements import quieted
+from neuca_tools.desired.safety import Fence
+from neuca_tools.model import (
+    OWN,
+    Address,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Original,
+    Problem,
+    Record,
+    World,
+)
+from neuca_tools.model.effects import Note
+from neuca_tools.tuning import allowed_sysctls
+
+IPV6 = "net/ipv6/"
+
+
+class CommonSettings:
+    """One resolution's common settings; `sysctls` collects those of the whole host.
+
+    `sure` are the links that an incomplete document is sure of, None if it is complete.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        record: Record,
+        limits: Fence,
+        sure: Optional[Collection[LinkKey]],
+        rules: allowed_sysctls.Judge,
+    ) -> None:
+        self.world, self.record, self.limits = world, record, limits
+        self.sure, self.rules = sure, rules
+        self.problems: list[Problem] = []
+        self.notes: list[Note] = []
+        self.sysctls: dict[str, str] = {}
+
+    def before(self, key: LinkKey) -> Original:
+        """The link's original values; none if the document is too incomplete to restore them."""
+        if self.sure is None or key in self.sure:
+            return self.record.originals.get(key, Original())
+        return Original()
+
+    def add(self, request: LinkRequest, link: Link, room: int) -> Link:
+        """The link with the settings; those that are not asked for get their original value.
+
+        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from it
+        (IPV6_MIN_MTU).
+        """
+        small = None
+        if room < LEAST_IPV6_MTU:
+            small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"
+        before = self.before(request.key)
+        queue = request.txqueuelen
+        if queue is None:
+            queue = before.txqueuelen
+        original = {
+            name: value
+            for name, value in before.sysctls.items()
+            if not (small and name.startswith(IPV6))
+        }
+        quiet = quieted(request, link, self.world, small)
+        return replace(
+            link,
+            state=request.state,
+            txqueuelen=queue,
+            addresses=tuple(self._addresses(request, small)),
+            sysctls={**original, **quiet, **self._sysctls(request, small)},
+            device=self._device(request, link.index, queue),
+        )
+
+    def _refuse(self, key: LinkKey, text: str) -> None:
+        self.problems.append(Problem("refused", text, key))
+
+    def _addresses(self, request: LinkRequest, small: Optional[str]) -> list[Address]:
+        """The addresses that are not refused; `small` is the reason why the link has no IPv6, if
+        any.
+        """
+        granted = []
+        for address in request.addresses:
+            reason = self.limits.address(address)
+            if reason is None and address.version == 6:
+                reason = small
+            if reason is None:
+                granted.append(address)
+            else:
+                self._refuse(request.key, f"address {address}: {reason}")
+        return granted
+
+    def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
+        """The device settings that are asked for and possible, and the original values of all
+        others.
+        """
+        device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})
+        found, qdisc, txqueuelen = None, "noqueue", 0
+        if device:
+            found = self.world.settings.get(index)
+            qdisc, txqueuelen = device.qdisc, device.txqueuelen
+        asked = flat(request.device)
+        wish = Wish(request.key, asked, found, declined)
+        wish.resolve()
+        wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
+        self.notes += wish.notes
+        original = self.before(request.key).device
+        kept = {name: original[name] for name in original if name not in asked}
+        return {**kept, **wish.wanted}
+
+    def _sysctls(self, request: LinkRequest, small: Optional[str]) -> dict[str, str]:
+        """The link's own sysctls; those of the whole host are collected in `self.sysctls`."""
+        own: dict[str, str] = {}
+        for template, value in request.sysctls:
+            reason = self._sysctl_reason(template, value, small)
+            if reason is not None:
+                self._refuse(request.key, f"sysctl {template}: {reason}")
+            elif OWN in template:
+                own[template] = value
+            else:
+                self.sysctls[template] = value
+        return own
+
+    def _sysctl_reason(self, template: str, value: str, small: Optional[str]) -> Optional[str]:
+        """Why a sysctl is refused."""
+        reason = self.rules.reason(template, value)
+        if reason is not None:
+            return reason
+        if template.startswith(IPV6) and OWN in template:
+            return small
+        other = self.sysctls.get(template, value)
+        if OWN in template or other == value:
+            return None
+        return f'another link asks for "{other}"'

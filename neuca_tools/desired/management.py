@@ -1,0 +1,367 @@
+"""Which NICs are for management, and why: by default those of one link, the one that the guest is reached through.
+
+A NIC is management because it is named (by the configuration, a device tag or the platform's primary
+flag), is recorded, has led to the metadata service of this instance, or because a route shows it.
+Every other NIC that the platform describes is a dataplane NIC, whatever gateway or DHCP its subnet has.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from neuca_tools.model import Device, NicRecord, Record, Route, World
+from neuca_tools.model.topology import (
+    METADATA_HOSTS,
+    automatic,
+    below,
+    best_default_routes,
+    identity,
+    is_nic,
+)
+
+RA = 9  # RTPROT_RA (linux/rtnetlink.h)
+# Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
+# the units of systemd-networkd wait 120 s for the network, dhclient tries for 60 s.
+ANSWERED = 360.0
+
+CONFIGURED = "[network] management-macs names it"
+RECORDED = "it is recorded as the management NIC"
+ANSWERS = "the metadata service of this instance has answered through it"
+METADATA = "it carries the route to the metadata service"
+DEFAULT = "it carries the default route"
+FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The administrator's settings on roles: MACs to ignore, and MACs that are management in any case.
+
+    `origin` is the NIC through which a metadata service has answered for this instance, if one has.
+    """
+
+    ignored: frozenset[str] = frozenset()
+    management: frozenset[str] = frozenset()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the platform's document says, as far as the configuration does not overrule it.
+
+    `described` are the NICs that it lists. `named` maps NICs that it names as management to the
+    reason. `gateways` has the NICs of each link with DHCP or a route that points to management.
+    """
+
+    described: frozenset[str] = frozenset()
+    named: Mapping[str, str] = field(default_factory=dict)
+    gateways: tuple[Mapping[str, str], ...] = ()
+
+
+NOTHING = Said()
+
+
+@dataclass(frozen=True)
+class Management:
+    """The management NICs with the reasons.
+
+    `doubtful` maps NICs that are management only because of automatic default routes to the families
+    of those routes (4, 6). `declared` are management only because a document says so. One of the
+    `undecided` is, but nothing on the host shows yet which one. `rivals` are NICs that the document does
+    not set apart from the chosen ones. `beside` those there are others that only a route shows.
+    """
+
+    reasons: Mapping[str, str]
+    doubtful: Mapping[str, tuple[int, ...]]
+    declared: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
+    rivals: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+
+
+def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:
+    """The management NICs of this host."""
+    return _Chooser(world, policy, record, said).outcome()
+
+
+def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
+    """The MACs of the NICs that are among these devices, or carry them."""
+    carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
+    return frozenset(identity(device) for device in carriers if is_nic(device))
+
+
+def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
+    """The IDs of the management VLANs on those of these NICs that are for management only because of VLANs.
+
+    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
+    metadata service, goes through a VLAN on it.
+    """
+    ways = (route.index for route in best_default_routes(world.routes))
+    lines = below(world, [*ways, world.metadata_index])
+    plain = {
+        index: identity(device)
+        for index, device in world.devices.items()
+        if is_nic(device) and identity(device) in macs and _is_plain(device, world)
+    }
+    found: dict[str, frozenset[int]] = {}
+    for index in lines & world.devices.keys():
+        device = world.devices[index]
+        if device.vlan_id is not None and device.lower in plain:
+            mac = plain[device.lower]
+            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
+    return found
+
+
+def _is_plain(nic: Device, world: World) -> bool:
+    """Whether the NIC has no master, and no address or route but those of every device with IPv6."""
+    if nic.master or nic.slave or nic.index == world.metadata_index:
+        return False
+    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
+    prefixes |= {route.to for route in world.routes if route.index == nic.index}
+    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
+
+
+class _Chooser:
+    """The signs on the host, compared with what the document says."""
+
+    def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
+        self.world, self.policy, self.record, self.said = world, policy, record, said
+        self.present = {*map(identity, filter(is_nic, world.devices.values()))}
+        self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+        self.hinted = {mac for group in said.gateways for mac in group}
+        self.best = best_default_routes(world.routes)
+        self.manual = [route for route in self.best if not automatic(route)]
+        self.four = [route for route in self.best if route.to.version == 4]
+        self.metadata = self._metadata()
+        self.proven = self._proven()
+        certain = self.metadata | policy.management | self._origin()
+        self.anchored = _anchored(world, certain, record, self.dataplane)
+        self.relevant = [*filter(self._counts, self.best)]
+
+    def outcome(self) -> Management:
+        """The NICs of one link, and any others that the document does not describe."""
+        firm = {**self._beyond_doubt(), **self.proven}
+        chosen = self.present & {*firm, *self.said.named} or self._by_routes()
+        declared, undecided = dict(self.said.named), frozenset[str]()
+        if not chosen:
+            declared, undecided = self._by_word()
+            chosen = {*declared}
+        if not chosen and not undecided:
+            chosen = self._first(route for route in self.relevant if route.protocol == RA)
+        if not chosen and not undecided:
+            declared = self._first_described()
+            chosen = {*declared}
+        seen = self._reasons(chosen)
+        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual)
+        return Management(
+            {**declared, **seen},
+            {mac: self._families(mac, chosen) for mac in doubtful},
+            frozenset(declared.keys() - seen.keys()),
+            undecided,
+            self._rivals({*seen, *declared}) - undecided,
+            frozenset(seen.keys() - chosen - firm.keys()),
+        )
+
+    def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
+        """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
+        if self.present & {*self.proven, *self.said.named}:
+            return frozenset()
+        return frozenset(self.hinted - {*chosen})
+
+    # --- signs ---
+
+    def _metadata(self) -> frozenset[str]:
+        """The NICs that carry the route to the metadata service, if the route proves anything.
+
+        Anybody on the link can advertise a route. A DHCP server is not believed on a NIC for which the
+        document has neither DHCP nor a gateway while it has them for other NICs.
+        """
+        index = self.world.metadata_index
+        nics = nics_of(self.world, [index]) - self.dataplane
+        ways = [
+            route
+            for route in self.world.routes
+            if route.index == index and any(host in route.to for host in METADATA_HOSTS)
+        ]
+        if ways and all(map(is_advertised, ways)):
+            return frozenset()
+        if ways and all(map(automatic, ways)) and not self._is_possible(nics):
+            return frozenset()
+        return nics
+
+    def _origin(self) -> frozenset[str]:
+        """The NIC through which the metadata service of this instance has answered."""
+        return frozenset({self.policy.origin.partition(".")[0]}) & self.present - self.dataplane
+
+    def _proven(self) -> dict[str, str]:
+        """The NICs that are management beyond doubt, whatever is recorded."""
+        if self.policy.management & self.present:
+            return dict.fromkeys(self.policy.management, CONFIGURED)
+        found = dict.fromkeys(self._origin(), ANSWERS)
+        if not self.metadata <= self._carriers(self.best):
+            # A route to the service itself, not the default route.
+            found.update(dict.fromkeys(self.metadata, METADATA))
+        return {**found, **dict.fromkeys(self.policy.management, CONFIGURED)}
+
+    def _beyond_doubt(self) -> dict[str, str]:
+        """The NICs that are recorded as management without a doubt."""
+        if self.policy.management:
+            return {}
+        return {
+            mac: RECORDED
+            for mac, nic in self.record.nics.items()
+            if nic.role == "management" and not nic.doubtful
+        }
+
+    def _in_doubt(self) -> set[str]:
+        """The NICs that are recorded with a doubt that has not ended."""
+        if self.policy.management:
+            return set()
+        return {
+            mac
+            for mac, nic in self.record.nics.items()
+            if nic.role == "management" and nic.doubtful and not self._has_ended(mac, nic.doubtful)
+        }
+
+    def _has_ended(self, mac: str, doubt: Collection[int]) -> bool:
+        """Whether another NIC has a better sign in all of these families.
+
+        Of default routes with one metric the kernel uses any whose gateway it can reach (fib_select_default):
+        the one that leads to the metadata service for the moment is not better than the others.
+        """
+        if not {*doubt} <= self.anchored:
+            return False
+        return bool(self.proven) or mac not in self._carriers(self.four)
+
+    def _is_possible(self, nics: Collection[str]) -> bool:
+        """Whether an automatic route of these NICs agrees with the document."""
+        return not self.hinted or bool(self.hinted & {*nics})
+
+    # --- choices ---
+
+    def _by_routes(self) -> set[str]:
+        """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an
+        advertisement.
+        """
+        first = self._first(self.four)
+        if first & self._carriers(route for route in self.four if not automatic(route)):
+            return first
+        return (
+            self._in_doubt_here()
+            or {*self.metadata}
+            or self._first(filter(self._counts, self.four))
+            or self._first(self.manual)
+        )
+
+    def _counts(self, route: Route) -> bool:
+        """Whether the route shows a management NIC; another NIC may have a stronger sign in its
+        family.
+        """
+        return not automatic(route) or route.to.version not in self.anchored
+
+    def _first(self, routes: Iterable[Route]) -> set[str]:
+        """The NICs of the first of these routes, which is the one that the kernel uses.
+
+        The route to the metadata service shows it. Automatic routes have to agree with the document.
+        """
+        order = sorted(routes, key=lambda route: route.index != self.world.metadata_index)
+        for route in order:
+            nics = nics_of(self.world, [route.index]) - self.dataplane
+            if nics and (not automatic(route) or self._is_possible(nics)):
+                return {*nics}
+        return set()
+
+    def _in_doubt_here(self) -> set[str]:
+        """One of the present NICs that are recorded with a doubt: the likeliest."""
+        nics = [mac for mac in self._in_doubt() & self.present if self._is_possible([mac])]
+        carriers = self._carriers(self.best)
+        nics.sort(key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
+        return {*nics[:1]}
+
+    def _by_word(self) -> tuple[dict[str, str], frozenset[str]]:
+        """The NICs of the only link that may be for management by the document; with several, those
+        to wait for.
+        """
+        groups = self._candidates()
+        if len(groups) == 1:
+            return dict(groups[0]), frozenset()
+        if self.world.age >= ANSWERED:
+            return {}, frozenset()
+        return {}, frozenset(mac for group in groups for mac in group)
+
+    def _first_described(self) -> dict[str, str]:
+        return {mac: FIRST for group in self._candidates()[:1] for mac in group}
+
+    def _candidates(self) -> list[Mapping[str, str]]:
+        """The links with a gateway or DHCP that may be management, present ones if there are any."""
+        groups = [group for group in self.said.gateways if not group.keys() & self.dataplane]
+        return [group for group in groups if group.keys() & self.present] or groups
+
+    # --- results ---
+
+    def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
+        """What the host and the configuration show.
+
+        Of the NICs described, only the chosen ones count.
+        """
+        barred = self.said.described - {*chosen}
+        recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
+        carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
+        reasons = recorded | dict.fromkeys(self.metadata - barred, METADATA)
+        reasons.update(dict.fromkeys(carriers - self.dataplane - barred, DEFAULT))
+        for mac in self.proven:
+            reasons.setdefault(mac, self.proven[mac])
+        return {**reasons, **dict.fromkeys(self.policy.management, CONFIGURED)}
+
+    def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
+        """The MACs of the NICs that these routes go through."""
+        return nics_of(self.world, (route.index for route in routes))
+
+    def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
+        """The families in which an automatic default route makes the NIC management, now or when it
+        was recorded.
+        """
+        routes = self.relevant
+        if mac in chosen:
+            routes = [route for route in self.best if automatic(route)]
+        now = {route.to.version for route in routes if mac in nics_of(self.world, [route.index])}
+        before: Collection[int] = ()
+        if mac in self.record.nics:
+            before = self.record.nics[mac].doubtful
+        return tuple(sorted(now | ({*before} - self.anchored)))
+
+
+def is_advertised(route: Route) -> bool:
+    """Whether a router advertisement made the route."""
+    return route.to.version == 6 and (route.protocol == RA or route.expires)
+
+
+def _anchored(
+    world: World, certain: Collection[str], record: Record, dataplane: Collection[str]
+) -> set[int]:
+    """The address families whose automatic default routes do not make a NIC management.
+
+    With any other sign of a management NIC that includes IPv6: any host on the link can send router
+    advertisements.
+    """
+    families: set[int] = {
+        route.to.version
+        for route in world.routes
+        if route.to.prefixlen == 0 and nics_of(world, [route.index]) & {*certain}
+    }
+    if certain or _other_signs(world, record, dataplane):
+        families.add(6)
+    return families
+
+
+def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
+    """Whether anything but a router advertisement shows that a management NIC is present."""
+    for device in filter(is_nic, world.devices.values()):
+        nic = record.nics.get(identity(device), NicRecord())
+        if nic.role == "management" and not nic.doubtful:
+            return True
+    defaults = [route for route in world.routes if route.to.prefixlen == 0]
+    counted = (route for route in defaults if route.to.version == 4 or not automatic(route))
+    return bool(nics_of(world, (route.index for route in counted)) - {*dataplane})

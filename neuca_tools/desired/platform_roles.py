@@ -1,0 +1,134 @@
+"""What the platform's document says of the roles of NICs, and what becomes of it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from neuca_tools.desired.management import Said
+from neuca_tools.desired.roles import Roles
+from neuca_tools.documents.stacking import carriers
+from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, World
+from neuca_tools.model.effects import Note
+from neuca_tools.model.topology import identity, is_nic
+
+LEFT = "DHCP on it is left to the network manager of this host"
+STAYS = "the default route of this host stays with the management NIC"
+
+
+def says(platform: PlatformDocument, configured: Collection[str], world: World) -> Said:
+    """What the document says of management, without the NICs that the configuration names."""
+    own = _own_macs(world)
+    firm: dict[str, str] = {}
+    weak: dict[str, str] = {}
+    for hint in platform.management:
+        if hint.mac not in configured:
+            reasons = firm if hint.firm else weak
+            reasons[own.get(hint.mac, hint.mac)] = hint.reason
+    described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
+    return Said(frozenset(described), firm, tuple(_groups(platform, weak)))
+
+
+def _own_macs(world: World) -> dict[str, str]:
+    """The MAC that identifies each NIC, by its present one: a document may name a NIC by that."""
+    nics = [device for device in world.devices.values() if is_nic(device)]
+    own = {device.mac: identity(device) for device in nics}
+    return {**own, **{mac: mac for mac in map(identity, nics)}}
+
+
+def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The NICs of each link that may be for management, with the reasons: those below a virtual
+    link together.
+    """
+    requests = {request.key: request for request in platform.links}
+    lower = carriers(weak, requests)
+    for top in weak:
+        if top not in lower:
+            group = {top, *carriers([top], requests)}
+            yield {mac: weak[mac] for mac in weak if mac in group and not LinkKey(mac).made}
+
+
+def is_leased(request: LinkRequest) -> bool:
+    """Whether the document has DHCP on the link."""
+    found = request.automatic
+    return found is not None and bool(found.dhcp4 or found.dhcp6)
+
+
+def leased(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[str]:
+    """The dataplane NICs with DHCP, on themselves or on a VLAN."""
+    macs = {key.mac for key, request in requests.items() if is_leased(request)}
+    return frozenset(mac for mac in macs if roles.role(mac) == "dataplane")
+
+
+def left_alone(platform: PlatformDocument) -> frozenset[str]:
+    """The virtual links with DHCP, and what they are made of: other programs make and configure
+    them.
+    """
+    requests = {request.key: request for request in platform.links}
+    made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
+    return frozenset(made | carriers(made, requests))
+
+
+def requests_for(
+    platform: PlatformDocument, roles: Roles, named: Collection[str]
+) -> Iterator[LinkRequest]:
+    """The requests for dataplane links; DHCP does not count on a NIC that another text names."""
+    for request in platform.links:
+        if roles.role_of(request.key) != "dataplane":
+            continue
+        if request.key.mac in named:
+            request = replace(request, automatic=None)
+        yield request
+
+
+def reasons(platform: PlatformDocument, roles: Roles, named: Collection[str]) -> dict[str, str]:
+    """Why NICs that the document describes are dataplane NICs."""
+    hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
+    chosen = _chosen(roles)
+    found = dict.fromkeys(left_alone(platform) - roles.reasons.keys(), LEFT)
+    for mac in dict.fromkeys(request.key.mac for request in platform.links):
+        if roles.role(mac) != "dataplane":
+            continue
+        if mac not in named:
+            found[mac] = "the platform's document names it, and says nothing of a management NIC"
+        if mac in hints and mac in named:
+            found[mac] = f"a NEuca document or the configuration names it, though {hints[mac]}"
+        elif mac in hints:
+            found[mac] = f"{hints[mac]}, but {chosen}"
+    return found
+
+
+def _chosen(roles: Roles) -> str:
+    """Which NIC is for management, and why."""
+    for mac, reason in roles.reasons.items():
+        if roles.role(mac) == "management":
+            return f'the management NIC is "{roles.name(mac) or mac}": {reason}'
+    return "no NIC here is for management"
+
+
+def notes(
+    platform: PlatformDocument, roles: Roles, requests: Mapping[LinkKey, LinkRequest]
+) -> Iterator[Note]:
+    """What the document asks for on dataplane links that is not done."""
+    gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
+    for request in platform.links:
+        key = request.key
+        if roles.role_of(key) != "dataplane" or key not in requests:
+            continue
+        if is_leased(requests[key]):
+            yield Note("dhcp", "not applicable", LEFT, key)
+        elif key in gateways and not is_leased(request):
+            yield Note("gateway", "not applicable", f"{gateways[key]}; {STAYS}", key)
+
+
+def choice(roles: Roles) -> Iterator[str]:
+    """A sentence if the document gives several links alike to choose the management NIC from."""
+    if not roles.rivals:
+        return
+    others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.rivals))
+    yield (
+        f"{_chosen(roles)}; the platform's document has a gateway or DHCP on {others} too:"
+        " to choose otherwise, set [network] management-macs"
+    )

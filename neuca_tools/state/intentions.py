@@ -1,0 +1,108 @@
+"""What the record says of operations: before they run, and once a device has declined one."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from errno import ENOENT
+from typing import Any
+
+from neuca_tools.desired.device_settings import restorable
+from neuca_tools.model import OWN, LinkKey, NicRecord, Original, Owned, Record, Written
+from neuca_tools.model.device_settings import Declined, Refusal
+from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
+
+
+def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
+    """Record what these operations will make ours, and the values that they change for the first time.
+
+    It is saved before they run, so that a crash leaves no change of ours unrecorded.
+    """
+    operations = tuple(operations)
+    owned = _owned_after(record.owned, operations)
+    originals, sysctls = dict(record.originals), dict(record.original_sysctls)
+    written, nics = dict(record.written), dict(record.nics)
+    for operation in operations:
+        written.update(_written(operation))
+        if operation.link is None:
+            if isinstance(operation, WriteSysctl) and operation.before is not None:
+                sysctls.setdefault(operation.path, operation.before)
+            continue
+        key = operation.link.key
+        if key not in owned.vlans:
+            originals[key] = _first_change(originals.get(key, Original()), operation)
+        if isinstance(operation, CreateLink) and key.vlan_id is None:
+            # The incarnation of a previous virtual link of that name says nothing of this one.
+            nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation=None)
+    return replace(
+        record,
+        owned=owned,
+        originals=changed_only(originals),
+        original_sysctls=sysctls,
+        written=written,
+        nics=nics,
+    )
+
+
+def changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
+    """The original values without the links that nothing was changed on."""
+    return {key: original for key, original in originals.items() if original != Original()}
+
+
+def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
+    """What will be ours once the operations are done."""
+    addresses, links = set(owned.addresses), set(owned.vlans)
+    for operation in operations:
+        if isinstance(operation, AddAddress) and operation.ours:
+            addresses.add((operation.on.key, operation.address))
+        elif isinstance(operation, CreateLink):
+            links.add(operation.on.key)
+    return Owned(frozenset(addresses), frozenset(links))
+
+
+def _written(operation: Operation) -> dict[Written, str]:
+    """The value that the operation writes to an attribute of a link or a sysctl of the host."""
+    if isinstance(operation, SetAttribute):
+        return {Written(operation.setting, operation.on.key): str(operation.after)}
+    if isinstance(operation, CreateLink) and operation.mtu:
+        return {Written("mtu", operation.on.key): str(operation.mtu)}
+    if isinstance(operation, WriteSysctl) and operation.on is None:
+        return {Written(operation.path): operation.after}
+    return {}
+
+
+def _first_change(original: Original, operation: Operation) -> Original:
+    """The original values of a link, with the one that this operation is the first to change."""
+    if isinstance(operation, SetAttribute):
+        if getattr(original, operation.setting) is not None:
+            return original
+        changes: dict[str, Any] = {operation.setting: operation.before}
+        return replace(original, **changes)
+    if isinstance(operation, SetDevice):
+        return replace(original, device={**restorable(operation.before), **original.device})
+    if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
+        return original
+    template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
+    return replace(original, sysctls={template: operation.before, **original.sysctls})
+
+
+def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
+    """Record the settings that a device declined, each as operation, reason and errno.
+
+    They are not tried again before the next boot, because an attempt may reset the NIC.
+    """
+    settings = dict(record.declined)
+    for operation, reason, number in declined:
+        if not isinstance(operation, SetDevice):
+            continue
+        effect: Refusal = "not applicable"
+        if number == ENOENT:
+            effect = "unsupported"
+        new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
+        settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
+    return replace(record, declined=settings)
