@@ -364,10 +364,9 @@ def test_the_report_states_what_it_is_about(tmp_path, capsys):
 def test_what_cannot_be_read_is_an_error_with_a_reason(tmp_path, capsys):
     (tmp_path / "empty").write_text("")
     assert run("explain", tmp_path / "empty") == 1
-    assert capsys.readouterr() == (
-        "",
-        "neuca: read the output of iperf: this is neither iperf3's JSON, nor its text, nor iperf 2's "
-        "text\n",
+    assert capsys.readouterr().err == (
+        "neuca: read the output of iperf: this is neither iperf3's JSON, nor its text, "
+        "nor iperf 2's text\n"
     )
 
 
