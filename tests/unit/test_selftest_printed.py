@@ -120,6 +120,12 @@ SAWTOOTH = [310, 330, 350, 180, 200, 220, 240, 130, 150, 170]
 EVEN = [0.8, 1, 1.2, 1, 0.9, 1.1, 1, 1.2, 0.8, 1]
 UNEVEN = [rate * 300 for rate in EVEN]
 BLACK_HOLE = text([0.6, 0, 0, 0, 0], [1.41] * 5, [2, 1, 1, 0, 1], WAN)
+SLOW_LINK = text([3.3, 0, 0, 0, 0], [33.9] * 5, [0, 1, 0, 0, 0], WAN)
+UDP_LINE = """$ iperf3 -c 10.20.0.9 -u -b 5G
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  1.11 GBytes   956 Mbits/sec  0.000 ms  0/825000 (0%)  sender
+[  5]   0.00-10.04  sec  1.11 GBytes   954 Mbits/sec  0.012 ms  0/824900 (0%)  receiver
+"""
 BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
 [  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
@@ -192,6 +198,8 @@ CAUSES = {
         "D04",
         text([10.5] * 6, ends=WAN, command="-c x -b 64K"),
     ),
+    "blocks of 1 KiB": ("D09", text([3100, 3000, 3050, 3200, 3150], command="-c x -l 1K")),
+    "datagrams for 5 Gbit/s over 1 Gbit/s": ("D18", UDP_LINE),
     "an MTU black hole": ("D21", BLACK_HOLE),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
 }
@@ -222,6 +230,8 @@ HEALTHY = {
         UNEVEN, [900 + 9 * at for at in range(10)], [0, 4, 0, 0, 2, 0, 0, 0, 1, 0], ("a", "b")
     ),
     "a slow host or a shaper in a local network: nothing tells them apart": text([81.0] * 8),
+    "the same through WireGuard": text([901] * 6, [500] * 6),
+    "a link so slow that one block takes seconds": SLOW_LINK,
     "loopback": text(
         [r * 30_000 for r in EVEN], [1300] * 10, ends=("127.0.0.1", "127.0.0.1"), cpu=(97.0, 60.0)
     ),

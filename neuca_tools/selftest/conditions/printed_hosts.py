@@ -44,6 +44,9 @@ QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
 STRETCH = 1.25  # the longest round trip over the shortest: no queue forms
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
+# System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
+# iperf3 has another one, select(), for each (iperf_client_api.c).
+CALLS = 250_000
 EMBEDDED = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 
 
@@ -128,7 +131,9 @@ def is_flat_for_another_reason(look: Look) -> bool:
 
 def explained_by_a_host(look: Look) -> bool:
     """Whether a CPU explains the rate better than a window or the path does."""
-    return any(rule(look) is not None for rule in (busy_process, slow_sender, fast_core))
+    return any(
+        rule(look) is not None for rule in (busy_process, slow_sender, fast_core, small_writes)
+    )
 
 
 def fast_core(look: Look) -> Optional[Hit]:
@@ -147,6 +152,26 @@ def fast_core(look: Look) -> Optional[Hit]:
         (fact("rate, bit/s", round(one.rate)),),
         "compare with several streams (-P); look at the CPUs of both ends and of what relays",
         "both",
+        confidence=MEDIUM,
+    )
+
+
+def small_writes(look: Look) -> Optional[Hit]:
+    """So many system calls that they take all of a CPU (-l)."""
+    one = tcp_printed(look)
+    size = one.run.datagram if one else None
+    if one is None or not size or _is_given(look, one) or loss_explains(one):
+        return None
+    calls = one.rate / 8 / size / one.streams
+    if calls < CALLS:
+        return None
+    return Hit(
+        0.9,
+        f"blocks of {size} bytes (-l) take {calls:.0f} system calls in a second for each stream: "
+        "they cost the CPU more than the data",
+        (fact("-l", size), fact("calls in a second", round(calls))),
+        "larger blocks: iperf3 -l 128K is the default for TCP",
+        "sender",
         confidence=MEDIUM,
     )
 
@@ -244,6 +269,7 @@ PRINTED_HOSTS = (
     Rule("D09", "CPU full", LIMIT, busy_process),
     Rule("D09", "CPU full", LIMIT, slow_sender),
     Rule("D09", "CPU full", LIMIT, fast_core),
+    Rule("D09", "CPU full", LIMIT, small_writes),
     Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
     Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
     Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),

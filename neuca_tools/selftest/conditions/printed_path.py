@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -145,6 +144,24 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     )
 
 
+def line_of_datagrams(look: Look) -> Optional[Hit]:
+    """UDP: more was asked for than the link carries."""
+    one = printed(look) if look.protocol == "udp" else None
+    sent = look.flow.sent.rate if look.flow else None
+    if one is None or not sent or not look.asked or look.asked < sent / OF_LINE_UDP[0]:
+        return None
+    if not _fills_line(sent):
+        return None
+    return Hit(
+        1.0,
+        f"-b asked for {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
+        "over this Ethernet",
+        (fact("sent, bit/s", round(sent)), fact("-b", round(look.asked))),
+        "ask for less (-b), or use a faster link",
+        confidence=MEDIUM,
+    )
+
+
 def _fills_line(rate: float) -> bool:
     lowest, highest = OF_LINE_UDP
     return any(lowest <= rate / speed <= highest for speed in SPEEDS)
@@ -181,13 +198,16 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     if len(known) < 3 or any(one.bytes for one in known[1:]):
         return None, None
     last = known[-1]
-    if any(one.retransmits for one in known) or (last.cwnd or math.inf) <= ETHERNET:
-        return known[0], last
-    return None, None
+    if last.cwnd is None and not any(one.retransmits for one in known):
+        return None, None
+    if last.cwnd is not None and last.cwnd > ETHERNET:
+        return None, None
+    return known[0], last
 
 
 PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, given_rate),
     Rule("D18", "path capacity reached", LIMIT, constant_arrival),
+    Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
     Rule("D21", "path MTU black hole", FAULT, stalled),
 )

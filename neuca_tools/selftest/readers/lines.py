@@ -39,7 +39,7 @@ _COMMAND = re.compile(r"(?:^|[\s/#$])iperf3?(?:\.exe)? +(-.*)")
 _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
 _ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
-_SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)", re.IGNORECASE)
+_SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
