@@ -126,6 +126,11 @@ UDP_LINE = """$ iperf3 -c 10.20.0.9 -u -b 5G
 [  5]   0.00-10.00  sec  1.11 GBytes   956 Mbits/sec  0.000 ms  0/825000 (0%)  sender
 [  5]   0.00-10.04  sec  1.11 GBytes   954 Mbits/sec  0.012 ms  0/824900 (0%)  receiver
 """
+IPERF2_WINDOW = """Client connecting to 203.0.113.20, TCP port 5001
+TCP window size: 96.0 KByte (WARNING: requested 48.0 KByte)
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.1 sec  14.8 MBytes  12.3 Mbits/sec
+"""
 BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
 [  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
@@ -163,6 +168,7 @@ CAUSES = {
         "D01",
         text([160] + [54] * 8, [610] * 9, ends=WAN, command="-w 2M -c x"),
     ),
+    "the small window of iperf 2 on a long path": ("D01", IPERF2_WINDOW),
     "a full CPU that iperf counts": ("D09", text(UNEVEN, cpu=(99.6, 12.0))),
     "a receiver whose softirqs leave iperf 80 %": ("D09", text(UNEVEN, cpu=(10.0, 81.0))),
     "a router that sends as fast as it can": ("D09", text([412] * 8, [160] * 8)),
@@ -244,6 +250,10 @@ HEALTHY = {
     "as fast as -b allows": text([50.0] * 6, [200] * 6, ends=WAN, command="-c x -b 50M"),
     "a short round trip: nothing to wait for": document([700, 820, 760, 690, 800], [0.3] * 5),
     "both directions, nearly alike": BIDIR.format(there=850, back=730),
+    "both directions, a third apart by chance": BIDIR.format(there=600, back=450),
+    "both directions of a loopback": BIDIR.format(there=9000, back=4000).replace(
+        "10.20.0.", "127.0.0."
+    ),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }

@@ -551,6 +551,11 @@ def test_rows_of_iperf_2_without_a_header_are_its():
     )
 
 
+def test_the_only_line_of_an_iperf_2_that_could_not_connect_is_its_error():
+    (run,) = read_all(b"connect failed: Connection refused\n")
+    assert (run.tool, run.error, run.unreadable) == ("iperf", "Connection refused", False)
+
+
 def test_the_same_line_printed_twice_counts_once():
     text = CLIENT + SUMMARY + "RESULT: " + SUMMARY.splitlines()[-1]
     assert read(text.encode()).flows[0].received.rate == 419e6

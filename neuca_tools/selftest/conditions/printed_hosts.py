@@ -38,6 +38,7 @@ GROWN = 2**20
 # interrupts and softirqs take the rest.
 FULL, NEARLY_FULL = 0.98, 0.70
 LOSSY = 0.02  # of the datagrams
+LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
 QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
@@ -197,7 +198,9 @@ def stated_window(look: Look) -> Optional[Hit]:
 def _is_stated(one: Printed, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
     if not one.rtt:
-        return one.is_flat and not one.is_local_network and not one.is_loopback
+        trip = asked * 8 * one.streams / one.rate  # if the window is what limits
+        is_far = not one.is_local_network and not one.is_loopback and LAN_RTT < trip < LONGEST
+        return is_far and (one.is_flat or not one.cwnds)
     lowest, highest = OF_STATED
     flight = one.rate * one.rtt / 8 / one.streams
     return link_filled(one) is None and lowest <= flight / asked <= highest
