@@ -595,6 +595,24 @@ def test_what_a_mail_makes_of_long_lines_is_undone():
     assert [one.cwnd for one in read(mail.encode()).flows[0].intervals] == [310 * 1024, 312 * 1024]
 
 
+def test_a_word_that_a_mail_put_on_its_own_line_belongs_to_the_row():
+    mail = "\n".join(f"> > {line}" for line in (CLIENT + SUMMARY).splitlines())
+    wrapped = mail.replace("             sender", "\n> > sender").replace(
+        "     receiver", "\n> > receiver"
+    )
+    assert wrapped != mail
+    assert read(wrapped.encode()).flows == read((CLIENT + SUMMARY).encode()).flows
+
+
+def test_intervals_of_half_a_second_stay_apart():
+    rows = [
+        f"[  5]   {at / 2:.2f}-{at / 2 + 0.5:.2f}   sec  5.00 MBytes  83.9 Mbits/sec"
+        for at in range(6)
+    ]
+    intervals = read("\n".join([CLIENT.splitlines()[0], *rows]).encode()).flows[0].intervals
+    assert [(one.start, one.rate) for one in intervals] == [(at / 2, 83.9e6) for at in range(6)]
+
+
 def test_prose_and_warnings_among_results_are_no_errors():
     prose = "Results of iperf3: quite good\niperf3: interrupt - the client has terminated\n"
     assert read((prose + CLIENT).encode()).error is None
