@@ -121,6 +121,11 @@ EVEN = [0.8, 1, 1.2, 1, 0.9, 1.1, 1, 1.2, 0.8, 1]
 UNEVEN = [rate * 300 for rate in EVEN]
 BLACK_HOLE = text([0.6, 0, 0, 0, 0], [1.41] * 5, [2, 1, 1, 0, 1], WAN)
 SLOW_LINK = text([3.3, 0, 0, 0, 0], [33.9] * 5, [0, 1, 0, 0, 0], WAN)
+UDP_SLOW = """$ iperf3 -c 203.0.113.20 -u -b 20M
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-5.00   sec  11.9 MBytes  20.0 Mbits/sec  0.000 ms  0/8620 (0%)  sender
+[  5]   0.00-5.03   sec  8.33 MBytes  13.9 Mbits/sec  0.455 ms  2580/8620 (30%)  receiver
+"""
 UDP_LINE = """$ iperf3 -c 10.20.0.9 -u -b 5G
 [ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
 [  5]   0.00-10.00  sec  1.11 GBytes   956 Mbits/sec  0.000 ms  0/825000 (0%)  sender
@@ -205,6 +210,11 @@ CAUSES = {
         text([10.5] * 6, ends=WAN, command="-c x -b 64K"),
     ),
     "blocks of 1 KiB": ("D09", text([3100, 3000, 3050, 3200, 3150], command="-c x -l 1K")),
+    "datagrams that a slow path drops": ("D18", UDP_SLOW),
+    "large datagrams of which as many are lost": (
+        "D07",
+        UDP_SLOW.replace("2580/8620", "450/1500").replace("0/8620", "0/1500"),
+    ),
     "datagrams for 5 Gbit/s over 1 Gbit/s": ("D18", UDP_LINE),
     "an MTU black hole": ("D21", BLACK_HOLE),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),

@@ -25,6 +25,7 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.printed_hosts import CORE, explained_by_a_host, is_window
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.udp import is_one_of_several, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
 from neuca_tools.selftest.evidence.run import Flow, Interval
@@ -37,6 +38,10 @@ SLOWEST_HOST = 30e6
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
 LOST = 0.02  # of the datagrams
 FEW = 100_000  # datagrams in a second: fewer than any host receives
+# Of few datagrams: more is lost than by chance, and less than if nothing got through.
+MUCH, MOST = 0.05, 0.9
+WHOLE = 1472  # bytes: not fragmented at MTU 1500
+VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 
 
@@ -144,6 +149,25 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     )
 
 
+def slow_path(look: Look) -> Optional[Hit]:
+    """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
+    one = printed(look) if look.protocol == "udp" else None
+    loss, size = look.loss or 0.0, payload(look)
+    if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
+        return None
+    if one.rate / (1 - loss) / 8 / size > VERY_FEW or is_one_of_several(look):
+        return None
+    return Hit(
+        0.76,
+        f"only {amounts.rate(one.rate)} arrive, and {amounts.percent(loss)} of the datagrams are "
+        "lost, although they are few and unfragmented: the path is slower than what was offered",
+        (fact("received, bit/s", round(one.rate)), fact("lost / datagrams", look.loss)),
+        "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
+        "it is loss at any rate (cable, radio)",
+        confidence=MEDIUM,
+    )
+
+
 def line_of_datagrams(look: Look) -> Optional[Hit]:
     """UDP: more was asked for than the link carries."""
     one = printed(look) if look.protocol == "udp" else None
@@ -208,6 +232,7 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
 PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, given_rate),
     Rule("D18", "path capacity reached", LIMIT, constant_arrival),
+    Rule("D18", "path capacity reached", LIMIT, slow_path),
     Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
     Rule("D21", "path MTU black hole", FAULT, stalled),
 )
