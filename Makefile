@@ -7,12 +7,12 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 # Each tier is a directory with its own packages (tests/setup.sh).
-TIERS = tests/unit tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
+TIERS = tests/unit tests/wild tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
 # One worker more than processors: a test that waits for the kernel or a peer leaves its processor to another.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 ALL = $(PYTEST) $(ARGS) -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
-.PHONY: help demo test test-all test-unit test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
+.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
         bench-tuning bench-diagnosis fuzz lint clean
 
 help: ## list the targets
@@ -37,6 +37,10 @@ test-all: ## everything: hours
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit
 	@$(PYTEST) $(ARGS) tests/unit
+
+test-wild: ## documents of platforms, compared with cloud-init and netplan
+	@tests/setup.sh wild
+	@$(PYTEST) $(ARGS) -m "not long" tests/wild
 
 test-dbus: ## against a private bus with mock services
 	@tests/setup.sh dbus

@@ -10,6 +10,8 @@ packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps ;;
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc ;;
+        # What unpacks the oracles of this tier is below.
+        wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
@@ -30,12 +32,29 @@ wanted=$(for tier; do packages_of "$tier"; done | tr ' ' '\n' | sort -u)
 # dpkg-query says nothing about a package that it has never heard of: what is asked for and not listed is missing.
 installed=$(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null | awk '$1 == "ii" { print $2 }' | sort -u) || true
 missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
-[ -n "$missing" ] || exit 0
+oracles=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/oracles
+unpack=
+case " $* " in *" wild "*) [ -e "$oracles/complete" ] || unpack=yes ;; esac
+[ -n "$missing$unpack" ] || exit 0
 
-echo "installing:" $missing
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 # A fresh machine runs its own apt in the first minutes: wait for the lock rather than fail.
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o DPkg::Options::=--force-unsafe-io)
 "${apt[@]}" update
-"${apt[@]}" install --no-install-recommends $missing
+if [ -n "$missing" ]; then
+    echo "installing:" $missing
+    "${apt[@]}" install --no-install-recommends $missing
+fi
+
+# cloud-init and netplan are oracles of tests/wild. They are unpacked, not installed: cloud-init would set up this machine at its
+# next boot, and netplan its network.
+if [ -n "$unpack" ]; then
+    echo "unpacking: cloud-init netplan.io"
+    rm -rf "$oracles"
+    mkdir -p "$oracles/archives/partial"
+    "${apt[@]}" install --download-only --reinstall --no-install-recommends -o APT::Sandbox::User=root \
+        -o Dir::Cache::archives="$oracles/archives" cloud-init netplan.io
+    for archive in "$oracles"/archives/*.deb; do dpkg-deb --extract "$archive" "$oracles"; done
+    touch "$oracles/complete"
+fi

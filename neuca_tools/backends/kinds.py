@@ -20,6 +20,7 @@ class _Attribute(NamedTuple):
     number6: int = 0
 
 
+_TIMES = ("forward-delay", "hello-time", "max-age", "ageing-time")
 _CENTISECONDS = 100  # in a second: bridges count time in USER_HZ
 _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
     "bond": {
@@ -32,10 +33,24 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
         "ad-select": _Attribute("bond_ad_select", 22),
         "fail-over-mac": _Attribute("bond_fail_over_mac", 13),
         "min-links": _Attribute("bond_min_links", 18),
+        "arp-interval": _Attribute("bond_arp_interval", 7),
+        "arp-ip-target": _Attribute("bond_arp_ip_target", 8),
+        "arp-validate": _Attribute("bond_arp_validate", 9),
+        "arp-all-targets": _Attribute("bond_arp_all_targets", 10),
+        "primary-reselect": _Attribute("bond_primary_reselect", 12),
+        "num-grat-arp": _Attribute("bond_num_peer_notif", 16),
+        "resend-igmp": _Attribute("bond_resend_igmp", 15),
+        "all-slaves-active": _Attribute("bond_all_slaves_active", 17),
+        "packets-per-slave": _Attribute("bond_packets_per_slave", 20),
+        "lp-interval": _Attribute("bond_lp_interval", 19),
     },
     "bridge": {
         "stp": _Attribute("br_stp_state", 5),
         "forward-delay": _Attribute("br_forward_delay", 1),
+        "hello-time": _Attribute("br_hello_time", 2),
+        "max-age": _Attribute("br_max_age", 3),
+        "ageing-time": _Attribute("br_ageing_time", 4),
+        "priority": _Attribute("br_priority", 6),
     },
     "vxlan": {
         "id": _Attribute("vxlan_id", 1),
@@ -65,8 +80,10 @@ def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
 def _encoded(kind: str, name: str, value: str) -> Any:
     if (kind, name) in WORDS:
         return WORDS[kind, name].index(value)
-    if name == "forward-delay":
+    if name in _TIMES:
         return int(value) * _CENTISECONDS
+    if name == "arp-ip-target":
+        return value.split(",")
     return int(value) if value.isdecimal() else value
 
 
@@ -87,12 +104,14 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
         return str(ip_address(value))
     if name == "port":
         return str(int.from_bytes(value, "big"))
+    if name == "arp-ip-target":
+        return ",".join(str(ip_address(address)) for _, address in wire.attributes(value))
     number = wire.integer(value)
     if kind == "macvlan":
         return _MACVLAN_MODES.get(number, f"number {number}")
     if (kind, name) in WORDS:
         words = WORDS[kind, name]
         return words[number] if number < len(words) else f"number {number}"
-    if name == "forward-delay":
+    if name in _TIMES:
         number //= _CENTISECONDS
     return str(number)

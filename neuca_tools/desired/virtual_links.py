@@ -85,7 +85,11 @@ class _Judge:
         """The virtual link with default options, and a VXLAN with the link that its addresses are
         reached through.
         """
-        options = {**link_kinds.DEFAULTS[key.kind], **self._mac(virtual), **dict(virtual.options)}
+        options = {
+            **link_kinds.defaults(key.kind, virtual),
+            **self._mac(virtual),
+            **dict(virtual.options),
+        }
         parent = virtual.parent
         if key.kind == "vxlan" and parent is None:
             ends = (values.host(options[end]) for end in ("local", "remote") if end in options)

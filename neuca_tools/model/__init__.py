@@ -9,17 +9,10 @@ every sequence of white space is one blank.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import (
-    IPv4Address,
-    IPv4Interface,
-    IPv4Network,
-    IPv6Address,
-    IPv6Interface,
-    IPv6Network,
-)
 from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.model.device_settings import Declined, DeviceSettings
@@ -30,9 +23,9 @@ from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.links import Written as Written
 from neuca_tools.model.rows import Item, Script, Storage, User
 
-Address = Union[IPv4Interface, IPv6Interface]
-Network = Union[IPv4Network, IPv6Network]
-Host = Union[IPv4Address, IPv6Address]
+Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+Host = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]

@@ -175,11 +175,18 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "members": members(link),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
+        "automatic": link.automatic and link.automatic.__dict__,
     }
 
 
 def _routes_json(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
-    return [_route_json(route.to, route.via, route.state) for route in routes]
+    return [
+        {
+            **_route_json(route.to, route.via, route.state),
+            "link": route.link and str(route.link),
+        }
+        for route in routes
+    ]
 
 
 def _route_json(to: object, via: object, state: str) -> dict[str, Any]:

@@ -281,6 +281,20 @@ def test_explain_status_and_show_say_what_it_is_made_of(two):
     assert [one["kind"] for one in desired] == ["physical", "physical", "bridge"]
 
 
+def test_a_bridge_has_its_options_and_a_second_pass_leaves_it_alone(two):
+    options = "forward-delay = 0\nhello-time = 3\nmax-age = 12\nageing-time = 100\npriority = 5\n"
+    assert two.once(BRIDGE + "stp = no\n" + options).code == 0
+    found = info(two, "br7")
+    names = ("stp_state", "forward_delay", "hello_time", "max_age", "ageing_time", "priority")
+    assert [found[name] for name in names] == [0, 0, 300, 1200, 10000, 5]
+    index = two.link("br7")["ifindex"]
+    assert two.once().code == 0
+    assert two.link("br7")["ifindex"] == index
+    # With the spanning tree protocol, the kernel would raise the delay.
+    assert two.once(BRIDGE + "stp = yes\n" + options).code == 4
+    assert two.problems("br7") == [("refused", "with stp, forward-delay is at least 2")]
+
+
 # --- bonds ----------------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +318,17 @@ def test_a_bond_is_made_of_nics_that_are_up_with_addresses(bonding):
         True,
         True,
     )
+
+
+def test_a_bond_can_check_its_members_by_arp(bonding):
+    options = "arp-interval = 1000\narp-ip-target = 10.7.0.8, 10.7.0.9\nnum-grat-arp = 3\n"
+    assert bonding.once(BOND + options).code == 0
+    found = info(bonding, "bond7")
+    assert (found["arp_interval"], found["miimon"]) == (1000, 0)
+    assert list(found["arp_ip_target"]) == ["10.7.0.8", "10.7.0.9"]
+    index = bonding.link("bond7")["ifindex"]
+    assert bonding.once().code == 0
+    assert bonding.link("bond7")["ifindex"] == index
 
 
 def test_a_bond_that_is_no_longer_asked_for_gives_its_members_back(bonding):

@@ -152,6 +152,27 @@ PLATFORM = {
         "network-config",
         named("vlans", lambda n: (f"v{n}", {"id": n + 1, "link": "e0"}), **V2),
     ),
+    "links with an unknown key": (
+        "network-config",
+        named("ethernets", lambda n: (f"e{n}", {"zebra": 1, "mtu": "x"}), version=2),
+    ),
+    "unknown keys of one link": (
+        "network-config",
+        lambda size: {"version": 2, "ethernets": {"e0": {f"k{n}": n for n in range(size)}}},
+    ),
+    "VLANs, one on the other": (
+        "network-config",
+        named("vlans", lambda n: (f"v{n}", {"id": n + 1, "link": f"v{n + 1}"}), **V2),
+    ),
+    "members that are only named": (
+        "network-config",
+        lambda size: {
+            "version": 1,
+            "config": [
+                {"type": "bond", "name": "b", "bond_interfaces": [f"e{n}" for n in range(size)]}
+            ],
+        },
+    ),
     "NICs of version 1": (
         "network-config",
         objects("config", lambda n: {"type": "physical", "name": f"e{n}"}, version=1),

@@ -142,7 +142,7 @@ def test_an_unknown_kind_of_link_is_named_and_taken_for_a_nic():
     assert faults(document) == [
         'warning: network_data.json "links[0].type" = "quantum": an unknown kind of link, taken for a NIC',
         'warning: network_data.json "links[1].type" = "quantum": an unknown kind of link, taken for a NIC',
-        'warning: network_data.json "links[1].ethernet_mac_address": a link without a MAC address, ignoring it',
+        'warning: network_data.json "links[1].ethernet_mac_address": a link without a MAC address or a name, ignoring it',
     ]
 
 
@@ -186,7 +186,7 @@ def test_the_default_and_the_metadata_route_make_a_nic_management_and_are_not_as
 
 
 BAD_LINKS = {
-    'error: network_data.json "links[0].ethernet_mac_address": a link without a MAC address, ignoring it': {
+    'error: network_data.json "links[0].ethernet_mac_address": a link without a MAC address or a name, ignoring it': {
         "ethernet_mac_address": None
     },
     'error: network_data.json "links[0].ethernet_mac_address" = "zz": "zz" is not a MAC address': {
@@ -323,6 +323,11 @@ def test_netplan_is_read():
             " programs"
         ),
         f'{begin} "network.ethernets.virtual.match": it matches NICs by more than their MAC address or their name, ignoring it',
+        (
+            f'{begin} {DP} "network.ethernets.dp": these keys have no effect: addresses[1].fd00:16::1/64.label,'
+            " addresses[1].fd00:16::1/64.lifetime"
+        ),
+        f'{begin} "network.ethernets.enp1s0": these keys have no effect: optional',
     ]
 
 
@@ -408,7 +413,7 @@ tunnels:
     assert virtual(document, "bridge br0") == Virtual(
         (LinkKey(MAC, 5), LinkKey("vxlan vx0")), None, (("stp", "no"), ("forward-delay", "4"))
     )
-    assert virtual(document, "bridge br1") == Virtual((), None, (("stp", "yes"),))
+    assert virtual(document, "bridge br1") == Virtual()
     assert virtual(document, "vxlan vx0") == Virtual(
         (),
         LinkKey(MAC),
@@ -430,9 +435,10 @@ def test_version_1_is_read():
         f"{DP}.7": ("up", "dp1.7", 1496, ["10.7.0.1/24"]),
         "52:54:00:12:34:58": ("up", "m0", None, []),
         "bond bond0": ("up", None, None, []),
+        "name m1": ("up", None, None, []),
     }
     assert virtual(document, "bond bond0") == Virtual(
-        (LinkKey("52:54:00:12:34:58"),), None, (("mode", "active-backup"),)
+        (LinkKey("52:54:00:12:34:58"), LinkKey("name m1")), None, (("mode", "active-backup"),)
     )
     assert routes(document) == [
         ("fd00:20::/32", "fd00:16::fe", DP),
@@ -440,7 +446,7 @@ def test_version_1_is_read():
     ]
     assert hints(document) == {"name eth0": DHCP}
     assert faults(document) == [
-        'error: network-config "config[3].bond_interfaces" = "m1": no link that can be used is called so, ignoring it'
+        f'warning: network-config {DP} "config[0]": these keys have no effect: config[5].metric'
     ]
 
 
@@ -488,13 +494,13 @@ def test_the_wrapper_may_be_missing(wrapped):
             'error: network-config "ethernets.a.addresses[0]": it is not an address',
         ),
         (
-            "version: 2\nvlans: {v: {id: 5, link: a}}\n",
-            'error: network-config "vlans.v.link" = "a": no link has this name, ignoring the VLAN',
+            "version: 2\nvlans: {v: {id: 5}}\n",
+            'error: network-config "vlans.v.link": a VLAN without its link, ignoring it',
         ),
         ("version: 1\nconfig: {a: b}\n", 'error: network-config "config": it is not a list'),
         (
-            "version: 1\nconfig: [{type: vlan, name: v, vlan_id: 5, vlan_link: a}]\n",
-            'error: network-config "config[0].vlan_link" = "a": no NIC has this name, ignoring the VLAN',
+            "version: 1\nconfig: [{type: vlan, name: v, vlan_id: 5}]\n",
+            'error: network-config "config[0].vlan_link": a VLAN without its link, ignoring it',
         ),
         (
             "version: 1\nconfig: [{type: physical}]\n",
@@ -518,6 +524,7 @@ def test_a_bad_item_of_a_network_config_is_named(text, fault):
 
 def test_the_primary_nic_of_ec2_is_management_and_the_others_get_all_their_addresses():
     document = read("aws.EC2 network")
+    assert faults(document) == []
     assert links(document) == {
         "02:00:00:00:00:01": ("up", None, None, []),
         "02:00:00:00:00:02": (

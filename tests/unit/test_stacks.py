@@ -296,10 +296,36 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
             "bridge eth3",
             'another interface is called "eth3": it is not touched',
         ),
+        (
+            f"{BOND}arp-interval = 100\n",
+            "bond bond0",
+            "a bond with mode = 802.3ad cannot have arp-interval",
+        ),
+        (
+            f"[bond b]\nmode = active-backup\nmembers = {ONE}\nmiimon = 100\narp-interval = 100\n",
+            "bond b",
+            "a bond cannot have both miimon and arp-interval",
+        ),
+        (
+            f"{BOND}packets-per-slave = 4\n",
+            "bond bond0",
+            "packets-per-slave needs mode = balance-rr",
+        ),
+        (
+            f"[bridge b]\nmembers = {ONE}\nstp = yes\nforward-delay = 1\n",
+            "bridge b",
+            "with stp, forward-delay is at least 2",
+        ),
     ],
 )
 def test_what_cannot_be_made_says_why(text, link, why):
     assert ("refused", link, why) in problems(text)
+
+
+def test_a_bond_that_checks_its_members_by_arp_has_no_other_way_by_default():
+    one = agent(f"[bond b]\nmode = active-backup\nmembers = {ONE}\narp-interval = 100\n")
+    created = next(text for text in run(one) if text.startswith("create the bond"))
+    assert created == f"create the bond b (arp-interval 100, mac {ONE}, mode active-backup)"
 
 
 def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
@@ -385,6 +411,8 @@ def test_sections_say_what_it_is_made_of(text, virtual):
         ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
         ("name = x", 'its name is "b", as the section says'),
         ("id = 5", "unknown key; known are"),
+        ("arp-ip-target = fd00::1", '"fd00::1" is not an IPv4 address'),
+        ("arp-ip-target = " + "10.0.0.1," * 17, "more than 16 addresses"),
     ],
 )
 def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):

@@ -16,6 +16,10 @@ from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, VirtualLink, Vlan
 
 MOST_MEMBERS = 256
+# BOND_MAX_ARP_TARGETS of the kernel.
+MOST_ARP_TARGETS = 16
+# A bond in one of these modes cannot watch its members by ARP (bonding.rst, arp_interval).
+_WITHOUT_ARP = ("802.3ad", "balance-tlb", "balance-alb")
 # The position of a word is the number that the kernel uses for it.
 WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bond", "mode"): (
@@ -38,8 +42,22 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ),
     ("bond", "ad-select"): ("stable", "bandwidth", "count"),
     ("bond", "fail-over-mac"): ("none", "active", "follow"),
+    ("bond", "arp-validate"): (
+        "none",
+        "active",
+        "backup",
+        "all",
+        "filter",
+        "filter_active",
+        "filter_backup",
+    ),
+    ("bond", "arp-all-targets"): ("any", "all"),
+    ("bond", "primary-reselect"): ("always", "better", "failure"),
+    ("bond", "all-slaves-active"): ("no", "yes"),
     ("bridge", "stp"): ("no", "yes"),
 }
+# Seconds, with the spanning tree protocol (IEEE 802.1D).
+LEAST_FORWARD_DELAY = 2
 MACVLAN_MODES = ("bridge", "private", "vepa", "passthru")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # Milliseconds; with the kernel's default, 0, a bond never detects a lost link (bonding.rst).
@@ -117,6 +135,16 @@ def _host(text: str) -> str:
     return str(found)
 
 
+def _arp_targets(text: str) -> str:
+    targets = [values.host(part) for part in text.split(",") if part.strip()]
+    if len(targets) > MOST_ARP_TARGETS:
+        raise UnusableError(f"more than {MOST_ARP_TARGETS} addresses")
+    six = next((target for target in targets if target.version == 6), None)
+    if six is not None:
+        raise UnusableError(f'"{six}" is not an IPv4 address')
+    return ",".join(dict.fromkeys(map(str, targets)))
+
+
 def _truth(text: str) -> str:
     yes, no = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
     if values.word(text, (*yes, *no)) in yes:
@@ -132,12 +160,24 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "updelay": _MILLISECONDS,
         "downdelay": _MILLISECONDS,
         "min-links": _number(0, 65535),
+        "all-slaves-active": _truth,
+        "arp-interval": _MILLISECONDS,
+        "arp-ip-target": _arp_targets,
+        # The bounds of the kernel's bond_options.c.
+        "num-grat-arp": _number(0, 255),
+        "resend-igmp": _number(0, 255),
+        "packets-per-slave": _number(0, 65535),
+        "lp-interval": _number(1, 2147483647),
         "mac": values.mac,
     },
     "bridge": {
         "stp": _truth,
-        # Seconds (IEEE 802.1D).
-        "forward-delay": _number(2, 30),
+        # Seconds (IEEE 802.1D); with stp, the least is LEAST_FORWARD_DELAY.
+        "forward-delay": _number(0, 30),
+        "hello-time": _number(1, 10),
+        "max-age": _number(6, 40),
+        "ageing-time": _number(0, 1000000),
+        "priority": _number(0, 65535),
         "mac": values.mac,
     },
     "vxlan": {
@@ -150,6 +190,14 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
     "vlan": {"mac": values.mac},
 }
+
+
+def defaults(kind: str, virtual: Virtual) -> Mapping[str, str]:
+    """The options that a virtual link of this kind has unless it requests others."""
+    if _is_on(virtual, "arp-interval"):
+        # The kernel refuses both ways to check links (bonding.rst, miimon).
+        return {}
+    return DEFAULTS[kind]
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -190,13 +238,41 @@ def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
     for name in _NEEDED.get(key.kind, ()):
         if not shown(virtual, name):
             return f"it needs {name}"
-    ends = filter(None, (virtual.option("local"), virtual.option("remote")))
-    if len({values.host(end).version for end in ends}) > 1:
-        return "local and remote are not of one family"
+    wrong = _contradiction(virtual)
+    if wrong:
+        return wrong
     for lower in virtual.lower:
         if not _can_be_below(lower, key):
             return f"a {key.kind} cannot be made of {lower}"
     return None
+
+
+def _contradiction(virtual: Virtual) -> Optional[str]:
+    """Which options exclude each other; None if none do."""
+    ends = filter(None, (virtual.option("local"), virtual.option("remote")))
+    if len({values.host(end).version for end in ends}) > 1:
+        return "local and remote are not of one family"
+    delay = virtual.option("forward-delay")
+    if virtual.option("stp") == "yes" and delay and int(delay) < LEAST_FORWARD_DELAY:
+        return f"with stp, forward-delay is at least {LEAST_FORWARD_DELAY}"
+    return _bond_contradiction(virtual)
+
+
+def _bond_contradiction(virtual: Virtual) -> Optional[str]:
+    mode = virtual.option("mode")
+    if virtual.option("packets-per-slave") and mode != "balance-rr":
+        return "packets-per-slave needs mode = balance-rr"
+    if not _is_on(virtual, "arp-interval"):
+        return None
+    if mode in _WITHOUT_ARP:
+        return f"a bond with mode = {mode} cannot have arp-interval"
+    if _is_on(virtual, "miimon"):
+        return "a bond cannot have both miimon and arp-interval"
+    return None
+
+
+def _is_on(virtual: Virtual, interval: str) -> bool:
+    return virtual.option(interval) not in ("", "0")
 
 
 def _can_be_below(lower: LinkKey, upper: LinkKey) -> bool:

@@ -1,4 +1,4 @@
-"""All of the platform's own documents: `reduced` makes one text of them for storage, `parse` reads that text.
+"""All of the platform's own documents: `reduced` makes one text of them to store, `parse` reads it.
 
 The text is JSON with sorted keys and without what the agent does not use, so that it changes only
 when the meaning does.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import (
@@ -31,7 +31,7 @@ from neuca_tools.model import LinkRequest, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
-    """How one kind of document is read: `load` parses bytes, `kept` drops what is unused, `read` interprets."""
+    """How one kind of document is read: `load` parses, `kept` drops what is unused, `read` interprets."""
 
     load: Callable[[bytes, str], Tree]
     kept: Callable[[Tree], Tree]
@@ -39,33 +39,40 @@ class _Kind(NamedTuple):
 
 
 def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """A function that drops scalars with any other key: a Wi-Fi password, a token, a timestamp."""
+    """A function that drops scalars with any other key: a token, a timestamp."""
     return partial(_pruned, keys=keys, known=True)
 
 
-def _pruned(tree: Tree, keys: frozenset[str], known: bool) -> Tree:
-    """The tree without unknown scalars; `known`: whether it is the value of a known key."""
+def _named(keys: frozenset[str]) -> Callable[[Tree], Tree]:
+    """A function that empties scalars with any other key (a Wi-Fi password); the keys stay for warnings."""
+    return partial(_pruned, keys=keys, known=True, unknown="")
+
+
+def _pruned(tree: Tree, keys: frozenset[str], known: bool, unknown: Optional[str] = None) -> Tree:
+    """The tree with `unknown` for each unknown scalar; `known`: it is the value of a known key."""
     if isinstance(tree, dict):
-        return _pruned_object(tree, keys)
+        return _pruned_object(tree, keys, unknown)
     if isinstance(tree, list):
         # Every item keeps its place, because the paths in faults count them.
-        items = [_pruned(item, keys, known) for item in tree]
+        items = [_pruned(item, keys, known, unknown) for item in tree]
         if known or any(item is not None for item in items):
             return items
-        return []
-    if known:
+        return None
+    if known or tree is None:
         return tree
-    return None
+    return unknown
 
 
-def _pruned_object(tree: dict[str, Tree], keys: frozenset[str]) -> dict[str, Tree]:
-    items = {key: _pruned(value, keys, key in keys) for key, value in tree.items()}
-    return {key: value for key, value in items.items() if value is not None and value != []}
+def _pruned_object(
+    tree: dict[str, Tree], keys: frozenset[str], unknown: Optional[str]
+) -> dict[str, Tree]:
+    items = {key: _pruned(value, keys, key in keys, unknown) for key, value in tree.items()}
+    return {key: value for key, value in items.items() if value is not None}
 
 
 _KINDS: Mapping[str, _Kind] = {
-    openstack.NAME: _Kind(from_json, _only(openstack.KEYS), openstack.read),
-    netplan.NAME: _Kind(from_yaml, _only(netplan.KEYS), netplan.read),
+    openstack.NAME: _Kind(from_json, _named(openstack.KEYS), openstack.read),
+    netplan.NAME: _Kind(from_yaml, _named(netplan.KEYS), netplan.read),
     ec2.NAME: _Kind(from_json, _only(ec2.KEYS), ec2.read),
     azure.NAME: _Kind(from_json, _only(azure.KEYS), azure.read),
     oci.NAME: _Kind(from_json, _only(oci.KEYS), oci.read),

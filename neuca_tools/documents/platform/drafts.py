@@ -1,4 +1,4 @@
-"""What the readers of the platforms' documents share: a Draft collects one link while its document is read."""
+"""What readers of platforms' documents share: a Draft collects one link while its document is read."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,19 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
-from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
 from neuca_tools.documents.stacking import lower_of, with_parents
 from neuca_tools.model import (
+    OWN,
     Address,
     Automatic,
     Host,
     LinkKey,
     LinkRequest,
+    LinkState,
     ManagementHint,
     Network,
     Origin,
@@ -32,6 +36,16 @@ MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
+# Why there is no VLAN on a link.
+LEFT = "its NIC is left to other programs, and so is it"
+QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
+IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
+# Names of unused keys in one warning.
+MOST_UNUSED = 20
+# The key of the next hop, by that of the destination; "gateway" for every other one.
+_HOP_KEYS = {"to": "via"}
+# Next hops that stand for none.
+_NOWHERE = ("0.0.0.0", "::", "::0")
 PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
@@ -45,9 +59,10 @@ def by_name(pattern: str) -> LinkKey:
 class Draft:
     """One link while its document is read.
 
-    `part` describes the link. `addresses` maps each address to the place that gives it.
-    `management` is the reason why the NIC may be the management NIC, empty if there is none; `firm`:
-    the document names it as the management NIC.
+    `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
+    maps each address to the place that gives it. `management` is the reason why the NIC may be the
+    management NIC, empty if there is none; `firm`: the document names it as the management NIC.
+    `offloads` maps the names of ethtool(8) to `on` or `off`.
     """
 
     key: LinkKey
@@ -59,8 +74,11 @@ class Draft:
     management: str = ""
     firm: bool = False
     virtual: Optional[Virtual] = None
-    sysctls: tuple[tuple[str, str], ...] = ()
+    sysctls: dict[str, str] = field(default_factory=dict)
+    offloads: dict[str, str] = field(default_factory=dict)
+    state: LinkState = "up"
     automatic: Automatic = field(default_factory=Automatic)
+    others: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
 
     def manage(self, reason: str, firm: bool = False) -> None:
@@ -80,13 +98,35 @@ class Draft:
         """Record that the link gets addresses or settings from router advertisements."""
         self.automatic = replace(self.automatic, accept_ra=True)
 
+    def leave_to_user(self) -> None:
+        """Leave the link alone, but for its name and what it is made of."""
+        self.state = "user"
+        reason = "the link is left to its user, with its addresses, routes and other settings"
+        self.part.fault("", None, reason, "warning")
+
+    def set_ipv6_mtu(self, part: Part, key: str) -> None:
+        """Set the MTU of IPv6, in bytes, which is a sysctl."""
+        mtu = part.read(key, values.mtu)
+        if mtu is None:
+            return
+        if mtu < values.IPV6_MINIMUM_MTU:
+            part.fault(key, str(mtu), f"the MTU of IPv6 is at least {values.IPV6_MINIMUM_MTU}")
+        else:
+            self.sysctls[IPV6_MTU] = str(mtu)
+
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
-        """Add an address with its prefix length after a slash, or with a netmask.
+        """Add an address with its prefix length after a slash, or with a netmask or prefix length.
 
         An unusable one becomes a fault of `key`; more than MAX_ADDRESSES are dropped.
         """
         found = part.made(key, text, lambda text: values.address(cidr(text, netmask)))
-        if found is not None and len(self.addresses) < MAX_ADDRESSES:
+        if found is None:
+            return
+        if is_assumed(text, netmask):
+            part.fault(
+                key, text, f'"{found.ip}" has no prefix length, taken as "{found}"', "warning"
+            )
+        if len(self.addresses) < MAX_ADDRESSES:
             self.addresses.setdefault(found, part.where)
 
     def add_route(
@@ -97,21 +137,21 @@ class Draft:
         The default route, and a route to the metadata service, are not added, because the agent never
         changes them. A NIC that has one may be the management NIC.
         """
-        if to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0")):
+        if _is_default(to, netmask):
             self.manage("the platform's document gives it the default route")
             return
-        network = part.made(key, to, lambda text: values.network(cidr(text, netmask)))
+        network = part.made(key, to, lambda text: destination(cidr(text, netmask)))
         if network is None:
             return
+        if is_assumed(to, netmask):
+            part.fault(key, to, f'it has no prefix length, taken as "{network}"', "warning")
         if any(host in network for host in METADATA_HOSTS):
             self.manage("the platform's document gives it the route to the metadata service")
-        elif via is None:
+        elif via is None or via in _NOWHERE:
             part.fault(key, to, "a route without a next hop, ignoring it", "warning")
+            part.close()
         else:
-            hop_key = "gateway"
-            if key == "to":
-                hop_key = "via"
-            self._add_hop(part, hop_key, via, network)
+            self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
 
     def add_gateway(self, part: Part, key: str, text: str) -> None:
         """Add the router of this link's subnet; the first of each family counts."""
@@ -129,19 +169,41 @@ class Draft:
             self.routes.append(RouteRequest(network, "present", hop, part.where, self.key))
 
     def request(self) -> LinkRequest:
-        """The finished request. Every link that a document describes is to be up."""
+        """The finished request. The link is up unless the document says otherwise."""
         mtu = self._usable_mtu()
-        return LinkRequest(
+        found = LinkRequest(
             self.key,
-            state="up",
+            state=self.state,
             name=self.name,
             addresses=tuple(self.addresses),
             mtu=mtu,
-            sysctls=self.sysctls,
+            sysctls=tuple(self.sysctls.items()),
+            device=tuple(self._device().items()),
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
             automatic=self._automatic(),
         )
+        if self.state == "user":
+            return hands_off(found)
+        return found
+
+    def _device(self) -> dict[str, str]:
+        if not self.offloads:
+            return {}
+        return {
+            "offloads": " ".join(f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
+        }
+
+    def name_unused(self) -> None:
+        """Add one warning with all keys about this link that have no effect."""
+        unused = list(self.part.unused())
+        for other in self.others:
+            unused += (f"{other.path}.{key}" for key in other.unused())
+        if unused:
+            listed = ", ".join(map(values.clip, unused[:MOST_UNUSED]))
+            if len(unused) > MOST_UNUSED:
+                listed += f" and {len(unused) - MOST_UNUSED} more"
+            self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
     def _automatic(self) -> Optional[Automatic]:
         if self.automatic == Automatic():
@@ -150,7 +212,7 @@ class Draft:
 
     def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
         where = self.part.where
-        yield Origin("state", "up", where)
+        yield Origin("state", self.state, where)
         if self.name:
             yield Origin("name", self.name, where)
         if mtu:
@@ -158,8 +220,10 @@ class Draft:
         if self.addresses:
             first = next(iter(self.addresses.values()))
             yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
-        for name, value in self.sysctls:
+        for name, value in self.sysctls.items():
             yield Origin(f"sysctl {name}", value, where)
+        for name, value in self._device().items():
+            yield Origin(name, value, where)
         if self.virtual:
             shown = {
                 name: link_kinds.shown(self.virtual, name)
@@ -181,57 +245,60 @@ class Draft:
         return None
 
 
-def cidr(text: str, netmask: Optional[str]) -> str:
-    """An address or network in CIDR notation, from a netmask or prefix length given separately.
-
-    Raises UnusableError for a netmask that is none.
-
-    >>> cidr("10.0.0.1", "255.255.255.0"), cidr("fd00::1", "ffff:ffff:ffff:ffff::"), cidr("10.0.0.1", "24")
-    ('10.0.0.1/24', 'fd00::1/64', '10.0.0.1/24')
-    """
-    if "/" in text or netmask is None:
-        return text
-    return f"{text}/{_prefix_length(netmask)}"
+def _is_default(to: str, netmask: Optional[str]) -> bool:
+    return to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0"))
 
 
-def _prefix_length(netmask: str) -> str:
-    if netmask.isdecimal():
-        return netmask
-    mask = values.host(netmask)
-    zeros = int(mask) ^ (2**mask.max_prefixlen - 1)
-    if zeros & (zeros + 1):
-        raise UnusableError(f'"{mask}" is not a netmask')
-    return str(mask.max_prefixlen - zeros.bit_length())
-
-
-def finish(drafts: Iterable[Draft], root: Part) -> PlatformDocument:
+def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
+    `by_hand`: people write such documents, so that keys without an effect are worth a warning.
     What is said of a link that may be for management is said of its lower devices too.
     """
-    links: dict[LinkKey, LinkRequest] = {}
-    hints: list[ManagementHint] = []
-    routes: list[RouteRequest] = []
-    for draft in drafts:
-        if draft.key in links:
-            draft.part.fault(
-                "", None, f'there is another link "{draft.key}" above it, ignoring this one'
-            )
-        elif len(links) == MAX_LINKS:
-            root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
-            break
-        else:
-            links[draft.key] = draft.request()
-            routes += draft.routes
-            if draft.management:
-                hints.append(ManagementHint(draft.key.mac, draft.management, draft.firm))
+    described = _distinct(drafts, root)
+    links = {draft.key: draft.request() for draft in described}
+    hints = [
+        ManagementHint(draft.key.mac, draft.management, draft.firm)
+        for draft in described
+        if draft.management
+    ]
+    routes = chain.from_iterable(draft.routes for draft in described if draft.state != "user")
+    if by_hand:
+        _name_unused(described)
     return PlatformDocument(
         links=with_parents(links.values()),
-        routes=tuple(routes[:MAX_ROUTES]),
+        routes=tuple(islice(routes, MAX_ROUTES)),
         management=(*hints, *_hints_below(hints, links)),
         items=dns.items(dict(root.tree)),
         faults=tuple(root.faults),
     )
+
+
+def _distinct(drafts: Iterable[Draft], root: Part) -> list[Draft]:
+    """The drafts without those of a link that an earlier one describes; at most MAX_LINKS."""
+    found: dict[LinkKey, Draft] = {}
+    for draft in drafts:
+        if draft.key in found:
+            reason = f'there is another link "{draft.key}" above it, ignoring this one'
+            draft.part.fault("", None, reason)
+        elif len(found) == MAX_LINKS:
+            root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")
+            break
+        else:
+            found[draft.key] = draft
+    return list(found.values())
+
+
+def _name_unused(drafts: Iterable[Draft]) -> None:
+    """Name the unused keys of all links, except of the only one that may be for management.
+
+    Other programs configure that one, with all of its keys.
+    """
+    described = list(drafts)
+    hinted = [draft for draft in described if draft.management]
+    for draft in described:
+        if len(hinted) > 1 or not draft.management:
+            draft.name_unused()
 
 
 def _hints_below(

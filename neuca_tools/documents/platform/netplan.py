@@ -1,7 +1,7 @@
-"""Read NoCloud's network-config: version 2, which is netplan's format; version 1 is in `nocloud_v1`.
+"""Read NoCloud's network-config of version 2, which is netplan's format; `nocloud_v1` has version 1.
 
 References: netplan-yaml(5) and the cloud-init manual, "Networking config Version 2". The top-level
-key `network` may be left out. Settings for other programs (DNS, renderers, Wi-Fi) are ignored.
+key `network` may be left out. DNS is for other programs; other keys without an effect are named.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
-from neuca_tools.documents.neuca import made, values
-from neuca_tools.documents.platform import nocloud_v1
-from neuca_tools.documents.platform.drafts import Draft, by_name, finish
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform import automatic, made, nocloud_v1
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument
 
 NAME = "network-config"
-KEYS = nocloud_v1.KEYS | frozenset(
-    "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-    " routes to via table type id link interfaces accept-ra".split()
-)
 _OPTIONS = {
     "bond": {
         "mode": "mode",
@@ -33,18 +30,83 @@ _OPTIONS = {
         "up-delay": "updelay",
         "down-delay": "downdelay",
         "fail-over-mac-policy": "fail-over-mac",
+        "arp-interval": "arp-interval",
+        "arp-ip-targets": "arp-ip-target",
+        "arp-validate": "arp-validate",
+        "arp-all-targets": "arp-all-targets",
+        "gratuitous-arp": "num-grat-arp",
+        # A misspelling that netplan accepts too.
+        "gratuitious-arp": "num-grat-arp",
+        "primary-reselect-policy": "primary-reselect",
+        "resend-igmp": "resend-igmp",
+        "packets-per-slave": "packets-per-slave",
+        "packets-per-member": "packets-per-slave",
+        "learn-packet-interval": "lp-interval",
+        "all-slaves-active": "all-slaves-active",
+        "all-members-active": "all-slaves-active",
     },
-    "bridge": {"stp": "stp", "forward-delay": "forward-delay"},
+    "bridge": {
+        "stp": "stp",
+        "forward-delay": "forward-delay",
+        "hello-time": "hello-time",
+        "max-age": "max-age",
+        "ageing-time": "ageing-time",
+        "aging-time": "ageing-time",
+        "priority": "priority",
+    },
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
-_DEFAULTS = {"bond": ("mode", "balance-rr"), "bridge": ("stp", "yes")}  # netplan-yaml(5)
-KEYS |= frozenset(name for names in _OPTIONS.values() for name in names) | {"parameters", "mode"}
-_OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets")
+# A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
+_SPANS = {
+    "mii-monitor-interval": milliseconds,
+    "up-delay": milliseconds,
+    "down-delay": milliseconds,
+    "arp-interval": milliseconds,
+    "learn-packet-interval": seconds,
+    "forward-delay": seconds,
+    "hello-time": seconds,
+    "max-age": seconds,
+    "ageing-time": seconds,
+    "aging-time": seconds,
+}
+# The names of ethtool(8) for netplan's.
+_OFFLOADS = {
+    "receive-checksum-offload": "rx",
+    "transmit-checksum-offload": "tx",
+    "tcp-segmentation-offload": "tso",
+    "tcp6-segmentation-offload": "tx-tcp6-segmentation",
+    "generic-segmentation-offload": "gso",
+    "generic-receive-offload": "gro",
+    "large-receive-offload": "lro",
+}
+_SWITCH = {True: "on", False: "off"}
+_ACTIVATION = ("manual", "off")
+# Switches without an effect that are off by default.
+_OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
+KEYS = (
+    nocloud_v1.KEYS
+    | frozenset(
+        "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
+        " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
+        " parameters mode".split()
+    )
+    | frozenset(name for names in _OPTIONS.values() for name in names)
+    | _OFFLOADS.keys()
+    | set(_OFF)
+    | automatic.KEYS
+)
+_KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans")
+# What may be set for all links of a kind.
+_BESIDES = ("renderer",)
+_OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
 
 
 def read(root: Part) -> PlatformDocument:
     """Read a document of either version. An unknown version is a fault, and nothing is read."""
-    top = root.child("network") if isinstance(root.tree.get("network"), dict) else root
+    top = root
+    if isinstance(root.tree.get("network"), dict):
+        top = root.child("network")
+        root.warn_besides("network")
     version = top.text("version")
     if version == "1":
         return nocloud_v1.read(top)
@@ -57,35 +119,58 @@ def read(root: Part) -> PlatformDocument:
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
     below: dict[str, Draft] = {}
-    for name, link in top.named("ethernets"):
-        if name not in taken:
-            _add(below, name, _ethernet(name, link))
+    for name, link in _free(top, "ethernets", taken):
+        _add(below, name, _ethernet(name, link))
     virtual = []
-    for kind, name, link in _virtual_links(top):
+    for kind, name, link in _virtual_links(top, taken):
         draft = _virtual(kind, name, link)
-        _add(below, name, draft)
-        virtual.append((link, draft))
-    known = taken.union(
-        *(top.child(kind).tree for kind in ("ethernets", "bonds", "bridges", "tunnels"))
-    )
+        if draft is not None:
+            below[name] = draft
+            virtual.append((link, draft))
+    why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
+    why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
+    for link, draft in virtual:
+        if draft.key.kind != "vxlan":
+            made.name_members(link, "interfaces", below, why_not)
     vlans: dict[str, Draft] = {}
-    for name, link in top.named("vlans"):
-        if name not in taken:
-            _add(vlans, name, _vlan(name, link, below, known))
+    for name, link in _free(top, "vlans", taken):
+        made.name_members(link, "link", below, why_not)
+        _add(vlans, name, _vlan(name, link, below, why_not))
     drafts = {**vlans, **below}
     for link, draft in virtual:
         _connect(draft, link, drafts)
-    return finish((*below.values(), *vlans.values()), top)
+    return finish((*below.values(), *vlans.values()), top, by_hand=True)
+
+
+def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
+    """Name and description of each link of this kind that is not left to other programs."""
+    return ((name, link) for name, link in top.named(kind, _BESIDES) if name not in taken)
 
 
 def _left_to_others(top: Part) -> set[str]:
-    """The names of links of unsupported kinds, and of the links that these use."""
+    """The names of links that only other programs can make, and of the links that these use."""
     names: set[str] = set()
     for kind in _OTHERS:
-        for name, link in top.named(kind):
+        for name, link in top.named(kind, _BESIDES):
             link.warn("", f"{kind} are left to other programs, with all that is on them")
             names |= {name, *link.texts("interfaces")}
+    for kind in _KINDS:
+        for name, link in top.named(kind, _BESIDES):
+            reason = _foreign(link)
+            if reason:
+                link.warn("", f"{reason}, which is left to other programs, with all that is on it")
+                names |= {name, *link.texts("interfaces")}
+    top.warn_besides(*_KINDS, *_OTHERS, "version", "renderer")
     return names
+
+
+def _foreign(link: Part) -> str:
+    """What kind of link this is if another program has to make it; empty if the kernel can."""
+    if "openvswitch" in link.tree:
+        return "a link of Open vSwitch"
+    if link.text("renderer") == "sriov":
+        return "a VLAN filter of an SR-IOV virtual function"
+    return ""
 
 
 def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -93,21 +178,19 @@ def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
         drafts[name] = draft
 
 
-def _connect(draft: Optional[Draft], link: Part, drafts: Mapping[str, Draft]) -> None:
+def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
-    if draft is None:
-        return
     if draft.key.kind == "vxlan":
         made.set_parent(draft, link, "link", drafts)
     else:
         made.set_members(draft, link, "interfaces", drafts)
 
 
-def _virtual_links(top: Part) -> Iterator[tuple[str, str, Part]]:
+def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
     """Kind, name and description of each bond, bridge and VXLAN."""
-    yield from (("bond", name, link) for name, link in top.named("bonds"))
-    yield from (("bridge", name, link) for name, link in top.named("bridges"))
-    for name, link in top.named("tunnels"):
+    yield from (("bond", name, link) for name, link in _free(top, "bonds", taken))
+    yield from (("bridge", name, link) for name, link in _free(top, "bridges", taken))
+    for name, link in _free(top, "tunnels", taken):
         if link.text("mode") == "vxlan":
             yield "vxlan", name, link
         else:
@@ -123,42 +206,63 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     holder = link
     if kind != "vxlan":
         holder = link.child("parameters")
-    made.options(draft, holder, _OPTIONS[kind])
-    if kind in _DEFAULTS:
-        made.default(draft, *_DEFAULTS[kind])
+    made.options(draft, holder, _OPTIONS[kind], _SPANS)
+    if kind == "bond":
+        made.default(draft, "mode", "balance-rr")
+    if kind == "bridge" and "parameters" in link.tree:
+        # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
+        made.default(draft, "stp", "yes")
+        made.raise_forward_delay(draft, holder, "forward-delay")
     return _common(draft, draft.part)
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
+    draft = _matched(name, link)
+    if draft is None:
+        return None
+    draft.name = link.read("set-name", values.link_name)
+    for theirs, ours in _OFFLOADS.items():
+        if theirs in link.tree:
+            draft.offloads[ours] = _SWITCH[link.true(theirs)]
+    return _common(draft, draft.part)
+
+
+def _matched(name: str, link: Part) -> Optional[Draft]:
     """A NIC matched by its MAC address, or by nothing but its name: its driver is not known here."""
     match = link.child("match")
+    present = match.text("name") or name
     if match.text("macaddress"):
         mac = match.read("macaddress", values.mac)
+        # The MAC address is enough: no two NICs that are not slaves of one device have the same.
+        match.use("driver")
         if mac is None:
             return None
-        key, link = LinkKey(mac), link.about(mac)
-    elif (match.text("name") and "driver" not in match.tree) or not match.tree:
-        key = by_name(match.text("name") or name)
-    else:
+        return Draft(LinkKey(mac), link.about(mac))
+    if present == "lo":
+        link.warn("", "the loopback interface is left to other programs")
+        return None
+    if "match" in link.tree and not match.tree:
+        link.warn("match", "it matches every NIC, ignoring it")
+        return None
+    if match.tree and ("driver" in match.tree or match.text("name") is None):
         link.warn(
             "match", "it matches NICs by more than their MAC address or their name, ignoring it"
         )
         return None
-    draft = _common(Draft(key, link), link)
-    draft.name = link.read("set-name", values.link_name)
-    return draft
+    return Draft(by_name(present), link)
 
 
 def _vlan(
-    name: str, link: Part, drafts: Mapping[str, Draft], known: Collection[str]
+    name: str, link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
 ) -> Optional[Draft]:
+    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
     if parent is None:
-        if below in known:
-            link.fault("link", below, "its NIC is left to other programs, and so is it", "warning")
-        else:
-            link.fault("link", below, "no link has this name, ignoring the VLAN")
+        if below in why_not:
+            link.fault("link", below, why_not[below], "warning")
+        elif not below:
+            link.fault("link", None, "a VLAN without its link, ignoring it")
         return None
     if number is None:
         if link.text("id") is None:
@@ -178,25 +282,52 @@ def _common(draft: Draft, link: Part) -> Draft:
             draft.lease(family)
     if link.text("gateway4") or link.text("gateway6"):
         draft.manage("the platform's document gives it the default route")
-    if "accept-ra" in link.tree:
-        draft.sysctls = ((ACCEPT_RA, str(int(link.true("accept-ra")))),)
+    draft.automatic = automatic.of_netplan(link)
+    if draft.automatic.accept_ra is not None:
+        link.use("accept-ra")
+        draft.sysctls[ACCEPT_RA] = str(int(draft.automatic.accept_ra))
+    draft.set_ipv6_mtu(link, "ipv6-mtu")
+    link.use("renderer")
+    link.close("nameservers")
+    link.use_defaults(*_OFF)
+    _state(draft, link)
     _addresses(draft, link)
     for route in link.parts("routes"):
         table, kind = route.text("table"), route.text("type")
         if table in (None, "main", "254") and kind in (None, "unicast"):
-            draft.add_route(route, "to", route.text("to") or "", None, route.text("via"))
+            draft.add_route(route, "to", *_target(route.text("to") or ""), route.text("via"))
         else:
             route.warn("to", "a route of another table or type is left to other programs")
+            route.close()
     return draft
+
+
+def _target(to: str) -> tuple[str, Optional[str]]:
+    """A destination and its prefix length: a bare address is a host, as in ip-route(8)."""
+    if "/" in to or to == "default":
+        return to, None
+    if ":" in to:
+        return to, "128"
+    return to, "32"
+
+
+def _state(draft: Draft, link: Part) -> None:
+    """Set the state: `activation-mode: manual` leaves the link to its user, `off` keeps it down."""
+    mode = link.read("activation-mode", lambda text: values.word(text, _ACTIVATION))
+    if mode == "manual":
+        draft.leave_to_user()
+    elif mode == "off":
+        draft.state = "down"
 
 
 def _addresses(draft: Draft, link: Part) -> None:
     """Add the addresses; each is a text, or a mapping from the text to its label and lifetime."""
     for number, entry in enumerate(link.items("addresses")):
         text = entry
+        key = f"addresses[{number}]"
         if isinstance(entry, dict):
             text = next(iter(entry), "")
-        key = f"addresses[{number}]"
+            link.use(f"{key}.{text}")
         if isinstance(text, str):
             draft.add_address(link, key, text)
         else:

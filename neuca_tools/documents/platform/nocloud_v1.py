@@ -1,48 +1,62 @@
 """Read version 1 of NoCloud's network-config, a list of links with their subnets.
 
-References: the cloud-init manual, "Networking config Version 1", and config/schemas/schema-network-config-v1.json.
+References: the cloud-init manual, "Networking config Version 1", and its
+config/schemas/schema-network-config-v1.json.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.documents.neuca import made, values
+from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
-from neuca_tools.documents.platform import dns
-from neuca_tools.documents.platform.drafts import Draft, by_name, finish
+from neuca_tools.documents.platform import automatic, dns, made
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import Address, Host, LinkKey, PlatformDocument
+from neuca_tools.documents.platform.prefixes import prefix_length
+from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # Both spellings occur: `bond-miimon` and `bond_miimon`.
 _BOND = {
     **{f"bond-{name}": name for name in READERS["bond"]},
     **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
 }
-_BRIDGE = {"bridge_stp": "stp", "bridge_fd": "forward-delay"}
+_BRIDGE = {
+    "bridge_stp": "stp",
+    "bridge_fd": "forward-delay",
+    "bridge_hello": "hello-time",
+    "bridge_maxage": "max-age",
+    "bridge_ageing": "ageing-time",
+    "bridge_bridgeprio": "priority",
+}
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
+_SPANS = {
+    **{theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS},
+    **dict.fromkeys(("bridge_fd", "bridge_hello", "bridge_maxage", "bridge_ageing"), seconds),
+}
 KEYS = (
     frozenset(
-        "type mac_address subnets address netmask gateway network destination vlan_link vlan_id bond_interfaces"
-        " bridge_interfaces params".split()
+        "type name mac_address mtu subnets address netmask prefix gateway network destination vlan_link"
+        " vlan_id bond_interfaces bridge_interfaces params control accept-ra".split()
     )
     | _BOND.keys()
     | _BRIDGE.keys()
     | dns.KEYS
 )
 _STATIC = ("static", "static4", "static6")
-# The family of each kind of subnet with DHCP.
-_DHCP = {"dhcp": 4, "dhcp4": 4, "dhcp6": 6, "ipv6_dhcpv6-stateful": 6}
-_ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
+_UNUSABLE = "its NIC cannot be used, nor can it"
 _FOR_OTHERS = ("nameserver", "loopback")
 _KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 
 def read(top: Part) -> PlatformDocument:
     """Read the document. VLANs come after the links they are on, and members after all of them."""
+    top.warn_besides("version", "config")
     taken = _left_to_others(top)
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
@@ -50,14 +64,25 @@ def read(top: Part) -> PlatformDocument:
         draft = _base(name, link)
         if draft is not None:
             drafts[name] = draft
+    why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
-        draft = _vlan(link, drafts, taken)
+        made.name_members(link, "vlan_link", drafts, why_not)
+        draft = _vlan(link, drafts, why_not)
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
-    _set_members(top, drafts)
+    _set_members(top, drafts, why_not)
     for link in _of_kind(top, "route"):
         _unattached_route(link, drafts)
-    return finish(drafts.values(), top)
+    return finish(drafts.values(), top, by_hand=True)
+
+
+def _why_not(top: Part, taken: Iterable[str]) -> dict[str, str]:
+    """Why links that are described cannot be the lower device of a VLAN, by their names."""
+    names = (link.text("name") or "" for link in top.parts("config"))
+    found = {**dict.fromkeys(names, _UNUSABLE), **dict.fromkeys(taken, LEFT)}
+    found.update((link.text("name") or "", QINQ) for link in _of_kind(top, "vlan"))
+    found.pop("", None)
+    return found
 
 
 def _of_kind(top: Part, kind: str) -> Iterator[Part]:
@@ -68,10 +93,15 @@ def _left_to_others(top: Part) -> set[str]:
     """The names of links of unsupported kinds."""
     names = set()
     for link in top.parts("config"):
-        if link.text("type") not in _KINDS:
+        kind = link.text("type")
+        if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
             link.warn("type", "this kind of link is left to other programs, with all that is on it")
     return names
+
+
+def _has_addresses(link: Part) -> bool:
+    return any(subnet.text("type") in _STATIC for subnet in link.parts("subnets"))
 
 
 def _base(name: str, link: Part) -> Optional[Draft]:
@@ -89,6 +119,7 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     if not name:
         link.fault("name", None, "a link without a name, ignoring it")
         return None
+    link.use("name")
     if link.text("mac_address") is None:
         return _common(Draft(by_name(name), link), link)
     mac = link.read("mac_address", values.mac)
@@ -98,11 +129,12 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     return _common(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
 
 
-def _set_members(top: Part, drafts: dict[str, Draft]) -> None:
+def _set_members(top: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> None:
     for link in top.parts("config"):
-        draft = drafts.get(link.text("name") or "")
-        if link.text("type") in MEMBERS and draft is not None:
-            made.set_members(draft, link, f"{link.text('type')}_interfaces", drafts)
+        kind, draft = link.text("type") or "", drafts.get(link.text("name") or "")
+        if kind in MEMBERS and draft is not None:
+            made.name_members(link, f"{kind}_interfaces", drafts, why_not)
+            made.set_members(draft, link, f"{kind}_interfaces", drafts)
 
 
 def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -110,21 +142,23 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    made.options(draft, link.child("params"), _OPTIONS[kind])
+    made.options(draft, link.child("params"), _OPTIONS[kind], _SPANS)
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
+    else:
+        made.raise_forward_delay(draft, link.child("params"), "bridge_fd")
     return _common(draft, link)
 
 
-def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Draft]:
+def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> Optional[Draft]:
+    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        if below in taken:
-            reason = "its NIC is left to other programs, and so is it"
-            link.fault("vlan_link", below, reason, "warning")
-        else:
-            link.fault("vlan_link", below, "no NIC has this name, ignoring the VLAN")
+        if below in why_not:
+            link.fault("vlan_link", below, why_not[below], "warning")
+        elif not below:
+            link.fault("vlan_link", None, "a VLAN without its link, ignoring it")
         return None
     if number is None:
         if link.text("vlan_id") is None:
@@ -139,36 +173,64 @@ def _vlan(link: Part, drafts: dict[str, Draft], taken: set[str]) -> Optional[Dra
 
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
-    for subnet in link.parts("subnets"):
-        kind = subnet.text("type") or ""
-        if kind in _DHCP:
-            draft.lease(_DHCP[kind])
-        elif kind in _STATIC:
-            _static(draft, subnet)
-        elif kind in _ADVERTISED:
-            draft.listen()
-        elif kind != "manual":
-            subnet.warn("type", "an unknown kind of subnet, ignoring it")
+    if link.text("accept-ra") is not None:
+        draft.automatic = replace(draft.automatic, accept_ra=link.true("accept-ra"))
+        draft.sysctls[ACCEPT_RA] = str(int(link.true("accept-ra")))
+    link.use_defaults("wakeonlan")
+    subnets = list(link.parts("subnets"))
+    manual = [subnet.text("control") == "manual" for subnet in subnets]
+    if manual and all(manual):
+        draft.leave_to_user()
+    for subnet, is_manual in zip(subnets, manual):
+        if is_manual and draft.state != "user":
+            subnet.warn("control", "a subnet that is left to its user, ignoring it")
+            subnet.close()
+        else:
+            _subnet(draft, subnet)
     return draft
+
+
+def _subnet(draft: Draft, subnet: Part) -> None:
+    kind = subnet.text("type") or ""
+    if kind in automatic.DHCP:
+        draft.lease(automatic.DHCP[kind])
+    elif kind in _STATIC:
+        _static(draft, subnet)
+    elif kind in automatic.ADVERTISED:
+        draft.listen()
+    elif kind != "manual":
+        subnet.warn("type", "an unknown kind of subnet, ignoring it")
+        subnet.close()
 
 
 def _static(draft: Draft, subnet: Part) -> None:
     address = subnet.text("address")
+    # `control: auto` is the default; `ipv4` and `ipv6` only repeat the family.
+    subnet.use("control", "ipv4", "ipv6", "dns_nameservers", "dns_search")
     if address is None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
-        draft.add_address(subnet, "address", address, subnet.text("netmask"))
+        draft.add_address(subnet, "address", address, prefix_length(subnet))
+        _set_mtu(draft, subnet, ":" in address)
     if subnet.text("gateway"):
         draft.manage("the platform's document gives it the default route")
     for route in subnet.parts("routes"):
         _route(draft, route)
 
 
+def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
+    """Set the MTU of a subnet: that of an IPv4 subnet is the MTU of the link, as with cloud-init."""
+    if is_ipv6:
+        draft.set_ipv6_mtu(subnet, "mtu")
+    else:
+        draft.mtu = subnet.read("mtu", values.mtu) or draft.mtu
+
+
 def _route(draft: Draft, route: Part) -> None:
     key = "network"
     if route.text("destination"):
         key = "destination"
-    draft.add_route(route, key, route.text(key) or "", route.text("netmask"), route.text("gateway"))
+    draft.add_route(route, key, route.text(key) or "", prefix_length(route), route.text("gateway"))
 
 
 def _unattached_route(route: Part, drafts: dict[str, Draft]) -> None:
@@ -179,6 +241,7 @@ def _unattached_route(route: Part, drafts: dict[str, Draft]) -> None:
     for draft in drafts.values():
         if _is_on_link(gateway, draft.addresses):
             _route(draft, route)
+            draft.others.append(route)
             return
     route.warn("gateway", "it is in the network of no link, ignoring the route")
 

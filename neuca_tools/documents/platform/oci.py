@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from neuca_tools.documents.neuca import made, values
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform import made
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument

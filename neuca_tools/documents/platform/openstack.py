@@ -8,13 +8,16 @@ cloud-init accepts (sources/helpers/openstack.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal, Optional
 
-from neuca_tools.documents.neuca import made, values
+from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
-from neuca_tools.documents.platform import dns
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform import automatic, dns, made
+from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.durations import milliseconds
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.prefixes import prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
@@ -23,22 +26,17 @@ _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
-# The family of each kind of network with DHCP.
-_DHCP = {
-    "ipv4_dhcp": 4,
-    "dhcp": 4,
-    "dhcp4": 4,
-    "ipv6_dhcp": 6,
-    "ipv6_dhcpv6-stateful": 6,
-    "dhcp6": 6,
-}
-_ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
+_UNUSABLE = "what it is on cannot be used, nor can it"
+# What identifies a link or network to other programs, and DNS.
+_LINK_USED = ("id", "vif_id")
+_NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
 # The names that the bonding driver uses.
 _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
+_SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS}
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-        " network gateway".split()
+        " network gateway prefix".split()
     )
     | _BOND.keys()
     | dns.KEYS
@@ -50,20 +48,29 @@ def read(root: Part) -> PlatformDocument:
 
     `mtu: null` requests no MTU. The addresses of DHCP and SLAAC networks are not configured.
     """
-    kinds: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
-    for link in root.parts("links"):
-        kinds.get(link.text("type") or "", kinds["physical"]).append(link)
-    ids = {link.text("id") or "" for link in root.parts("links")} - {""}
+    root.warn_besides("links", "networks", "services")
+    kinds = _kinds(root)
+    # Why there can be no VLAN on a link.
+    why_not = {link.text("id"): _UNUSABLE for link in root.parts("links")}
+    why_not.update((link.text("id"), QINQ) for link in kinds["vlan"])
     drafts: dict[str, Draft] = {}
     for link in kinds["physical"]:
         _add(drafts, link, _physical(link))
     for number, link in enumerate(kinds["bond"]):
         _add(drafts, link, _bond(number, link, drafts))
     for link in kinds["vlan"]:
-        _add(drafts, link, _vlan(link, ids, drafts))
+        _add(drafts, link, _vlan(link, why_not, drafts))
     for network in root.parts("networks"):
-        _network(network, drafts, ids)
-    return finish(drafts.values(), root)
+        _network(network, drafts, why_not)
+    return finish(drafts.values(), root, by_hand=True)
+
+
+def _kinds(root: Part) -> dict[str, list[Part]]:
+    """The links, each of an unknown kind as a NIC."""
+    found: dict[str, list[Part]] = {"physical": [], "bond": [], "vlan": []}
+    for link in root.parts("links"):
+        found.get(link.text("type") or "", found["physical"]).append(link)
+    return found
 
 
 def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
@@ -77,35 +84,53 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
 
 
 def _physical(link: Part) -> Optional[Draft]:
+    """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     severity: Literal["error", "warning"] = "error"
     if (link.text("type") or "phy") not in _PHYSICAL:
         link.warn("type", "an unknown kind of link, taken for a NIC")
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
-        link.fault(
-            "ethernet_mac_address", None, "a link without a MAC address, ignoring it", severity
-        )
-        return None
+        return _named(link, severity)
     mac = link.read("ethernet_mac_address", values.mac)
-    return None if mac is None else _draft(link.about(mac), LinkKey(mac))
+    if mac is None:
+        return None
+    draft = _draft(link.about(mac), LinkKey(mac))
+    draft.name = link.read("name", values.link_name)
+    return draft
+
+
+def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]:
+    """A NIC that is identified by its name, as by Metal3 and Airship."""
+    if link.text("name") is None:
+        reason = "a link without a MAC address or a name, ignoring it"
+        link.fault("ethernet_mac_address", None, reason, severity)
+        return None
+    name = link.read("name", values.link_name)
+    if name is None:
+        return None
+    return _draft(link, by_name(name))
 
 
 def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
-    """A bond. OpenStack gives it no name, so bonds are numbered, as cloud-init does; an id is no name."""
+    """A bond. OpenStack gives it no name, so bonds are numbered, as with cloud-init; an id is no name."""
     bond = made.draft("bond", link.text("name") or f"bond{number}", link)
     if bond is not None:
-        made.options(bond, link, _BOND)
+        link.use(*_LINK_USED)
+        made.options(bond, link, _BOND, _SPANS)
         made.set_members(bond, link, "bond_links", drafts)
         bond.mtu = link.read("mtu", values.mtu)
     return bond
 
 
-def _vlan(link: Part, ids: set[str], drafts: dict[str, Draft]) -> Optional[Draft]:
+def _vlan(
+    link: Part, why_not: Mapping[Optional[str], str], drafts: dict[str, Draft]
+) -> Optional[Draft]:
+    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
     below = link.text("vlan_link") or ""
     parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
     if parent is None or parent.key.vlan_id is not None:
-        if below in ids:
-            link.fault("vlan_link", below, "what it is on cannot be used, nor can it", "warning")
+        if below in why_not:
+            link.fault("vlan_link", below, why_not[below], "warning")
         else:
             link.fault("vlan_link", below, "no link has this id, ignoring the VLAN")
         return None
@@ -120,10 +145,11 @@ def _vlan(link: Part, ids: set[str], drafts: dict[str, Draft]) -> Optional[Draft
 
 
 def _draft(link: Part, key: LinkKey) -> Draft:
+    link.use(*_LINK_USED)
     return Draft(key, link, mtu=link.read("mtu", values.mtu))
 
 
-def _network(network: Part, drafts: dict[str, Draft], ids: set[str]) -> None:
+def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[str]]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
     if draft is None:
@@ -131,29 +157,38 @@ def _network(network: Part, drafts: dict[str, Draft], ids: set[str]) -> None:
             network.fault("link", below, "no link has this id, ignoring the network", "warning")
         return
     network = network.about(draft.key.mac)
-    if kind in _DHCP:
-        draft.lease(_DHCP[kind])
+    network.use(*_NETWORK_USED)
+    network.close("services")
+    draft.others.append(network)
+    if kind in automatic.DHCP:
+        draft.lease(automatic.DHCP[kind])
     elif kind in _STATIC:
         _static(network, draft)
-    elif kind in _ADVERTISED:
+    elif kind in automatic.ADVERTISED:
         draft.listen()
-    elif kind != "manual":
+        network.close()
+    elif kind == "manual":
+        network.close()
+    else:
         network.warn("type", "an unknown kind of network, ignoring it")
+        network.close()
 
 
 def _static(network: Part, draft: Draft) -> None:
     address = network.text("ip_address")
     if address is None:
         network.fault("ip_address", None, "a static network without its address", "warning")
+        network.close()
     else:
         draft.add_address(network, "ip_address", address, network.text("netmask"))
     if network.text("gateway"):
         draft.manage("the platform's document gives it the default route")
     for route in network.parts("routes"):
+        route.close("services")
         draft.add_route(
             route,
             "network",
             route.text("network") or "",
-            route.text("netmask"),
+            prefix_length(route),
             route.text("gateway"),
         )

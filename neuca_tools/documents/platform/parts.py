@@ -1,10 +1,11 @@
-"""Typed reading of an untrusted tree: every value has a path, and one that is unusable becomes a fault."""
+"""Typed reading of an untrusted tree: every value has a path; an unusable one becomes a fault."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
 
@@ -13,8 +14,32 @@ from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault
 
 MAX_FAULTS = 200
-_TRUE = ("true", "yes", "on", "1", "y")
+_TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 _T = TypeVar("_T")
+
+
+class Faults:
+    """The faults of a document, each once, and at most MAX_FAULTS of each severity.
+
+    Warnings never displace an error, which makes the document incomplete.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Fault, None] = {}
+        self._kept = Counter[str]()
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._found)
+
+    def add(self, fault: Fault) -> None:
+        """Add a fault; the first one beyond the limit is replaced by a note about the rest."""
+        if fault in self._found or self._kept[fault.severity] > MAX_FAULTS:
+            return
+        if self._kept[fault.severity] == MAX_FAULTS:
+            rest = f"there are more {fault.severity}s than the {MAX_FAULTS} that are shown"
+            fault = Fault(0, fault.section.partition(" ")[0], "", "", rest, fault.severity)
+        self._kept[fault.severity] += 1
+        self._found[fault] = None
 
 
 @dataclass(frozen=True)
@@ -22,14 +47,15 @@ class Part:
     """One object of a document.
 
     `path` leads to it (`links[0].subnets[1]`), `mac` is the NIC that it describes, empty if unknown.
-    `faults` is one list, shared by all parts of a document.
+    All parts of a document share `faults` and `used`, the paths of the keys that were read.
     """
 
     tree: Mapping[str, Tree]
     document: str
     path: str = ""
     mac: str = ""
-    faults: list[Fault] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
+    used: set[str] = field(default_factory=set)
 
     @property
     def where(self) -> str:
@@ -43,7 +69,10 @@ class Part:
     def fault(
         self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
     ) -> None:
-        """Record that the value of a key is unusable; at most MAX_FAULTS are kept."""
+        """Record that the value of a key is unusable; at most MAX_FAULTS of each severity are kept.
+
+        The key, and everything below it, is not named again as unused.
+        """
         shown = ""
         if isinstance(value, str):
             shown = clip(value)
@@ -55,19 +84,47 @@ class Part:
             reason=reason,
             severity=severity,
         )
-        if len(self.faults) < MAX_FAULTS and found not in self.faults:
-            self.faults.append(found)
+        self.close(key)
+        self.faults.add(found)
 
     def warn(self, key: str, reason: str) -> None:
         """Record a warning about a key."""
         self.fault(key, self.tree.get(key), reason, "warning")
 
+    def warn_besides(self, *known: str) -> None:
+        """Record a warning about every other key."""
+        for key in self.tree:
+            if key not in known:
+                self.warn(key, "this key has no effect")
+
     def _path(self, key: str) -> str:
         return ".".join(filter(None, (self.path, key)))
 
+    def value(self, key: str) -> Tree:
+        """The value of a key, which counts as used; None if it is absent."""
+        self.use(key)
+        return self.tree.get(key)
+
+    def without_keys(self) -> Part:
+        """An empty part at the same place, for a link that is only named here."""
+        return replace(self, tree={})
+
+    def use(self, *keys: str) -> None:
+        """Count these keys as used, without those of an object in one of them."""
+        self.used.update(map(self._path, keys))
+
+    def close(self, key: str = "") -> None:
+        """Count a key, and everything below it, as used; without a key, this whole part."""
+        self.used.update((self._path(key), self._path(f"{key}.*".lstrip("."))))
+
+    def unused(self) -> Iterator[str]:
+        """The keys that were not used, relative to this part."""
+        for path in _unused(dict(self.tree), self.path, self.used):
+            yield path[len(self.path) :].lstrip(".")
+
     def text(self, key: str) -> Optional[str]:
         """A scalar as text; None if it is absent, null or empty."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, (list, dict)):
             self.fault(key, None, "it is not a single value")
             return None
@@ -89,13 +146,19 @@ class Part:
             return None
 
     def true(self, key: str) -> bool:
-        """Whether a value is true, or a word that means it."""
-        value = self.tree.get(key)
-        return value is True or (isinstance(value, str) and value.lower() in _TRUE)
+        """Whether a value is true, or a word that means it. Any other word is a fault, and false."""
+        text = self.text(key)
+        if text is not None and text.lower() not in (*_TRUE, *_FALSE):
+            self.fault(key, text, f'"{clip(text)}" is neither true nor false')
+        return _is_true(text)
+
+    def use_defaults(self, *keys: str) -> None:
+        """Count those of these switches as used that are off, as they are by default."""
+        self.use(*(key for key in keys if not _is_true(self.tree.get(key))))
 
     def texts(self, key: str) -> list[str]:
         """The texts of the scalars in a list; a single scalar counts as a list of one."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if value is None:
             return []
         items = value
@@ -107,7 +170,7 @@ class Part:
 
     def child(self, key: str) -> Part:
         """The object of a key; an empty one if there is none."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, dict):
             return replace(self, tree=value, path=self._path(key))
         if value is not None:
@@ -116,7 +179,7 @@ class Part:
 
     def items(self, key: str) -> list[Tree]:
         """The list of a key; an empty one if there is none."""
-        value = self.tree.get(key)
+        value = self.value(key)
         if isinstance(value, list):
             return value
         if value is not None:
@@ -131,11 +194,36 @@ class Part:
             else:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
-    def named(self, key: str) -> Iterator[tuple[str, Part]]:
-        """The objects in an object, each with its name."""
+    def named(self, key: str, besides: Collection[str] = ()) -> Iterator[tuple[str, Part]]:
+        """The objects in an object, each with its name. Scalars called `besides` may be in it."""
         holder = self.child(key)
         for name in holder.tree:
-            yield name, holder.child(name)
+            if name in besides and not isinstance(holder.tree[name], dict):
+                holder.use(name)
+                continue
+            part = holder.child(name)
+            if isinstance(holder.tree[name], dict):
+                yield name, part
+
+
+def _is_true(value: Tree) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() in _TRUE)
+
+
+def _unused(tree: Tree, path: str, used: Collection[str]) -> Iterator[str]:
+    """The paths of unused keys in a tree. `tree` limits the depth, and so the recursion."""
+    if f"{path}.*" in used:
+        return
+    if isinstance(tree, list):
+        for number, item in enumerate(tree):
+            yield from _unused(item, f"{path}[{number}]", used)
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            below = f"{path}.{key}".lstrip(".")
+            if below in used:
+                yield from _unused(value, below, used)
+            else:
+                yield below
 
 
 def _text(value: Tree) -> Optional[str]:

@@ -1,19 +1,22 @@
-"""Virtual links in the platforms' documents: drafts whose lower devices are looked up by name or id."""
+"""Virtual links in platforms' documents: drafts whose lower devices are looked up by name or id."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Optional
+from types import MappingProxyType
+from typing import Callable, Optional
 
-from neuca_tools.documents.neuca import link_kinds
-from neuca_tools.documents.platform.drafts import Draft
+from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.platform.drafts import Draft, by_name
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Virtual
 
+# The options of a bond that are time spans, in milliseconds.
+MILLISECONDS = ("miimon", "updelay", "downdelay", "arp-interval")
 MAC = {
     "mac_address": "mac",
     "macaddress": "mac",
@@ -45,13 +48,48 @@ def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
         vlan.virtual = None
 
 
-def options(found: Draft, part: Part, names: Mapping[str, str]) -> None:
-    """Set the options that `part` has; `names` maps the document's names to ours."""
+def options(
+    found: Draft,
+    part: Part,
+    names: Mapping[str, str],
+    spans: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
+) -> None:
+    """Set the options that `part` has.
+
+    `names` maps the document's names to ours, `spans` the names of time spans to their readers.
+    """
     part = part.about(found.key.mac)
     for theirs, ours in names.items():
-        own = part.read(theirs, partial(link_kinds.setting, found.key.kind, ours))
+        text = _text(part, theirs)
+        if text is None:
+            continue
+        read = partial(_setting, found.key.kind, ours, spans.get(theirs, str))
+        own = part.made(theirs, text, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
+
+
+def _text(part: Part, key: str) -> Optional[str]:
+    """A scalar as text, or the scalars of a list, separated by commas."""
+    if isinstance(part.tree.get(key), list):
+        return ",".join(part.texts(key))
+    return part.text(key)
+
+
+def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
+    """Raise the forwarding delay of a bridge with STP to the least, as the kernel does."""
+    virtual = bridge.virtual or Virtual()
+    delay = virtual.option("forward-delay")
+    if virtual.option("stp") != "yes" or not delay or int(delay) >= link_kinds.LEAST_FORWARD_DELAY:
+        return
+    least = str(link_kinds.LEAST_FORWARD_DELAY)
+    reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
+    part.about(bridge.key.mac).fault(key, delay, f"{reason}, taken as {least}", "warning")
+    bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
+
+
+def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
+    return link_kinds.setting(kind, name, number(text))
 
 
 def default(found: Draft, name: str, value: str) -> None:
@@ -60,6 +98,19 @@ def default(found: Draft, name: str, value: str) -> None:
     if not virtual.option(name):
         virtual = replace(virtual, options=(*virtual.options, (name, value)))
     found.virtual = virtual
+
+
+def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
+    """Add a draft for each lower device that the document only names: the NIC of that name.
+
+    `why_not` are the names of the links that are described, and of those that cannot be used.
+    """
+    for text in link.texts(key):
+        if text in drafts or text in why_not:
+            continue
+        name = link.made(key, text, values.link_name)
+        if name is not None:
+            drafts[name] = Draft(by_name(name), link.without_keys())
 
 
 def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:

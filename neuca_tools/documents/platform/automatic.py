@@ -1,0 +1,71 @@
+"""Read what a document says about DHCP and router advertisements, for the stages that use it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.model import Automatic
+
+_OVERRIDES = (
+    "hostname",
+    "route-metric",
+    "send-hostname",
+    "use-dns",
+    "use-domains",
+    "use-hostname",
+    "use-mtu",
+    "use-ntp",
+    "use-routes",
+)
+KEYS = frozenset(("dhcp4", "dhcp6", "accept-ra", "link-local", "optional", "critical", *_OVERRIDES))
+_FAMILIES = ("ipv4", "ipv6")
+# The family of each type of subnet with DHCP, in OpenStack's document and in NoCloud's version 1.
+DHCP = {
+    "dhcp": 4,
+    "dhcp4": 4,
+    "ipv4_dhcp": 4,
+    "dhcp6": 6,
+    "ipv6_dhcp": 6,
+    "ipv6_dhcpv6-stateful": 6,
+}
+ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
+
+
+def of_netplan(link: Part) -> Automatic:
+    """The settings of a link of netplan. None of the keys counts as used."""
+    part = replace(link, used=set())
+    families = None
+    if "link-local" in part.tree:
+        read = (part.made("link-local", text, _family) for text in part.texts("link-local"))
+        families = tuple(filter(None, read))
+    return Automatic(
+        dhcp4=_flag(part, "dhcp4"),
+        dhcp6=_flag(part, "dhcp6"),
+        accept_ra=_flag(part, "accept-ra"),
+        link_local=families,
+        dhcp4_overrides=_overrides(part.child("dhcp4-overrides")),
+        dhcp6_overrides=_overrides(part.child("dhcp6-overrides")),
+        optional=_flag(part, "optional"),
+        critical=_flag(part, "critical"),
+    )
+
+
+def _family(text: str) -> str:
+    return values.word(text, _FAMILIES)
+
+
+def _flag(part: Part, key: str) -> Optional[bool]:
+    if part.text(key) is None:
+        return None
+    return part.true(key)
+
+
+def _overrides(part: Part) -> tuple[tuple[str, str], ...]:
+    """The overrides that netplan-yaml(5) lists, as texts."""
+    found = ((name, part.text(name)) for name in _OVERRIDES)
+    return tuple((name, text) for name, text in found if text is not None)

@@ -1,0 +1,566 @@
+"""What documents found in the wild ask, and that no key of them is dropped without a word."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from platforms import faults, hints, links, made, routes, virtual
+
+from neuca_tools.documents.platform.drafts import IPV6_MTU, MOST_UNUSED
+from neuca_tools.documents.platform.parts import MAX_FAULTS
+from neuca_tools.model import Automatic, LinkKey
+
+MAC, OTHER = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
+
+
+def netplan(**kinds):
+    return made("network-config", json.dumps({"version": 2, **kinds}))
+
+
+def nic(**keys):
+    """A document of netplan about one NIC."""
+    return netplan(ethernets={"a": {"match": {"macaddress": MAC}, **keys}})
+
+
+def version_1(*links):
+    return made("network-config", json.dumps({"version": 1, "config": links}))
+
+
+def physical(**keys):
+    return {"type": "physical", "name": "dp1", "mac_address": MAC, **keys}
+
+
+def openstack(links, *networks):
+    return made("network_data.json", json.dumps({"links": links, "networks": networks}))
+
+
+def one_link(**keys):
+    return {"id": "a", "type": "phy", "ethernet_mac_address": MAC, **keys}
+
+
+def request(document, key=MAC):
+    return next(one for one in document.links if str(one.key) == key)
+
+
+# --- Nothing is dropped without a word ------------------------------------------------------------------------------
+
+
+def test_one_warning_of_a_link_lists_every_key_that_has_no_effect():
+    document = nic(
+        wakeonlan=True,
+        addresses=[{"10.0.0.1/24": {"label": "a:1"}}],
+        routes=[{"to": "10.9.0.0/16", "via": "10.0.0.9", "quickack": True}],
+        zebra={"stripes": 9},
+        **{"dhcp4-overrides": {"use-dns": False}, "link-local": [], "critical": True},
+    )
+    assert faults(document) == [
+        (
+            f'warning: network-config {MAC} "ethernets.a": these keys have no effect: addresses[0].10.0.0.1/24.label,'
+            " critical, dhcp4-overrides, link-local, routes[0].quickack, wakeonlan, zebra"
+        )
+    ]
+
+
+def test_switches_that_are_off_by_default_are_not_named():
+    off = dict.fromkeys(("wakeonlan", "optional", "critical", "ipv6-privacy"), False)
+    assert faults(nic(**off, dhcp4=False, dhcp6="no", nameservers={"addresses": ["1.1.1.1"]})) == []
+
+
+def test_a_warning_names_the_first_unused_keys_and_counts_the_others():
+    many = {f"key{number:02}": number for number in range(MOST_UNUSED + 5)}
+    (fault,) = faults(nic(**many))
+    assert fault.endswith(f"key{MOST_UNUSED - 1} and 5 more")
+
+
+def test_a_value_of_an_unknown_key_is_not_kept():
+    document = nic(auth={"password": "XcanaryX", "keys": ["XcanaryX"]})
+    assert "XcanaryX" not in str(document)
+    assert faults(document)[0].endswith("these keys have no effect: auth")
+
+
+def test_unused_keys_of_version_1_and_of_openstack_are_named_with_their_subnets_and_networks():
+    subnet = {"type": "static", "address": "10.0.0.1/24", "broadcast": "10.0.0.255", "metric": 5}
+    assert faults(version_1(physical(subnets=[subnet], keep_configuration=True))) == [
+        (
+            f'warning: network-config {MAC} "config[0]": these keys have no effect: keep_configuration,'
+            " subnets[0].broadcast, subnets[0].metric"
+        )
+    ]
+    network = {"link": "a", "type": "ipv4", "ip_address": "10.0.0.1/24", "metric": 5}
+    assert faults(openstack([one_link(speed=9)], network)) == [
+        (
+            f'warning: network_data.json {MAC} "links[0]": these keys have no effect: speed,'
+            " networks[0].metric"
+        )
+    ]
+
+
+def test_the_only_link_that_may_be_for_management_is_left_to_others_with_its_keys():
+    document = nic(dhcp4=True, optional=True)
+    assert (list(hints(document)), faults(document)) == ([MAC], [])
+    both = {"dhcp4": True, "optional": True}
+    document = netplan(ethernets={"a": {**both}, "b": {**both}})
+    assert faults(document) == [
+        'warning: network-config "ethernets.a": these keys have no effect: optional',
+        'warning: network-config "ethernets.b": these keys have no effect: optional',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree", "key"),
+    [
+        ("network-config", {"version": 2, "zebras": {"z": {}}}, "zebras"),
+        ("network-config", {"network": {"version": 2}, "zebras": 1}, "zebras"),
+        ("network-config", {"network": {"version": 2, "zebras": [1]}}, "network.zebras"),
+        ("network-config", {"version": 1, "config": [], "zebras": 1}, "zebras"),
+        ("network_data.json", {"links": [], "networks": [], "zebras": [1]}, "zebras"),
+    ],
+)
+def test_an_unknown_key_beside_the_links_is_named(kind, tree, key):
+    document = made(kind, json.dumps(tree))
+    assert faults(document) == [f'warning: {kind} "{key}": this key has no effect']
+
+
+def test_warnings_do_not_displace_an_error_and_those_left_out_are_mentioned():
+    ethernets = {f"nic{number:03}": {"zebra": 1} for number in range(MAX_FAULTS + 50)}
+    ethernets["nic999"] = {"mtu": "x"}
+    document = netplan(ethernets=ethernets)
+    severities = [fault.severity for fault in document.faults]
+    assert (severities.count("warning"), severities.count("error")) == (MAX_FAULTS + 1, 1)
+    more = "warning: network-config: there are more warnings than the 200 that are shown"
+    assert faults(document)[-1] == more
+
+
+# --- Links that only other programs can make ------------------------------------------------------------------------
+
+
+def test_a_link_of_open_vswitch_is_refused_by_name_and_takes_its_ports_with_it():
+    document = netplan(
+        ethernets={"a": {}, "b": {}},
+        bridges={"br0": {"interfaces": ["a"], "openvswitch": {}}},
+        vlans={"v": {"id": 5, "link": "br0"}},
+        openvswitch={"protocols": ["OpenFlow13"]},
+    )
+    assert list(links(document)) == ["name b"]
+    assert faults(document) == [
+        'warning: network-config "bridges.br0": a link of Open vSwitch, which is left to other programs, with all that is on it',
+        'warning: network-config "openvswitch": this key has no effect',
+        'warning: network-config "vlans.v.link" = "br0": its NIC is left to other programs, and so is it',
+    ]
+
+
+def test_an_sriov_vlan_filter_is_refused_by_name():
+    document = netplan(
+        ethernets={"vf": {}}, vlans={"v": {"id": 5, "link": "vf", "renderer": "sriov"}}
+    )
+    assert list(links(document)) == ["name vf"]
+    assert faults(document) == [
+        (
+            'warning: network-config "vlans.v": a VLAN filter of an SR-IOV virtual function, which is left to other programs,'
+            " with all that is on it"
+        )
+    ]
+
+
+QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
+
+
+def test_a_vlan_on_a_vlan_is_refused_for_that_reason():
+    document = netplan(
+        ethernets={"a": {}}, vlans={"v": {"id": 5, "link": "a"}, "w": {"id": 6, "link": "v"}}
+    )
+    assert faults(document) == [f'warning: network-config "vlans.w.link" = "v": {QINQ}']
+    lower = {"type": "vlan", "name": "v", "vlan_link": "dp1", "vlan_id": 5}
+    document = version_1(physical(), {**lower, "name": "w", "vlan_link": "v"}, lower)
+    assert faults(document) == [f'warning: network-config "config[1].vlan_link" = "v": {QINQ}']
+    lower = {"id": "v", "type": "vlan", "vlan_link": "a", "vlan_id": 5}
+    document = openstack([one_link(), lower, {**lower, "id": "w", "vlan_link": "v"}])
+    assert faults(document) == [f'warning: network_data.json "links[2].vlan_link" = "v": {QINQ}']
+
+
+def test_addresses_of_the_loopback_interface_are_left_to_others_with_a_warning():
+    loopback = {"type": "loopback", "name": "lo"}
+    assert faults(version_1(loopback)) == []
+    with_address = {**loopback, "subnets": [{"type": "static", "address": "10.255.0.1/32"}]}
+    assert faults(version_1(with_address)) == [
+        (
+            'warning: network-config "config[0].type" = "loopback": this kind of link is left to other programs,'
+            " with all that is on it"
+        )
+    ]
+
+
+# --- Identity -------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_of_a_nic_in_openstack_is_its_name():
+    assert links(openstack([one_link(name="dp1")])) == {MAC: ("up", "dp1", None, [])}
+
+
+def test_the_name_of_a_vlan_in_openstack_has_no_effect_as_with_cloud_init():
+    vlan = {"id": "v", "type": "vlan", "name": "v5", "vlan_link": "a", "vlan_id": 5}
+    document = openstack([one_link(), vlan])
+    assert links(document)[f"{MAC}.5"] == ("up", None, None, [])
+    assert faults(document) == [
+        f'warning: network_data.json {MAC} "links[1]": these keys have no effect: name'
+    ]
+
+
+def test_a_link_with_a_name_and_no_mac_is_the_nic_of_that_name():
+    network = {"link": "a", "type": "ipv4", "ip_address": "10.0.0.1", "netmask": "255.255.255.0"}
+    document = openstack(
+        [{"id": "a", "type": "phy", "name": "eno1"}, {"id": "b", "type": "phy", "name": "en*"}],
+        network,
+    )
+    assert links(document) == {"name eno1": ("up", None, None, ["10.0.0.1/24"])}
+    assert faults(document) == [
+        (
+            'error: network_data.json "links[1].name" = "en*": "en*" is not an interface name: letters, digits, ".", "_" and'
+            ' "-" only'
+        )
+    ]
+
+
+def test_a_member_that_is_only_named_is_the_nic_of_that_name():
+    bond = {"type": "bond", "name": "bond0", "bond_interfaces": ["a", "b"], "params": {}}
+    made_of = virtual(
+        version_1(bond, {"type": "physical", "name": "b", "mac_address": MAC}), "bond bond0"
+    )
+    assert made_of.members == (LinkKey("name a"), LinkKey(MAC))
+
+
+def test_a_vlan_may_be_on_a_nic_that_is_only_named():
+    vlan = {"type": "vlan", "name": "v", "vlan_link": "eth9", "vlan_id": 5}
+    for document in (version_1(vlan), netplan(vlans={"v": {"id": 5, "link": "eth9"}})):
+        assert list(links(document)) == ["name eth9", "name eth9.5"]
+        assert faults(document) == []
+
+
+def test_a_nic_with_an_unusable_mac_is_not_taken_by_its_name():
+    bond = {"type": "bond", "name": "bond0", "bond_interfaces": ["dp1"], "params": {}}
+    vlan = {"type": "vlan", "name": "v", "vlan_link": "dp1", "vlan_id": 5}
+    document = version_1(physical(mac_address="01:00:00:00:00:01"), bond, vlan)
+    assert list(links(document)) == ["bond bond0"]
+    assert faults(document)[1:] == [
+        'warning: network-config "config[2].vlan_link" = "dp1": its NIC cannot be used, nor can it',
+        'error: network-config "config[1].bond_interfaces" = "dp1": no link that can be used is called so, ignoring it',
+    ]
+
+
+def test_what_matches_every_nic_is_ignored():
+    document = netplan(ethernets={"all": {"match": {}, "dhcp4": True}})
+    assert links(document) == {}
+    assert faults(document) == [
+        'warning: network-config "ethernets.all.match": it matches every NIC, ignoring it'
+    ]
+
+
+def test_a_port_that_netplan_only_names_is_the_nic_of_that_name():
+    document = netplan(bridges={"br0": {"interfaces": ["a", "v"]}}, vlans={"v": {"link": "x"}})
+    assert virtual(document, "bridge br0").members == (LinkKey("name a"),)
+
+
+def test_the_loopback_interface_of_netplan_is_left_to_others():
+    document = netplan(ethernets={"lo": {"addresses": ["10.255.0.1/32"]}})
+    assert links(document) == {}
+    assert faults(document) == [
+        'warning: network-config "ethernets.lo": the loopback interface is left to other programs'
+    ]
+
+
+def test_a_renderer_of_all_links_of_a_kind_is_no_link():
+    document = netplan(ethernets={"renderer": "networkd", "a": {}})
+    assert (list(links(document)), faults(document)) == (["name a"], [])
+
+
+# --- Addresses and routes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"), [("10.0.0.1", "10.0.0.1/24"), ("fd00::1", "fd00::1/64")]
+)
+def test_an_address_without_a_prefix_length_gets_the_one_that_cloud_init_assumes(text, taken):
+    subnet = {"type": "static", "address": text}
+    network = {"link": "a", "type": "ipv4", "ip_address": text}
+    for document in (
+        nic(addresses=[text]),
+        version_1(physical(subnets=[subnet])),
+        openstack([one_link()], network),
+    ):
+        assert links(document)[MAC][3] == [taken]
+        (fault,) = faults(document)
+        assert fault.endswith(f'"{text}" has no prefix length, taken as "{taken}"')
+        assert fault.startswith("warning: ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "taken"),
+    [
+        ({"address": "10.0.0.1/255.255.0.0"}, "10.0.0.1/16"),
+        ({"address": "fd00::1/ffff:ffff::"}, "fd00::1/32"),
+        ({"address": "10.0.0.1", "prefix": 20}, "10.0.0.1/20"),
+        ({"address": "10.0.0.1/8", "netmask": "255.255.0.0"}, "10.0.0.1/8"),
+    ],
+)
+def test_a_prefix_length_may_be_a_netmask_or_a_key_of_its_own(keys, taken):
+    document = version_1(physical(subnets=[{"type": "static", **keys}]))
+    assert links(document)[MAC][3] == [taken]
+
+
+@pytest.mark.parametrize(
+    ("route", "to", "warned"),
+    [
+        ({"network": "10.9.1.2", "netmask": "255.255.0.0"}, "10.9.0.0/16", False),
+        ({"destination": "10.9.1.2/255.255.0.0"}, "10.9.0.0/16", False),
+        ({"destination": "10.9.1.2"}, "10.9.1.0/24", True),
+        ({"destination": "fd00:9::1", "prefix": 32}, "fd00:9::/32", False),
+    ],
+)
+def test_host_bits_of_a_destination_are_masked(route, to, warned):
+    gateway = "10.0.0.254"
+    if ":" in to:
+        gateway = "fd00::fe"
+    subnet = {"type": "static", "address": "10.0.0.1/24", "routes": [{**route, "gateway": gateway}]}
+    document = version_1(physical(subnets=[subnet]))
+    assert routes(document) == [(to, gateway, MAC)]
+    begin = (
+        f'warning: network-config {MAC} "config[0].subnets[0].routes[0].destination" = "10.9.1.2": '
+    )
+    assert faults(document) == [f'{begin}it has no prefix length, taken as "{to}"'] * warned
+
+
+def test_a_destination_of_netplan_without_a_prefix_length_is_a_host():
+    document = nic(addresses=["10.0.0.1/24"], routes=[{"to": "10.9.1.2", "via": "10.0.0.9"}])
+    assert (routes(document), faults(document)) == ([("10.9.1.2/32", "10.0.0.9", MAC)], [])
+
+
+@pytest.mark.parametrize("via", ["0.0.0.0", "::"])
+def test_an_unspecified_next_hop_is_none(via):
+    to = "10.9.0.0/16"
+    if ":" in via:
+        to = "fd00:9::/32"
+    document = nic(routes=[{"to": to, "via": via}])
+    assert routes(document) == []
+    assert faults(document) == [
+        f'warning: network-config {MAC} "ethernets.a.routes[0].to" = "{to}": a route without a next hop, ignoring it'
+    ]
+
+
+# --- Settings of links ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [("100", "100"), ("100ms", "100"), ("1s", "1000"), ("1s 500ms", "1500"), ("1min", "60000")],
+)
+def test_a_time_span_may_have_a_unit(text, taken):
+    bonds = {"bond0": {"interfaces": [], "parameters": {"mii-monitor-interval": text}}}
+    params = {"bond-miimon": text}
+    bond = {"type": "bond", "name": "bond0", "bond_interfaces": [], "params": params}
+    for document in (netplan(bonds=bonds), version_1(bond)):
+        assert (virtual(document, "bond bond0").option("miimon"), faults(document)) == (taken, [])
+
+
+def test_a_bridge_counts_in_whole_seconds():
+    def bridge(delay):
+        parameters = {"forward-delay": delay, "stp": True}
+        return netplan(bridges={"br0": {"interfaces": [], "parameters": parameters}})
+
+    assert virtual(bridge("15s"), "bridge br0").option("forward-delay") == "15"
+    assert faults(bridge("1500ms")) == [
+        (
+            'error: network-config bridge br0 "bridges.br0.parameters.forward-delay" = "1500ms": "1500ms" is not a whole number'
+            " of seconds"
+        )
+    ]
+    assert faults(bridge("2fortnights")) == [
+        (
+            'error: network-config bridge br0 "bridges.br0.parameters.forward-delay" = "2fortnights": "2fortnights" has the unknown'
+            ' unit of time "fortnights"'
+        )
+    ]
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_a_fault():
+    document = nic(dhcp4="yesplease")
+    assert hints(document) == {}
+    assert faults(document) == [
+        f'error: network-config {MAC} "ethernets.a.dhcp4" = "yesplease": "yesplease" is neither true nor false'
+    ]
+
+
+def test_activation_mode_says_the_state():
+    assert links(nic(**{"activation-mode": "off"})) == {MAC: ("down", None, None, [])}
+    document = nic(
+        mtu=9000,
+        addresses=["10.0.0.1/24"],
+        routes=[{"to": "10.9.0.0/16", "via": "10.0.0.9"}],
+        **{"activation-mode": "manual"},
+    )
+    assert (links(document), routes(document)) == ({MAC: ("user", None, None, [])}, [])
+    left = "the link is left to its user, with its addresses, routes and other settings"
+    assert faults(document) == [f'warning: network-config {MAC} "ethernets.a": {left}']
+
+
+def test_a_manual_subnet_is_left_to_the_user_and_the_link_if_all_are():
+    manual = {"type": "static", "address": "10.0.0.1/24", "control": "manual"}
+    automatic = {"type": "static", "address": "10.0.1.1/24", "control": "auto"}
+    assert links(version_1(physical(subnets=[manual]))) == {MAC: ("user", "dp1", None, [])}
+    document = version_1(physical(subnets=[manual, automatic]))
+    assert links(document) == {MAC: ("up", "dp1", None, ["10.0.1.1/24"])}
+    assert faults(document) == [
+        (
+            f'warning: network-config {MAC} "config[0].subnets[0].control" = "manual": a subnet that is left to its user,'
+            " ignoring it"
+        )
+    ]
+
+
+def test_the_mtu_of_a_subnet_is_that_of_the_link_or_of_its_ipv6():
+    four = {"type": "static", "address": "10.0.0.1/24", "mtu": 1492}
+    six = {"type": "static6", "address": "fd00::1/64", "mtu": 1400}
+    document = version_1(physical(mtu=9000, subnets=[four, six]))
+    assert (request(document).mtu, request(document).sysctls) == (1492, ((IPV6_MTU, "1400"),))
+    assert request(nic(**{"ipv6-mtu": 1400})).sysctls == ((IPV6_MTU, "1400"),)
+    assert faults(nic(**{"ipv6-mtu": 1000})) == [
+        f'error: network-config {MAC} "ethernets.a.ipv6-mtu" = "1000": the MTU of IPv6 is at least 1280'
+    ]
+
+
+def test_offloads_have_the_names_of_ethtool():
+    document = nic(**{"generic-receive-offload": False, "receive-checksum-offload": True})
+    assert request(document).device == (("offloads", "gro off rx on"),)
+    assert faults(document) == []
+
+
+# --- Automatic addresses --------------------------------------------------------------------------------------------
+
+
+def test_what_netplan_says_about_automatic_addresses_is_kept():
+    document = nic(
+        dhcp4=True,
+        dhcp6=False,
+        optional=True,
+        critical=False,
+        **{
+            "dhcp4-overrides": {"use-dns": False, "route-metric": 200},
+            "accept-ra": "no",
+            "link-local": ["ipv6"],
+        },
+    )
+    assert request(document).automatic == Automatic(
+        dhcp4=True,
+        dhcp6=False,
+        accept_ra=False,
+        link_local=("ipv6",),
+        dhcp4_overrides=(("route-metric", "200"), ("use-dns", "false")),
+        optional=True,
+        critical=False,
+    )
+    assert request(nic(**{"link-local": []})).automatic == Automatic(link_local=())
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("ipv4_dhcp", Automatic(dhcp4=True)),
+        ("ipv6_dhcp", Automatic(dhcp6=True)),
+        ("ipv6_dhcpv6-stateful", Automatic(dhcp6=True)),
+        ("ipv6_slaac", Automatic(accept_ra=True)),
+        ("dhcp4", Automatic(dhcp4=True)),
+        ("ipv4", None),
+    ],
+)
+def test_the_type_of_a_network_says_whether_addresses_are_automatic(kind, expected):
+    network = {"link": "a", "type": kind, "ip_address": "10.0.0.1/24"}
+    assert request(openstack([one_link()], network)).automatic == expected
+    if expected is not None:
+        subnets = [{"type": kind}]
+        assert request(version_1(physical(subnets=subnets))).automatic == expected
+
+
+# --- Options of bonds and bridges -----------------------------------------------------------------------------------
+
+
+def test_netplan_turns_on_the_spanning_tree_protocol_only_with_parameters():
+    def options(**parameters):
+        document = netplan(bridges={"br0": {"interfaces": [], **parameters}})
+        return virtual(document, "bridge br0").options
+
+    assert options() == ()
+    assert options(parameters={}) == (("stp", "yes"),)
+    assert options(parameters={"priority": 5}) == (("priority", "5"), ("stp", "yes"))
+
+
+def test_a_forward_delay_of_zero_is_what_it_is_without_the_spanning_tree_protocol():
+    params = {"bridge_stp": "off", "bridge_fd": 0}
+    bridge = {"type": "bridge", "name": "br0", "bridge_interfaces": [], "params": params}
+    document = version_1(bridge)
+    assert virtual(document, "bridge br0").option("forward-delay") == "0"
+    assert faults(document) == []
+    document = version_1({**bridge, "params": {**params, "bridge_stp": "on"}})
+    assert virtual(document, "bridge br0").option("forward-delay") == "2"
+    assert faults(document) == [
+        (
+            'warning: network-config bridge br0 "config[0].params.bridge_fd" = "0": with the spanning tree protocol, the'
+            " forwarding delay is at least 2 seconds, taken as 2"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "value", "ours", "taken"),
+    [
+        ("arp-interval", "1s", "arp-interval", "1000"),
+        ("arp-ip-targets", ["10.0.0.1", "10.0.0.2"], "arp-ip-target", "10.0.0.1,10.0.0.2"),
+        ("arp-validate", "all", "arp-validate", "all"),
+        ("arp-all-targets", "all", "arp-all-targets", "all"),
+        ("gratuitous-arp", 3, "num-grat-arp", "3"),
+        ("gratuitious-arp", 3, "num-grat-arp", "3"),
+        ("primary-reselect-policy", "better", "primary-reselect", "better"),
+        ("resend-igmp", 2, "resend-igmp", "2"),
+        ("packets-per-slave", 4, "packets-per-slave", "4"),
+        ("learn-packet-interval", "5s", "lp-interval", "5"),
+        ("all-slaves-active", True, "all-slaves-active", "yes"),
+    ],
+)
+def test_the_options_of_a_bond_are_those_of_its_driver(theirs, value, ours, taken):
+    document = netplan(bonds={"bond0": {"interfaces": [], "parameters": {theirs: value}}})
+    assert virtual(document, "bond bond0").option(ours) == taken
+    assert faults(document) == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "version_1_key", "ours", "value"),
+    [
+        ("hello-time", "bridge_hello", "hello-time", "3"),
+        ("max-age", "bridge_maxage", "max-age", "12"),
+        ("ageing-time", "bridge_ageing", "ageing-time", "100"),
+        ("priority", "bridge_bridgeprio", "priority", "5"),
+    ],
+)
+def test_the_options_of_a_bridge(theirs, version_1_key, ours, value):
+    parameters = {theirs: int(value)}
+    bridge = {"type": "bridge", "name": "br0", "bridge_interfaces": []}
+    for document in (
+        netplan(bridges={"br0": {"interfaces": [], "parameters": parameters}}),
+        version_1({**bridge, "params": {version_1_key: int(value)}}),
+    ):
+        assert virtual(document, "bridge br0").option(ours) == value
+        assert faults(document) == []
+
+
+def test_what_a_bond_or_bridge_cannot_be_told_yet_is_named():
+    document = netplan(
+        ethernets={"a": {}},
+        bonds={"bond0": {"interfaces": ["a"], "parameters": {"primary": "a"}}},
+        bridges={"br0": {"interfaces": [], "parameters": {"stp": False, "path-cost": {"a": 50}}}},
+    )
+    begin, end = "warning: network-config", "these keys have no effect"
+    assert faults(document) == [
+        f'{begin} bond bond0 "bonds.bond0": {end}: parameters.primary',
+        f'{begin} bridge br0 "bridges.br0": {end}: parameters.path-cost',
+    ]

@@ -1,0 +1,54 @@
+"""The table of documented limits: where our side may differ from the oracles, and what it has to say about it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LINK = "link"
+
+
+class Limit(NamedTuple):
+    """One row.
+
+    `says` is a part of the warning that the document gets. It excuses differences in `fields`; LINK: the link, or all that is on
+    it, is missing on our side. `manual` is a sentence of neuca-platform-data(5), as mandoc prints it, without line ends.
+    """
+
+    says: str
+    fields: tuple[str, ...]
+    manual: str
+
+
+LIMITS = (
+    Limit("a link of Open vSwitch", (LINK, "members"), "Links of Open vSwitch"),
+    Limit("a VLAN on a VLAN (QinQ) is not supported", (LINK, "members"), "VLANs on VLANs"),
+    Limit(
+        "are left to other programs, with all that is on them",
+        (LINK, "members"),
+        "Other kinds of links",
+    ),
+    Limit("this kind of link is left to other programs", (LINK, "members"), "Other kinds of links"),
+    Limit(
+        "its NIC is left to other programs, and so is it", (LINK, "members"), "Other kinds of links"
+    ),
+    Limit("the loopback interface is left to other programs", (LINK,), "loopback interface"),
+    Limit("it matches every NIC", (LINK, "members"), "matches every NIC"),
+    Limit("it matches NICs by more than", (LINK, "members"), "matched by driver"),
+    Limit(
+        "left to its user, with its addresses",
+        ("addresses", "routes", "mtu", "ipv6_mtu", "accept_ra", "dhcp4", "dhcp6"),
+        "activation-mode",
+    ),
+    Limit(
+        "a subnet that is left to its user",
+        ("addresses", "routes", "mtu", "ipv6_mtu"),
+        "control: manual",
+    ),
+    Limit("a route of another table or type", ("routes",), "another table or type"),
+    Limit("a route without a next hop", ("routes",), "without a next hop"),
+    Limit("it is in the network of no link", ("routes",), "in the network of no link"),
+    Limit("metric", ("routes",), "have no effect"),
+    Limit("macaddress", ("mac",), "have no effect"),
+)
