@@ -15,6 +15,11 @@ from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
 
+FIND = (
+    "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
+    "than the path carries (fq with maxrate, see tc-fq(8))"
+)
+
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (see `causes`)."""
@@ -25,8 +30,13 @@ def loss_limited(look: Look) -> Optional[Hit]:
         return _loss_printed(look, one)
     if look.is_full or not is_lossy(look):
         return None
-    ceiling = loss_ceiling(look, look.rtt or _rtt_of_window(look.windows, look.rate), look.loss)
-    if ceiling is not None and look.rate < ceiling / 2:
+    return _loss_sampled(look, look.rate)
+
+
+def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
+    """Where hosts were sampled: this loss has to allow no more than twice the rate."""
+    ceiling = loss_ceiling(look, look.rtt or _rtt_of_window(look.windows, rate), look.loss)
+    if ceiling is not None and rate < ceiling / 2:
         # This little loss cannot hold the rate back so much.
         return None
     return Hit(
@@ -38,8 +48,7 @@ def loss_limited(look: Look) -> Optional[Hit]:
             fact("retransmits", look.throughput.retransmits),
             fact("Mathis limit, bit/s", ceiling),
         ),
-        "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; pace below the "
-        "rate of the path: tc qdisc replace dev DEV root fq maxrate RATE",
+        FIND,
         confidence=MEDIUM if look.network is None else HIGH,
     )
 
@@ -60,8 +69,7 @@ def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
             fact("cwnd", one.cwnd),
             fact("window at this loss, bytes", round(window_at_loss(one)) if known else None),
         ),
-        "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
-        "than the path carries (fq with maxrate, see tc-fq(8))",
+        FIND,
         confidence=MEDIUM,
     )
 

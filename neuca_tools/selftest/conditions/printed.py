@@ -98,8 +98,14 @@ def loss_explains(one: Printed) -> bool:
         return False
     if one.cwnd is None:
         return one.share >= LOSSY and not is_constant(one)
-    is_answered = one.is_recovering or not (one.spread is None or is_constant(one))
-    return one.follows_loss and is_answered and one.cwnd <= WITHIN * window_at_loss(one)
+    return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
+
+
+def _is_answered(one: Printed) -> bool:
+    """Whether window and rate changed after the loss."""
+    if not one.follows_loss:
+        return False
+    return one.is_recovering or (one.spread is not None and not is_constant(one))
 
 
 def window_at_loss(one: Printed) -> float:
@@ -114,9 +120,9 @@ def window_at_loss(one: Printed) -> float:
     return one.streams * segments * one.mss
 
 
-def is_constant(one: Printed) -> bool:
+def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """Whether the rate is known not to vary."""
-    return one.spread is not None and one.spread < STEADY
+    return one.spread is not None and one.spread < limit
 
 
 def as_asked(look: Look) -> bool:

@@ -105,11 +105,11 @@ def slow_sender(look: Look) -> Optional[Hit]:
 
 def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
-    if not one.is_flat or one.retransmits != 0 or one.run.buffer or _is_given(look, one):
+    if not one.is_unused or one.run.buffer or _is_given(look, one):
         return False
-    if not (one.is_local_network or EMBEDDED.search(one.run.system or "")):
+    if not one.is_local_network and EMBEDDED.search(one.run.system or "") is None:
         return False
-    needed = one.rtt / ROOM if one.rtt else LAN_RTT
+    needed = (one.rtt or LAN_RTT * ROOM) / ROOM
     return (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
 
 
@@ -142,9 +142,9 @@ def fast_core(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if one is None or one.streams > 1 or one.rate < CORE or not one.cwnds:
         return None
-    if _is_given(look, one) or loss_explains(one) or (one.spread or 0.0) < UNEVEN:
+    if _is_given(look, one) or loss_explains(one) or is_constant(one, UNEVEN):
         return None
-    if one.is_flat and one.implied_rtt >= LONG:
+    if one.spread is None or (one.is_flat and one.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
@@ -236,20 +236,22 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
 
 def _has_constant_flight(one: Printed) -> bool:
     """Whether each round trip carries the same, without a queue, below the congestion window."""
-    flights = [each.rate * each.rtt / 8 for each in one.late if each.rate and each.rtt]
-    if len(flights) < 3 or any(each.retransmits for each in one.late):
+    known = [(each.rate, each.rtt) for each in one.late if each.rate and each.rtt]
+    if len(known) < 3 or any(each.retransmits for each in one.late):
         return False
-    trips = [each.rtt for each in one.late if each.rtt]
+    trips = [rtt for _, rtt in known]
     if min(trips) < LONG or max(trips) > STRETCH * min(trips):
         return False
     if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
         return False
-    return median(flights) <= ROOM * (one.cwnd or 0) and pstdev(flights) <= QUANTUM * mean(flights)
+    flights = [rate * rtt / 8 for rate, rtt in known]
+    is_even = pstdev(flights) <= QUANTUM * mean(flights)
+    return is_even and median(flights) <= ROOM * (one.cwnd or 0)
 
 
 def is_window(one: Printed) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return (one.is_flat and one.retransmits == 0) or _has_constant_flight(one)
+    return one.is_unused or _has_constant_flight(one)
 
 
 def whole_blocks(look: Look) -> Optional[Hit]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -120,24 +121,23 @@ def _share_of_cap(one: Printed) -> float:
 
 def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if one.spread is None or (one.is_local_network and one.rate > SLOWEST_HOST and not one.cwnds):
+    if one.is_local_network and one.rate > SLOWEST_HOST and not one.cwnds:
         return 0.0
-    if one.spread < VERY_STEADY and len(one.rates) >= 4 and one.rate < CORE:
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
         return 0.75
-    if one.spread < STEADY and len(one.rates) >= 5 and one.rate < SLOW:
+    if is_constant(one) and len(one.rates) >= 5 and one.rate < SLOW:
         return 0.7
     return 0.0
 
 
 def constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
-    one = printed(look) if look.protocol == "udp" else None
+    one = _udp_printed(look)
     if one is None or (look.loss or 0) < LOST:
         return None
     rates = [each.rate for each in one.late if each.lost is not None and each.rate]
     arrived = mean(rates or [one.rate])
-    is_level = len(rates) >= 3 and pstdev(rates) < STEADY * arrived
-    if not _are_few(one, arrived) or not (is_level or _fills_line(arrived)):
+    if not _are_few(one, arrived) or not (_is_level(rates) or _fills_line(arrived)):
         return None
     return Hit(
         0.8,
@@ -149,9 +149,17 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     )
 
 
+def _udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None
+
+
+def _is_level(rates: Sequence[float]) -> bool:
+    return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
+
+
 def slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
-    one = printed(look) if look.protocol == "udp" else None
+    one = _udp_printed(look)
     loss, size = look.loss or 0.0, payload(look)
     if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
         return None
@@ -170,7 +178,7 @@ def slow_path(look: Look) -> Optional[Hit]:
 
 def line_of_datagrams(look: Look) -> Optional[Hit]:
     """UDP: more was asked for than the link carries."""
-    one = printed(look) if look.protocol == "udp" else None
+    one = _udp_printed(look)
     sent = look.flow.sent.rate if look.flow else None
     if one is None or not sent or not look.asked or look.asked < sent / OF_LINE_UDP[0]:
         return None
@@ -221,12 +229,10 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     known = [one for one in flow.intervals if one.bytes is not None]
     if len(known) < 3 or any(one.bytes for one in known[1:]):
         return None, None
-    last = known[-1]
-    if last.cwnd is None and not any(one.retransmits for one in known):
-        return None, None
-    if last.cwnd is not None and last.cwnd > ETHERNET:
-        return None, None
-    return known[0], last
+    last, is_tried = known[-1], any(one.retransmits for one in known)
+    if last.cwnd is not None:
+        is_tried = last.cwnd <= ETHERNET
+    return (known[0], last) if is_tried else (None, None)
 
 
 PRINTED_PATH = (

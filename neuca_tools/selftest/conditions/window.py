@@ -93,10 +93,14 @@ def flat_window(look: Look) -> Optional[Hit]:
     window, rate = look.windows.cwnd, look.rate
     if not look.windows.flat or not window or not rate or _is_lossy_or_short(look):
         return None
-    if line_of(rate) or (look.rtt and window * 8 / rate > look.rtt / NO_ROUND_TRIP):
-        # The link is full, or the window is larger than what is in flight.
+    if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
         return None
     return _flat_window_hit(look, rate, window)
+
+
+def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> bool:
+    """Whether the window is larger than what is in flight, as far as the round trip is known."""
+    return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
 
 
 def _is_window_known(look: Look) -> bool:

@@ -72,12 +72,17 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         predicted = hit.fixed
     if predicted == NOT_KNOWN.rate:
         return None, None
-    if condition in BUFFERS:
-        predicted = min(predicted, _carried(look))
-    promise = predicted if rate * NOTICED < predicted < NOT_KNOWN.rate else None
+    promise = _promise(condition, predicted, look)
     if following is NOT_KNOWN:
         return promise, following.name
     return promise, f"{following.name}, {amounts.rate(following.rate)}"
+
+
+def _promise(condition: str, predicted: float, look: Look) -> Optional[float]:
+    """The predicted rate, as far as the path is known to carry it; None if that is no more."""
+    if condition in BUFFERS:
+        predicted = min(predicted, _carried(look))
+    return predicted if predicted > NOTICED * (look.rate or 0.0) else None
 
 
 def _carried(look: Look) -> float:

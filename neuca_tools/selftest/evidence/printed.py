@@ -77,6 +77,11 @@ class Printed:
         return len(cwnds) > 1 and max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
 
     @property
+    def is_unused(self) -> bool:
+        """Whether nothing made the congestion window change: neither loss nor a need for more."""
+        return self.is_flat and self.retransmits == 0
+
+    @property
     def events(self) -> int:
         """In how many intervals, slow start included, something was sent again."""
         return sum(1 for one in self.every if one.retransmits)

@@ -19,6 +19,7 @@ from neuca_tools.selftest.readers.lines import (
     Rest,
     Row,
     Text,
+    Words,
     amount,
     first,
     floating,
@@ -49,9 +50,6 @@ def read(document: str) -> Run:
     words = text.words
     udp = words.udp or "UDP port" in document or "datagrams" in document
     ids = {name for name, _ in text.connections}
-    target = words.target
-    if words.udp and target is None:
-        target = UDP_TARGET
     error = _error(text, document)
     return Run(
         tool="iperf",
@@ -60,7 +58,7 @@ def read(document: str) -> Run:
         connections=text.distinct_connections,
         streams=words.streams or len(ids) or None,
         duration=words.duration,
-        target=target,
+        target=_target(words),
         datagram=words.datagram or _count(_SENDING, document),
         buffer=words.buffer or _window(document),
         peer=_peer(document),
@@ -68,6 +66,12 @@ def read(document: str) -> Run:
         error=error,
         unreadable=error == NO_RESULTS,
     )
+
+
+def _target(words: Words) -> Optional[float]:
+    if words.udp and words.target is None:
+        return UDP_TARGET
+    return words.target
 
 
 def _error(text: Text, document: str) -> Optional[str]:
