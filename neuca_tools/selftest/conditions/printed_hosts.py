@@ -140,11 +140,9 @@ def explained_by_a_host(look: Look) -> bool:
 def fast_core(look: Look) -> Optional[Hit]:
     """One stream that is faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
-    if one is None or one.streams > 1 or one.rate < CORE or not one.cwnds:
+    if one is None or not _is_fast_and_uneven(one):
         return None
-    if _is_given(look, one) or loss_explains(one) or is_constant(one, UNEVEN):
-        return None
-    if one.spread is None or (one.is_flat and one.implied_rtt >= LONG):
+    if _is_given(look, one) or loss_explains(one) or (one.is_flat and one.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
@@ -155,6 +153,12 @@ def fast_core(look: Look) -> Optional[Hit]:
         "both",
         confidence=MEDIUM,
     )
+
+
+def _is_fast_and_uneven(one: Printed) -> bool:
+    if one.streams > 1 or one.rate < CORE or not one.cwnds:
+        return False
+    return one.spread is not None and one.spread >= UNEVEN
 
 
 def small_writes(look: Look) -> Optional[Hit]:
@@ -236,15 +240,13 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
 
 def _has_constant_flight(one: Printed) -> bool:
     """Whether each round trip carries the same, without a queue, below the congestion window."""
-    known = [(each.rate, each.rtt) for each in one.late if each.rate and each.rtt]
-    if len(known) < 3 or any(each.retransmits for each in one.late):
+    flights, trips = one.flights, one.trips
+    if len(flights) < 3 or any(each.retransmits for each in one.late):
         return False
-    trips = [rtt for _, rtt in known]
     if min(trips) < LONG or max(trips) > STRETCH * min(trips):
         return False
     if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
         return False
-    flights = [rate * rtt / 8 for rate, rtt in known]
     is_even = pstdev(flights) <= QUANTUM * mean(flights)
     return is_even and median(flights) <= ROOM * (one.cwnd or 0)
 

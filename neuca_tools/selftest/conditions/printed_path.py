@@ -135,9 +135,8 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     one = _udp_printed(look)
     if one is None or (look.loss or 0) < LOST:
         return None
-    rates = [each.rate for each in one.late if each.lost is not None and each.rate]
-    arrived = mean(rates or [one.rate])
-    if not _are_few(one, arrived) or not (_is_level(rates) or _fills_line(arrived)):
+    arrived = mean(one.arrivals or [one.rate])
+    if not _are_few(one, arrived) or not (_is_level(one.arrivals) or _fills_line(arrived)):
         return None
     return Hit(
         0.8,

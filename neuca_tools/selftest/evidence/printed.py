@@ -71,6 +71,20 @@ class Printed:
         return median(self.cwnds) if self.cwnds else None
 
     @property
+    def trips(self) -> list[float]:
+        return [one.rtt for one in self.late if one.rtt]
+
+    @property
+    def flights(self) -> list[float]:
+        """Bytes in flight in each interval: its rate times its round trip."""
+        return [one.rate * one.rtt / 8 for one in self.late if one.rate and one.rtt]
+
+    @property
+    def arrivals(self) -> list[float]:
+        """The rates of the intervals whose losses a receiver counted."""
+        return [one.rate for one in self.late if one.rate and one.lost is not None]
+
+    @property
     def is_flat(self) -> bool:
         """Whether the congestion window stayed where it was."""
         cwnds = self.cwnds

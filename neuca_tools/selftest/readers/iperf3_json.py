@@ -142,15 +142,21 @@ def _run(document: Json, rest: str) -> Run:
         congestion=text(end.get("sender_tcp_congestion")) or None,
         cpu_local=number(cpu.get("host_total")),
         cpu_remote=number(cpu.get("remote_total")),
-        peer=text(mapping(start.get("connecting_to")).get("host"))
-        or text(mapping(start.get("accepted_connection")).get("host"))
-        or None,
+        peer=_peer(start) or None,
         taken=text(mapping(start.get("timestamp")).get("time")) or None,
         system=text(start.get("system_info")) or None,
         options=_options(asked) or None,
         error=_error(document, end),
         notes=tuple(_notes(document, rest)),
     )
+
+
+def _peer(start: Json) -> str:
+    for key in ("connecting_to", "accepted_connection"):
+        host = text(mapping(start.get(key)).get("host"))
+        if host:
+            return host
+    return ""
 
 
 def _options(asked: Json) -> str:
