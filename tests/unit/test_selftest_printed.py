@@ -248,6 +248,12 @@ HEALTHY = {
     "a slow host or a shaper in a local network: nothing tells them apart": text([81.0] * 8),
     "the same through WireGuard": text([901] * 6, [500] * 6),
     "a link so slow that one block takes seconds": SLOW_LINK,
+    "a queue that keeps a radio link busy whatever the window does": text(
+        [580, 650, 640, 560, 530, 600, 640, 540],
+        [900, 1300, 850, 1200, 1400, 800, 1100, 1300],
+        [0, 0, 12, 0, 0, 9, 0, 0],
+        ends=("a", "b"),
+    ),
     "loopback": text(
         [r * 30_000 for r in EVEN], [1300] * 10, ends=("127.0.0.1", "127.0.0.1"), cpu=(97.0, 60.0)
     ),

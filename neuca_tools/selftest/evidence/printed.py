@@ -23,6 +23,8 @@ MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
 RISES = 1.1
+FOLLOWS = 0.95  # of the rate before the window fell
+SHORT = 2.0  # seconds
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
@@ -113,9 +115,17 @@ class Printed:
 
     @property
     def follows_loss(self) -> bool:
-        """Whether the congestion window fell after a loss."""
-        pairs = zip(self.every, self.every[1:])
-        return any(_fell(before, after) for before, after in pairs) or self.is_recovering
+        """Whether the congestion window fell after a loss, and the rate with it.
+
+        A queue on the path keeps the rate up while the window falls. An interval of many seconds
+        tells the window at its end alone, so that the rates cannot be compared.
+        """
+        falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
+        later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
+        if not later:
+            return bool(falls) or self.is_recovering
+        before, after = (sum(_known_rates(side)) for side in zip(*later))
+        return after <= FOLLOWS * before or later[0][0].seconds > SHORT
 
     @property
     def is_local_network(self) -> bool:
