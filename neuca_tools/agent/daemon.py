@@ -235,6 +235,8 @@ class Daemon:
             self._starting = False
         if outcome.ran:
             self._held = outcome.held
+        if outcome.passed:
+            self._links.routed = outcome.routed
 
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass after a failure, at growing intervals; any pass is a retry too."""

@@ -19,6 +19,7 @@ from neuca_tools.documents.stacking import carriers, users
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
+from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
@@ -38,11 +39,13 @@ class Release(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """What concerns the NICs, and settings of the host that only they asked for."""
-        planned = decision.plan({*self.touched, ""})
+        planned = decision.plan({*self.touched, "", POLICY_ROUTING})
         originals = decision.record.original_sysctls
-        return tuple(
-            one for one in planned if one.domain in self.touched or _restores(one, originals)
-        )
+        return tuple(one for one in planned if self._is_included(one, originals))
+
+    def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
+        is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
+        return is_theirs or _restores(operation, originals)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
@@ -125,11 +128,12 @@ def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:
 def _without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
+    rules = tuple(one for one in document.rules if one.link is None or one.link.mac not in macs)
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)
         platform = replace(platform, links=others)
-    return replace(document, links=links, faults=(), platform=platform)
+    return replace(document, links=links, rules=rules, faults=(), platform=platform)
 
 
 def take_back(config: Config, mac: str) -> None:

@@ -53,7 +53,8 @@ def status_of(
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
-    return with_unsaved(replace(status, data=data), reason, held)
+    status = replace(status, data=data, routed=bool(resolution.want.rules))
+    return with_unsaved(status, reason, held)
 
 
 def _document(config: Config, intake: Intake) -> DocumentStatus:

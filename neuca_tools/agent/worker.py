@@ -67,7 +67,8 @@ class Outcome:
 
     `failed`: the number of failures. `attentive`: a NIC is absent or contested, so any change of a
     link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
-    and there is a pass at each poll. `unanswered`: whether no source responded; None if none was
+    and there is a pass at each poll. `routed`: routing rules and tables have to be kept, which any
+    change of a link, an address or a rule may affect. `unanswered`: whether no source responded; None if none was
     asked. `text`: a line for systemctl status.
     """
 
@@ -79,6 +80,7 @@ class Outcome:
     text: str = ""
     passed: bool = False
     held: bool = False
+    routed: bool = False
     unanswered: Optional[bool] = None
 
 
@@ -228,6 +230,7 @@ def _pass(job: Job, intake: Intake) -> Outcome:
         text=_text(intake, status),
         passed=True,
         held=status.held,
+        routed=status.routed,
     )
 
 

@@ -15,8 +15,8 @@ from neuca_tools.desired import manager_files, router_advertisements
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.model import Document, NetworkState, Record, World
+from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
@@ -63,15 +63,19 @@ class Decision:
             rename_while_up=self.world.rename_while_up,
         )
 
+    def _has_tables(self) -> bool:
+        """Whether there are rules, or routes of other tables, to keep or to remove."""
+        hops = (*self.have.hops, *self.want.hops)
+        is_used = any(hop.ours and hop.traits.table != MAIN_TABLE for hop in hops)
+        return is_used or bool(self.have.rules or self.want.rules)
+
     def changed(self) -> frozenset[str]:
         """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
         scope = changes.changed(self.record, self.resolution, self.world)
-        kept = {(hop.to, hop.metric) for hop in self.want.hops}
-        gone = {
-            hop.link.mac
-            for hop in self.have.hops
-            if not hop.ours or (hop.to, hop.metric) not in kept
-        }
+        if self._has_tables():
+            scope |= {POLICY_ROUTING}
+        kept = {hop.identity for hop in self.want.hops}
+        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
         return scope | gone if "" in scope else scope
 
 
@@ -82,6 +86,8 @@ def decide(
     world = observation.world
     record = updates.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
+    tables = {str(key): table for key, table in resolution.tables.items()}
+    record = replace(record, tables={**record.tables, **tables})
     marks = _marks(resolution, record, policies, world)
     want = replace(resolution.want, files=marks.files, tell=marks.tell)
     resolution = replace(resolution, want=want)
@@ -92,7 +98,7 @@ def decide(
         world.managers,
         world.silent_managers,
     )
-    have = found(resolution, world, record, ROUTE_PROTOCOL)
+    have = found(resolution, world, record)
     made = router_advertisements.removable(resolution.removable, have, world, resolution.quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     return Decision(world, record, replace(resolution, removable=removable), have, want)

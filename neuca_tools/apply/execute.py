@@ -17,16 +17,18 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
-from neuca_tools.backends import sysctl
+from neuca_tools.backends import routing, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
-from neuca_tools.model import Address, Host, Network
+from neuca_tools.model import Address, Route
+from neuca_tools.model.routing import Rule
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Unmanage, WriteFile, WriteSysctl
+from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
-HARMLESS = (Unmanage, WriteSysctl, SetDevice)
+HARMLESS = (Unmanage, WriteSysctl, SetDevice, AddRule, DeleteRule)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are failures.
@@ -166,6 +168,9 @@ class GuardedWriter:
     def add_address(self, index: int, address: Address) -> None:
         self._netlink.add_address(index, address)
 
+    def add_bare_address(self, index: int, address: Address) -> None:
+        self._netlink.add_address(index, address, bare=True)
+
     def delete_address(self, index: int, address: Address) -> None:
         """Delete this address only: without promote_secondaries the kernel deletes secondary addresses with the primary."""
         path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
@@ -178,11 +183,17 @@ class GuardedWriter:
             if before == "0":
                 sysctl.write(path, "0")
 
-    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._netlink.replace_route(index, to, via, metric)
+    def replace_route(self, route: Route) -> None:
+        routing.replace_route(route)
 
-    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._netlink.delete_route(index, to, via, metric)
+    def delete_route(self, route: Route) -> None:
+        routing.delete_route(route)
+
+    def add_rule(self, rule: Rule) -> None:
+        routing.add_rule(rule)
+
+    def delete_rule(self, rule: Rule) -> None:
+        routing.delete_rule(rule)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)

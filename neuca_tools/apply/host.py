@@ -72,6 +72,7 @@ class Host:
             config.allow_default_route,
             router=config.guest_router,
             allow_sysctls=config.allow_sysctls,
+            policy_routing=config.policy_routing,
         )
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, document, policies, record)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
@@ -28,14 +29,12 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.topology import automatic, lifelines
 
 
-def found(resolution: Resolution, world: World, record: Record, protocol: int) -> NetworkState:
-    """The present state for a plan: dataplane links, and links that the agent itself once changed.
-
-    `protocol` is the protocol number of our routes.
-    """
+def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
+    """The present state for a plan: dataplane links, and links that the agent itself once changed."""
     everything = find_links(world, resolution.roles)
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
@@ -57,10 +56,11 @@ def found(resolution: Resolution, world: World, record: Record, protocol: int) -
     paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
     return NetworkState(
         links,
-        _hops(world, devices, resolution, protocol, record),
+        _hops(world, devices, resolution, record),
         sysctls=_picked(world.sysctls, paths),
         files={path: world.files.get(path) for path in resolution.want.files},
         tell=_informed(resolution, world, record),
+        rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
     )
 
 
@@ -151,11 +151,7 @@ def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str
 
 
 def _hops(
-    world: World,
-    devices: Mapping[LinkKey, Device],
-    resolution: Resolution,
-    protocol: int,
-    record: Record,
+    world: World, devices: Mapping[LinkKey, Device], resolution: Resolution, record: Record
 ) -> tuple[Hop, ...]:
     """Our routes, those that a manager or router left behind, and other routes to a banned prefix.
 
@@ -167,14 +163,51 @@ def _hops(
     hops = []
     for route in world.routes:
         key = keys.get(route.index)
-        if key is None:
+        if key is None or route.protocol == ROUTE_PROTOCOL:
             continue
-        ours = route.protocol == protocol
         left_over = key in resolution.quiet and is_advertised(route, world)
         left_over = left_over or _is_left_behind(route, key, record, kept)
-        if ours or left_over or (route.to in banned and route.via is not None):
-            hops.append(Hop(route.to, key, route.via, route.metric, ours, left_over))
-    return tuple(hops)
+        if left_over or (route.to in banned and route.via is not None):
+            hops.append(Hop(route.to, key, route.via, route.metric, False, left_over))
+    return (*_own_hops(world, keys), *hops)
+
+
+def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
+    """Our routes in every table, without those through devices that are not ours to change."""
+    keys = {**keys, 0: NOWHERE}
+    for route in (*world.routes, *world.tables):
+        indexes = [route.index, *(index for index, _ in route.others)]
+        if route.protocol == ROUTE_PROTOCOL and all(index in keys for index in indexes):
+            others = tuple((keys[index], via) for index, via in route.others)
+            yield Hop(
+                route.to,
+                keys[route.index],
+                route.via,
+                route.metric,
+                traits=route.traits,
+                others=others,
+            )
+
+
+def _rules(
+    world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
+) -> dict[Rule, LinkKey]:
+    """Our rules, each with the link that it is for, as far as that is known."""
+    links = {record.tables[text]: text for text in record.tables}
+    known = {str(key): key for key in keys.values()}
+    owners = {
+        str(ip_network(address.ip)): keys[index]
+        for index, addresses in world.addresses.items()
+        for address in addresses
+        if index in keys
+    }
+    found = {}
+    for seen in world.rules:
+        if seen.protocol == ROUTE_PROTOCOL and seen.plain:
+            rule = seen.rule
+            guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
+            found[rule] = resolution.want.rules.get(rule, guess)
+    return found
 
 
 def _is_left_behind(

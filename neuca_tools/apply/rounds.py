@@ -22,11 +22,11 @@ from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
-    DeleteRoute,
     Tell,
     Unmanage,
     WriteFile,
 )
+from neuca_tools.plan.route_operations import DeleteRoute, DeleteRule
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
@@ -65,7 +65,7 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     return tuple(
         one
         for one in operations
-        if one.fate & held or isinstance(one, (DeleteAddress, DeleteRoute, DeleteLink))
+        if one.fate & held or isinstance(one, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
 

@@ -22,7 +22,6 @@ from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
     DeleteAddress,
-    DeleteRoute,
     Rename,
     SetAttribute,
     Tell,
@@ -31,6 +30,7 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
 )
 from neuca_tools.plan.plan import plan
+from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
 log = logging.getLogger("neuca")

@@ -17,8 +17,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Optional
 
+from neuca_tools.model.routing import ROUTE_PROTOCOL
+
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
 RTM_NEWLINK, RTM_DELLINK = 16, 17
+RTM_NEWROUTE, RTM_DELROUTE = 24, 25
+# RTNLGRP_IPV4_RULE, _IPV6_RULE; RTNLGRP_IPV4_ROUTE, _IPV6_ROUTE
+RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
+SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
+PROTOCOL_AT = 5  # offset of rtm_protocol in struct rtmsg
 HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
@@ -78,13 +85,27 @@ class Watch(AbstractContextManager["Watch"]):
 class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
-    If `attentive` is set, any change of a link counts. `stirred` is set by any link message.
+    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
+    `routed` is set, so does any change of a link, an address or a rule, and the loss of a route of ours.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.attentive = self.stirred = False
+        self.attentive = self.stirred = self._routed = False
         self._known = set(interfaces().values())
+
+    @property
+    def routed(self) -> bool:
+        return self._routed
+
+    @routed.setter
+    def routed(self, routed: bool) -> None:
+        """Receive messages on routes and rules only while they matter: there may be many."""
+        if routed != self._routed:
+            self._routed = routed
+            option = ADD_MEMBERSHIP if routed else DROP_MEMBERSHIP
+            for group in (*RULE_GROUPS, *ROUTE_GROUPS):
+                self._socket.setsockopt(SOL_NETLINK, option, group)
 
     def drain(self, addresses: bool = False) -> bool:
         """Read all messages; return whether one matters. With `addresses`, any change does."""
@@ -98,8 +119,10 @@ class LinkWatch(Watch):
         return seen
 
     def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
+        if kind in (RTM_NEWROUTE, RTM_DELROUTE):
+            return kind == RTM_DELROUTE and body[PROTOCOL_AT] == ROUTE_PROTOCOL
         if kind not in (RTM_NEWLINK, RTM_DELLINK):
-            return addresses
+            return addresses or self._routed
         family, _, index, _, _ = INFO.unpack_from(body)
         if family != AF_UNSPEC:
             return False
@@ -110,7 +133,7 @@ class LinkWatch(Watch):
             self._known.add(index)
         else:
             self._known.discard(index)
-        return before != now or self.attentive or addresses
+        return before != now or self.attentive or self._routed or addresses
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -16,15 +16,15 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, outlook, sysctl
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
+from neuca_tools.backends import kinds, outlook, routing, sysctl
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
 # linux/rtnetlink.h and linux/if_addr.h
 RTPROT_RA = 9
-IFA_F_NODAD = 0x02
+IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -63,10 +63,15 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """Observe the network namespace. Raises ObserveError."""
-        world = outlook.look()
+        world, seen = outlook.look(), routing.read()
+        own = [route for route in seen.ours if _is_main(route)]
+        routes = [route for route in world.routes if route.protocol != ROUTE_PROTOCOL] + own
         return replace(
             world,
-            metadata_index=self._metadata_index(metadata_hosts, world.routes),
+            routes=tuple(routes),
+            tables=(*(route for route in seen.ours if not _is_main(route)), *seen.foreign),
+            rules=seen.rules,
+            metadata_index=self._metadata_index(metadata_hosts, routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
             accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
         )
@@ -148,12 +153,13 @@ class Netlink(AbstractContextManager["Netlink"]):
     def delete_link(self, index: int) -> None:
         self._run("link", "del", index=index, done=(errno.ENODEV,))
 
-    def add_address(self, index: int, address: Address) -> None:
+    def add_address(self, index: int, address: Address, bare: bool = False) -> None:
         """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).
 
-        An address that is already there loses its lifetime.
+        An address that is already there loses its lifetime. `bare`: its network gets no route.
         """
-        more: dict[str, Any] = {"flags": IFA_F_NODAD} if address.version == 6 else {}
+        flags = (IFA_F_NODAD if address.version == 6 else 0) | (IFA_F_NOPREFIXROUTE if bare else 0)
+        more: dict[str, Any] = {"flags": flags} if flags else {}
         if address.version == 4 and address.network.prefixlen < 31:
             more["broadcast"] = str(address.network.broadcast_address)
         self._run(
@@ -176,14 +182,6 @@ class Netlink(AbstractContextManager["Netlink"]):
             prefixlen=address.network.prefixlen,
             family=_family(address),
             done=(errno.EADDRNOTAVAIL, errno.ENODEV),
-        )
-
-    def replace_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run("route", "replace", **_route_words(index, to, via, metric), proto=ROUTE_PROTOCOL)
-
-    def delete_route(self, index: int, to: Network, via: Optional[Host], metric: int) -> None:
-        self._run(
-            "route", "del", **_route_words(index, to, via, metric), done=(errno.ESRCH, errno.ENODEV)
         )
 
     def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
@@ -210,6 +208,11 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     return best is not None and best.via is None and best.to == ZEROCONF
 
 
+def _is_main(route: Route) -> bool:
+    """Whether it is a unicast route of the main table."""
+    return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
+
+
 def _covers(to: Network, host: Host) -> bool:
     return to.version == host.version and host in to
 
@@ -226,17 +229,6 @@ def _words(error: Exception) -> tuple[int, str]:
 
 def _family(address: Any) -> int:
     return socket.AF_INET if address.version == 4 else socket.AF_INET6
-
-
-def _route_words(index: int, to: Network, via: Optional[Host], metric: int) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        "dst": str(to),
-        "oif": index,
-        "priority": metric,
-        "table": outlook.MAIN_TABLE,
-        "family": _family(to),
-    }
-    return words if via is None else {**words, "gateway": str(via)}
 
 
 def kernel_release() -> tuple[int, int]:

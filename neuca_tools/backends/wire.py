@@ -15,6 +15,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
+from typing import Callable
 
 REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
@@ -107,10 +108,13 @@ class Socket(AbstractContextManager["Socket"]):
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def dump(self, kind: int, payload: bytes) -> list[bytes]:
-        """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError."""
+    def dump(self, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool) -> list[bytes]:
+        """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError.
+
+        Those that are not to `keep` take no memory.
+        """
         for _ in range(_TRIES):
-            answers, interrupted = self._ask(kind, DUMP, payload)
+            answers, interrupted = self._ask(kind, DUMP, payload, keep)
             if not interrupted:
                 return answers
         raise OSError(errno.EAGAIN, f"they changed {_TRIES} times meanwhile")
@@ -119,7 +123,9 @@ class Socket(AbstractContextManager["Socket"]):
         """Send a request and return the payloads of all answers. Raises OSError."""
         return self._ask(kind, flags, payload)[0]
 
-    def _ask(self, kind: int, flags: int, payload: bytes) -> tuple[list[bytes], bool]:
+    def _ask(
+        self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
+    ) -> tuple[list[bytes], bool]:
         """The payloads, and whether the dump was interrupted."""
         self._sequence += 1
         flags |= REQUEST if flags & DUMP == DUMP else REQUEST | ACK
@@ -136,7 +142,8 @@ class Socket(AbstractContextManager["Socket"]):
                 if what in (_ERROR, _DONE):
                     _check(body, options)
                     return answers, interrupted
-                answers.append(body)
+                if keep(body):
+                    answers.append(body)
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:

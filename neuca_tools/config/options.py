@@ -14,6 +14,7 @@ from typing import Callable, Literal, Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN, LinkRequest
+from neuca_tools.model.routing import CHOICES
 from neuca_tools.sources.base import Surroundings
 from neuca_tools.state.store import Place
 from neuca_tools.tuning import arithmetic
@@ -87,6 +88,7 @@ class Config:
     management_macs: frozenset[str] = frozenset()
     drift: Literal["report", "enforce"] = "report"
     allow_default_route: bool = False
+    policy_routing: Literal["auto", "yes", "no"] = "auto"
     links: tuple[LinkRequest, ...] = ()
     profiles: tuple[str, ...] = (AUTO,)
     rate: Optional[int] = None
@@ -263,6 +265,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("guest", "script-timeout"): ("script_timeout", _seconds(1, 86400)),
     ("network", "drift"): ("drift", _one_of("report", "enforce")),
     ("network", "allow-default-route"): ("allow_default_route", _truth),
+    ("network", "policy-routing"): ("policy_routing", _one_of(*CHOICES)),
 }
 MAC_LISTS = {
     ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",

@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
+from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.router_advertisements import quieted
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
@@ -32,7 +33,8 @@ IPV6 = "net/ipv6/"
 class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host.
 
-    `sure` are the links that an incomplete document is sure of, None if it is complete.
+    `sure` are the links that an incomplete document is sure of, None if it is complete. `routed` are
+    the gateways of links with policy routing.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class CommonSettings:
         limits: Fence,
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
+        routed: Gateways,
     ) -> None:
         self.world, self.record, self.limits = world, record, limits
-        self.sure, self.rules = sure, rules
+        self.sure, self.rules, self.routed = sure, rules, routed
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -73,26 +76,32 @@ class CommonSettings:
             for name, value in before.sysctls.items()
             if not (small and name.startswith(IPV6))
         }
+        near = bare(request, self.routed, self.limits)
         quiet = quieted(request, link, self.world, small)
         return replace(
             link,
             state=request.state,
             txqueuelen=queue,
-            addresses=tuple(self._addresses(request, small)),
+            addresses=tuple(self._addresses(request, near, small)),
             sysctls={**original, **quiet, **self._sysctls(request, small)},
             device=self._device(request, link.index, queue),
+            bare=near,
         )
 
     def _refuse(self, key: LinkKey, text: str) -> None:
         self.problems.append(Problem("refused", text, key))
 
-    def _addresses(self, request: LinkRequest, small: Optional[str]) -> list[Address]:
-        """The addresses that are not refused; `small` is the reason why the link has no IPv6, if
-        any.
+    def _addresses(
+        self, request: LinkRequest, near: Collection[Address], small: Optional[str]
+    ) -> list[Address]:
+        """The addresses that are not refused; those `near` are in the management network.
+
+        `small` is the reason why the link has no IPv6, if any.
         """
         granted = []
         for address in request.addresses:
-            reason = self.limits.address(address)
+            allowed = self.limits.bare_address if address in near else self.limits.address
+            reason = allowed(address)
             if reason is None and address.version == 6:
                 reason = small
             if reason is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, LinkKey, LinkRequest, Network, Owned, Route, RouteRequest
+from neuca_tools.model.routing import MAIN_TABLE
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
@@ -84,7 +85,12 @@ def asked(
         if roles.role_of(key) == "dataplane" and request.state != "user"
         for address in request.addresses
     }
-    return frozenset(connected | {route.to for route in routes if route.state == "present"})
+    led = {
+        route.to
+        for route in routes
+        if route.state == "present" and route.traits.table == MAIN_TABLE
+    }
+    return frozenset(connected | led)
 
 
 def kept(

@@ -11,6 +11,7 @@ from typing import Optional
 from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
+from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.safety import Fence, mac_reason
 from neuca_tools.desired.virtual_links import deletable, judge
@@ -45,10 +46,11 @@ class LinkResolver:
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
+        routed: Gateways,
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
-        self.names = names
-        self.common = CommonSettings(world, record, limits, sure, rules)
+        self.names, self.limits, self.routed = names, limits, routed
+        self.common = CommonSettings(world, record, limits, sure, rules, routed)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}

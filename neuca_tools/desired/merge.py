@@ -208,6 +208,11 @@ def bound(
         platform,
         links=_bound_links(platform.links, found),
         routes=tuple(_bound_routes(platform.routes, found)),
+        rules=tuple(
+            replace(rule, link=rule.link and LinkKey(mac, rule.link.vlan_id))
+            for rule in platform.rules
+            for mac in (found.get(rule.link.mac, (rule.link.mac,)) if rule.link else ())
+        ),
         management=tuple(
             hint._replace(mac=mac)
             for hint in platform.management

@@ -125,9 +125,15 @@ def digests(
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(asked)
     for route in routes:
-        link = networks.link(route.via)
-        parts[link.mac if link else ""].append(repr(replace(route, where="")))
+        link = networks.link(route.via) or (route.link if _is_tied(route) else None)
+        mac = link.mac if link and link.mac in parts else ""
+        parts[mac].append(repr(replace(route, where="")))
     return {
         mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
         for mac, texts in parts.items()
     }
+
+
+def _is_tied(route: RouteRequest) -> bool:
+    """Whether the link of a route is the one that the document gives."""
+    return route.traits.kind == "unicast" and (route.via is None or route.traits.onlink)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, forwarding
+from neuca_tools.desired import coverage, forwarding, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -21,8 +21,8 @@ from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routes import resolve_routes
-from neuca_tools.desired.safety import ROUTE_PROTOCOL, Fence, fence, ground
+from neuca_tools.desired.routing import Routing, resolve_routing
+from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
     Host,
@@ -39,6 +39,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import ROUTE_PROTOCOL, Choice
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 
@@ -53,6 +54,7 @@ class Settings:
     tuning: Layer = field(default_factory=Layer)
     router: bool = True
     allow_sysctls: frozenset[str] = frozenset()
+    policy_routing: Choice = "auto"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Resolution:
     `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the key
     "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to the
     user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On links
-    that are `quiet`, router advertisements have no effect.
+    that are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
     """
 
     want: NetworkState
@@ -82,6 +84,7 @@ class Resolution:
     notes: tuple[Note, ...] = ()
     tuning: Layer = field(default_factory=Layer)
     quiet: frozenset[LinkKey] = frozenset()
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
 
 
 def resolve(
@@ -89,41 +92,63 @@ def resolve(
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
     layers = stack(document, settings.links, settings.policy, world, record)
-    requests, roles, routes = layers.requests, layers.roles, layers.routes
+    requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
-    complete, sure = _trust(document, requests)
-    removable = may_go(record.owned, complete, sure)
+    complete, trusted_links = _trust(document, requests)
+    removable = may_go(record.owned, complete, trusted_links)
+    sure = None if complete else trusted_links
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
-    sure_of = None if complete else sure
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure_of, rules)
+    routed = _gateways(tuned.requests, settings, world, roles)
+    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
-    router: Router = document.router if document and settings.router else "user"
+    router = _router(document, settings)
     forwards, refused = forwarding.allowed(router, roles, world)
-    hops = resolve_routes(routes, links, layers.addresses, world, work.found_keys, limits)
-    removable = replace(removable, vlans=work.deletable(complete))
-    sysctls = {**_host_sysctls(settings, record, complete), **forwards, **work.common.sysctls}
+    routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        NetworkState({**links, **work.leftovers()}, hops.hops, hops.banned, sysctls),
-        removable,
+        _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
+        replace(removable, vlans=work.deletable(complete)),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
-        problems=(*problems, *work.problems, *hops.problems, *refused),
-        digests=digests(requests, layers.addresses, routes, forwards),
+        problems=(*problems, *work.problems, *routing.problems, *refused),
+        digests=digests(requests, layers.addresses, layers.routes, forwards),
         hostname=document.hostname if document else None,
         router=router,
         complete=complete,
-        left_alone=_left_alone(routes),
-        loose=hops.loose,
+        left_alone=_left_alone(layers.routes),
+        loose=routing.loose,
         ground=ground(world, roles),
-        notes=(*layers.notes, *work.common.notes, *tuned.notes),
+        notes=(*layers.notes, *work.common.notes, *tuned.notes, *routing.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
+        tables=routing.tables,
     )
+
+
+def _gateways(
+    requests: Mapping[LinkKey, LinkRequest], settings: Settings, world: World, roles: Roles
+) -> dict[LinkKey, dict[int, Host]]:
+    found = find_links(world, roles)
+    return policy_routing.gateways(requests, settings.links, settings.policy_routing, world, found)
+
+
+def _router(document: Optional[Document], settings: Settings) -> Router:
+    return document.router if document and settings.router else "user"
+
+
+def _want(
+    work: LinkResolver,
+    links: Mapping[LinkKey, Link],
+    routing: Routing,
+    sysctls: Mapping[str, str],
+) -> NetworkState:
+    every = {**links, **work.leftovers()}
+    sysctls = {**sysctls, **work.common.sysctls}
+    return NetworkState(every, routing.hops, routing.banned, sysctls, rules=routing.rules)
 
 
 def _trust(

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Optional
 
-from neuca_tools.desired.safety import ROUTE_PROTOCOL as ROUTE_PROTOCOL  # noqa: PLC0414 - a part of what a route is
+from neuca_tools.desired.coverage import SHORTEST_PREFIX
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     Address,
@@ -23,6 +23,7 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Traits
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -59,7 +60,7 @@ def resolve_routes(
     """
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
     finder = _Finder(usable, asked_of, world, found, limits)
-    hops: list[Hop] = []
+    taken: dict[object, Hop] = {}
     loose: set[str] = set()
     banned: list[Network] = []
     problems: list[Problem] = []
@@ -72,13 +73,15 @@ def resolve_routes(
             if reason is None:
                 banned.append(route.to)
         else:
-            key, reason = finder.link(route, own)
-            if key is not None:
-                hops.append(Hop(route.to, key, route.via, ROUTE_METRIC))
-                loose |= finder.loose(route, key)
+            hop, reason = finder.hop(route, own)
+            if hop is not None and not reason:
+                reason = _twin(hop, taken)
+            if hop is not None and not reason:
+                taken[hop.identity] = hop
+                loose |= finder.loose(route, hop.link)
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
-    return Hops(tuple(hops), tuple(banned), tuple(problems), frozenset(loose))
+    return Hops(tuple(taken.values()), tuple(banned), tuple(problems), frozenset(loose))
 
 
 class _Finder:
@@ -97,42 +100,68 @@ class _Finder:
         self._present = Networks({key: _present(key, world, found) for key in usable})
         self._all = Networks(asked_of)
         self._taken = {
-            (other.to, other.metric) for other in world.routes if other.protocol != ROUTE_PROTOCOL
+            (other.to, other.traits.table, other.metric, other.traits.tos)
+            for other in (*world.routes, *world.tables)
+            if other.protocol != ROUTE_PROTOCOL
         }
+        # Tables that somebody else's rules lead to: any packet may be routed by these.
+        self._used = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
 
-    def link(
+    def hop(self, route: RouteRequest, own: Container[Host]) -> tuple[Optional[Hop], Optional[str]]:
+        """The route as it can be set, or None and the reason why it cannot."""
+        reason = self._fence_reason(route)
+        links: list[LinkKey] = []
+        vias = (route.via, *route.others) if route.traits.kind == "unicast" else ()
+        for via in vias:
+            if reason is None:
+                key, reason = self._link(replace(route, via=via), own)
+                links += [key] if key else []
+        if reason is not None or len(links) < len(vias):
+            # Without a reason, the address that leads to the next hop was refused, which is reported.
+            return None, reason
+        first, *others = links or [NOWHERE]
+        hop = Hop(
+            route.to,
+            first,
+            route.via,
+            _metric(route),
+            traits=_normal(route),
+            others=tuple(zip(others, route.others)),
+        )
+        if hop.identity in self._taken:
+            return None, f"a route that is not ours has the same prefix and metric ({hop.metric})"
+        return hop, None
+
+    def _fence_reason(self, route: RouteRequest) -> Optional[str]:
+        """Why no route may lead there. A table that only our rules lead to may have any route."""
+        if route.traits.table not in self._used | {MAIN_TABLE}:
+            return None
+        if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
+            return "a prefix of length 0 or 1 would take the default route's place"
+        return self._limits.route(route.to)
+
+    def _link(
         self, route: RouteRequest, own: Container[Host]
     ) -> tuple[Optional[LinkKey], Optional[str]]:
-        """The link of the route and None, or None and the reason why the route cannot be set."""
+        """The link of a next hop and None, or None and the reason why there is none."""
+        is_said = route.via is None or route.traits.onlink or _link_local(route)
         key = self._asked.link(route.via) or self._present.link(route.via)
-        key = key or _said(route, self._usable)
-        reason = self._limits.route(route.to)
-        reason = reason or _hop_reason(route, key or self._all.link(route.via), self._usable, own)
+        if is_said and route.link is not None:
+            key = route.link if route.link in self._usable else None
+        reason = _hop_reason(route, key or self._all.link(route.via), self._usable, own)
         if reason is None and key is not None:
             reason = _down_reason(route, key, self._usable, self._found)
-        reason = reason or _clash(route, self._taken)
-        if reason:
-            return None, reason
-        return key, None
+        return (None, reason) if reason else (key, None)
 
     def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
         """The NIC of the route, if the next hop is in the network of no address that is asked for."""
-        if self._asked.link(route.via):
+        if route.via is None or self._asked.link(route.via):
             return set()
         return {key.mac}
 
 
 def _link_local(route: RouteRequest) -> bool:
     return route.via is not None and route.via.version == 6 and route.via.is_link_local
-
-
-def _said(route: RouteRequest, links: Container[LinkKey]) -> Optional[LinkKey]:
-    """The link that the document gives for a link-local next hop, which is in the network of every
-    link.
-    """
-    if route.link in links and _link_local(route):
-        return route.link
-    return None
 
 
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
@@ -167,8 +196,12 @@ def _hop_reason(
     links: Mapping[LinkKey, Link],
     own: Container[Host],
 ) -> Optional[str]:
+    if route.link is None and route.via is None:
+        return "it has neither a next hop nor an interface"
     if route.link is None and _link_local(route):
         return f"the next hop {route.via} is link-local, which does not say through which interface"
+    if key is None and (route.via is None or route.traits.onlink):
+        return f"{route.link} cannot be used"
     if key is None:
         return f"the next hop {route.via} is in no network of a dataplane NIC"
     if key not in links:
@@ -185,22 +218,38 @@ def _down_reason(
     found: Mapping[LinkKey, Device],
 ) -> Optional[str]:
     """Why the link can have no routes: it is down, or its NIC is (the kernel returns ENETDOWN)."""
+    subject = f"the next hop {route.via}" if route.via else "it"
     for part in (key.nic, key):
         link = links.get(part)
         if link is not None and link.state == "down":
-            return f'the next hop {route.via} is on "{links[key].name}", which is asked to be down'
+            return f'{subject} is on "{links[key].name}", which is asked to be down'
         if (link is None or link.state != "up") and not (part in found and found[part].up):
-            return f'the next hop {route.via} is on "{links[key].name}", which is down'
+            return f'{subject} is on "{links[key].name}", which is down'
     return None
 
 
-def _clash(route: RouteRequest, taken: Container[tuple[Network, int]]) -> Optional[str]:
-    """Why the kernel would replace another program's route: routes are the same by prefix and
-    metric alone.
-    """
-    if (route.to, ROUTE_METRIC) in taken:
-        return f"a route that is not ours has the same prefix and metric ({ROUTE_METRIC})"
-    return None
+def _twin(hop: Hop, taken: Mapping[object, Hop]) -> Optional[str]:
+    """Why another requested route stands in the way: the kernel would replace one by the other."""
+    other = taken.get(hop.identity)
+    if other is None or other == hop:
+        return None
+    return f"another route that is asked for has the same prefix and metric ({hop.metric})"
+
+
+def _metric(route: RouteRequest) -> int:
+    """The metric that the kernel will show: for IPv6, 0 stands for 1024 (IP6_RT_PRIO_USER)."""
+    if route.metric is None:
+        return ROUTE_METRIC
+    return route.metric or (1024 if route.to.version == 6 else 0)
+
+
+def _normal(route: RouteRequest) -> Traits:
+    """The traits without a scope that the route has anyway; IPv6 has no scopes."""
+    traits = route.traits
+    usual = "link" if traits.kind == "unicast" and route.via is None else "global"
+    if route.to.version == 6 or traits.scope == usual:
+        return replace(traits, scope="")
+    return traits
 
 
 def _all_addresses(links: Mapping[LinkKey, Link], world: World) -> Iterator[Address]:

@@ -17,10 +17,9 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, Host, Network, Route, World
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
 
-# rtm_protocol of our routes; not taken in iproute2's rt_protos nor in linux/rtnetlink.h
-ROUTE_PROTOCOL = 110
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
 NOTHING: Mapping[Host, str] = {}
 NO_LIMIT: Mapping[int, int] = {}
@@ -32,7 +31,7 @@ class Fence:
     """The management prefixes, and the length of the prefix that routes each guarded host.
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
-    `coverage.shortest`.
+    `coverage.shortest`. `own` are the addresses of the management NIC.
     """
 
     prefixes: tuple[Network, ...] = ()
@@ -42,11 +41,28 @@ class Fence:
     twice: Mapping[Host, str] = field(default_factory=dict)
     routed: frozenset[Network] = frozenset()
     shortest: Mapping[int, int] = field(default_factory=dict)
+    own: frozenset[Host] = frozenset()
 
     @cached_property
     def routed_lengths(self) -> list[tuple[int, int]]:
         """Family and prefix length of the `routed` ones."""
         return sorted({(network.version, network.prefixlen) for network in self.routed})
+
+    def bare_address(self, address: Address) -> Optional[str]:
+        """Why this address is refused if its network gets no route in the main table."""
+        if address.ip in self.twice:
+            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
+        if address.ip in self.own:
+            return "it is an address of the management NIC"
+        if address.ip in self.hosts:
+            return f"it would take over {address.ip}, which is reached through the management NIC"
+        return None
+
+    def is_near(self, address: Address) -> bool:
+        """Whether the address is in a network of the management NIC."""
+        return any(
+            address.version == prefix.version and address.ip in prefix for prefix in self.prefixes
+        )
 
     def address(self, address: Address) -> Optional[str]:
         """Why this address is refused: several links ask for it, it is in a management prefix, or
@@ -136,6 +152,9 @@ def fence(
         twice,
         routed=routed,
         shortest=shortest,
+        own=frozenset(
+            address.ip for index in roles.management for address in world.addresses.get(index, ())
+        ),
     )
 
 

@@ -27,9 +27,15 @@ def link_kind(section: str) -> str:
     return ""
 
 
+def is_rule(section: str) -> bool:
+    """Whether the section is a routing rule."""
+    words = section.split()
+    return len(words) == 2 and words[0] == "rule"
+
+
 def is_known_section(section: str) -> bool:
     """Whether NEuca reads a section of this name."""
-    return section in SECTIONS or bool(link_kind(section))
+    return section in SECTIONS or bool(link_kind(section)) or is_rule(section)
 
 
 def is_open(section: str, key: str = "") -> bool:
@@ -38,7 +44,7 @@ def is_open(section: str, key: str = "") -> bool:
         return False
     if section == "global":
         return key in _OPEN_GLOBALS
-    return section in _OPEN_SECTIONS or bool(link_kind(section))
+    return section in _OPEN_SECTIONS or bool(link_kind(section)) or is_rule(section)
 
 
 def shown_key(section: str, key: str) -> str:

@@ -9,27 +9,29 @@ every sequence of white space is one blank.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional
 
+from neuca_tools.model.addresses import Address as Address
+from neuca_tools.model.addresses import Host as Host
+from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
 from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.links import Written as Written
+from neuca_tools.model.routing import UNROUTED, NicRouting, Rule, RuleRequest, SeenRule
+from neuca_tools.model.routing import Hop as Hop
+from neuca_tools.model.routing import Route as Route
+from neuca_tools.model.routing import RouteRequest as RouteRequest
+from neuca_tools.model.routing import RouteState as RouteState
 from neuca_tools.model.rows import Item, Script, Storage, User
-
-Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
-Host = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
-RouteState = Literal["present", "absent", "user"]
 Router = Literal["true", "false", "user"]
 ProblemCode = Literal[
     "absent",
@@ -111,18 +113,8 @@ class LinkRequest:
     origins: tuple[Origin, ...] = ()
     device: tuple[tuple[str, str], ...] = ()
     virtual: Optional[Virtual] = None
+    routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
-
-
-@dataclass(frozen=True)
-class RouteRequest:
-    """One requested route. `via` is None unless it is `present`, `link` if the document names none."""
-
-    to: Network
-    state: RouteState
-    via: Optional[Host] = None
-    where: str = ""
-    link: Optional[LinkKey] = None
 
 
 class ManagementHint(NamedTuple):
@@ -146,6 +138,7 @@ class PlatformDocument:
     management: tuple[ManagementHint, ...] = ()
     items: tuple[Item, ...] = ()
     faults: tuple[Fault, ...] = ()
+    rules: tuple[RuleRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +158,7 @@ class Document:
     storage: tuple[Storage, ...] = ()
     faults: tuple[Fault, ...] = ()
     platform: Optional[PlatformDocument] = None
+    rules: tuple[RuleRequest, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -207,21 +201,6 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Route:
-    """One unicast route of the main table. `index` is the output device; `protocol` is rtm_protocol.
-
-    `expires`: it has a lifetime.
-    """
-
-    to: Network
-    index: int
-    via: Optional[Host] = None
-    metric: int = 0
-    protocol: int = 0
-    expires: bool = False
-
-
-@dataclass(frozen=True)
 class World:
     """The observed state of the host.
 
@@ -233,7 +212,8 @@ class World:
     are the agent's own files, None for one that does not exist. `managers` maps manager and interface
     to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the setting of a
     new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router advertisements;
-    `peers` are the peer networks of point-to-point addresses.
+    `peers` are the peer networks of point-to-point addresses. `routes` are the unicast routes of the
+    main table, `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -253,6 +233,8 @@ class World:
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
+    tables: tuple[Route, ...] = ()
+    rules: tuple[SeenRule, ...] = ()
 
 
 # --- The two states that plan compares ------------------------------------------------------------------------------
@@ -264,7 +246,8 @@ class Link:
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is the
-    requested bond or bridge that it is a member or port of.
+    requested bond or bridge that it is a member or port of. `bare` are the desired addresses whose
+    network gets no route in the main table.
     """
 
     key: LinkKey
@@ -281,18 +264,7 @@ class Link:
     managers: Mapping[str, str] = field(default_factory=dict)
     virtual: Optional[Virtual] = None
     master: Optional[LinkKey] = None
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A route through a link. `left_over`: added by a network manager that has to release the NIC."""
-
-    to: Network
-    link: LinkKey
-    via: Optional[Host] = None
-    metric: int = 0
-    ours: bool = True
-    left_over: bool = False
+    bare: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -311,6 +283,7 @@ class NetworkState:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
     tell: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -367,7 +340,8 @@ class Record:
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
     what the agent last set. `probed` maps the MAC of a
     NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
-    response. `retry` are the sysctls that failed.
+    response. `retry` are the sysctls that failed. `tables` maps a link to the number of its routing
+    table.
     """
 
     boot_id: str = ""
@@ -381,6 +355,7 @@ class Record:
     written: Mapping[Written, str] = field(default_factory=dict)
     probed: Mapping[str, int] = field(default_factory=dict)
     retry: tuple[str, ...] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Optional
 
-from neuca_tools.model import Address, Host, Network
+from neuca_tools.model import Address
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 
 
@@ -88,12 +88,16 @@ class Rename(LinkOperation):
 
 @dataclass(frozen=True)
 class AddAddress(LinkOperation):
-    """`ours`: it may be taken away again; not so the user's own that the kernel drops when this pass takes the link down."""
+    """`ours`: it may be removed again; not so the user's own that the kernel drops when this pass takes the link down.
+
+    `bare`: its network gets no route in the main table.
+    """
 
     kind = "add-address"
     phase = Phase.ADDRESS
     address: Address
     ours: bool = True
+    bare: bool = False
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -104,7 +108,8 @@ class AddAddress(LinkOperation):
         return f"add the address {self.address} to {self.target}"
 
     def run(self, writer: Writer) -> None:
-        writer.add_address(writer.index(self.on), self.address)
+        add = writer.add_bare_address if self.bare else writer.add_address
+        add(writer.index(self.on), self.address)
 
 
 @dataclass(frozen=True)
@@ -123,72 +128,6 @@ class DeleteAddress(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         writer.delete_address(writer.index(self.on), self.address)
-
-
-@dataclass(frozen=True)
-class ReplaceRoute(LinkOperation):
-    """Put a route in force, over the one of ours that has the same prefix (`leaves`, `old_via`)."""
-
-    kind = "replace-route"
-    phase = Phase.ROUTE
-    to: Network
-    via: Optional[Host]
-    metric: int
-    leaves: Optional[Target] = None
-    old_via: Optional[Host] = None
-
-    @property
-    def before(self) -> Optional[str]:
-        if self.leaves is None:
-            return None
-        return _hop_text(self.old_via, self.leaves)
-
-    @property
-    def domains(self) -> frozenset[str]:
-        if self.leaves is None:
-            return super().domains
-        return super().domains | {self.leaves.key.mac}
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.before, _hop_text(self.via, self.on)
-
-    @property
-    def text(self) -> str:
-        if self.before:
-            return (
-                f"replace the route to {self.to} {self.before} with {_hop_text(self.via, self.on)}"
-            )
-        return f"route {self.to} {_hop_text(self.via, self.on)}"
-
-    def run(self, writer: Writer) -> None:
-        writer.replace_route(writer.index(self.on), self.to, self.via, self.metric)
-
-
-@dataclass(frozen=True)
-class DeleteRoute(LinkOperation):
-    kind = "delete-route"
-    phase = Phase.SHRINK
-    to: Network
-    via: Optional[Host]
-    metric: int
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return _hop_text(self.via, self.on), None
-
-    @property
-    def text(self) -> str:
-        return f"delete the route to {self.to} {_hop_text(self.via, self.on)}"
-
-    def run(self, writer: Writer) -> None:
-        writer.delete_route(writer.index(self.on), self.to, self.via, self.metric)
-
-
-def _hop_text(via: Optional[Host], on: Target) -> str:
-    if via is None:
-        return f"on {on.name}"
-    return f"via {via} on {on.name}"
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,15 @@ from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
 from neuca_tools.documents.neuca.link_settings import SETTINGS
-from neuca_tools.model import OWN, Address, Hop, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.plan import route_steps
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
-    DeleteRoute,
     Rename,
-    ReplaceRoute,
     SetMtu,
     SetState,
     SetTxQueueLen,
@@ -54,19 +53,25 @@ def plan(
     if scope is not None:
         scope = _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
+    stale = list(route_steps.stale_routes(sides))
+    late = [one for one in stale if one.order > Phase.SHRINK]
     operations = (
         *_files(sides),
         *_marks(sides),
         *_renames(sides),
+        *(one for one in stale if one not in late),
         *_shrink(sides),
         *_grow(sides),
         *_sysctls(sides),
         *_raise_up(sides),
+        *route_steps.rules(sides),
         *_stale_addresses(sides),
+        *late,
         *_addresses(sides),
-        *_routes(sides),
+        *route_steps.routes(sides),
     )
-    return in_scope(sorted(operations, key=lambda operation: operation.order), scope)
+    ordered = sorted(operations, key=lambda operation: operation.order)
+    return route_steps.possible(in_scope(ordered, scope), have)
 
 
 def in_scope(
@@ -130,8 +135,7 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
-    """Remove routes, members and links; then lower MTUs, upper devices first; then take links down."""
-    yield from _stale_routes(sides)
+    """Remove members and links; then lower MTUs, upper devices first; then take links down."""
     yield from _taken_out(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         yield DeleteLink(Target(key, sides.names.get(key, ""), sides.have.links[key].index))
@@ -160,15 +164,6 @@ def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
             if master.kind == "bond" and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
             yield SetMaster(sides.target(key), None, sides.target(master))
-
-
-def _stale_routes(sides: Sides) -> Iterator[Operation]:
-    kept = {(hop.to, hop.metric) for hop in sides.want.hops}
-    for hop in sides.have.hops:
-        stale = hop.ours and sides.owned.routes and (hop.to, hop.metric) not in kept
-        stale = stale or hop.left_over or hop.to in sides.want.banned
-        if stale and hop.link not in sides.gone:
-            yield DeleteRoute(sides.target(hop.link), hop.to, hop.via, hop.metric)
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
@@ -277,7 +272,8 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                yield AddAddress(sides.target(key), address, address in wanted.addresses)
+                bare = address in wanted.bare
+                yield AddAddress(sides.target(key), address, address in wanted.addresses, bare)
 
 
 def _asked(
@@ -294,24 +290,3 @@ def _asked(
         and (key, address) not in owned.addresses
     )
     return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
-
-
-def _routes(sides: Sides) -> Iterator[Operation]:
-    ours = {(hop.to, hop.metric): hop for hop in sides.have.hops if hop.ours}
-    for hop in sides.want.hops:
-        if hop.link in sides.names and sides.there(hop.link):
-            yield from _route(sides, ours.get((hop.to, hop.metric)), hop)
-
-
-def _route(sides: Sides, before: Optional[Hop], hop: Hop) -> Iterator[Operation]:
-    """Add the route, or replace the one of ours with the same prefix and metric."""
-    target = sides.target(hop.link)
-    if before is None:
-        yield ReplaceRoute(target, hop.to, hop.via, hop.metric)
-        return
-    is_deleted = before.link in sides.gone
-    if not is_deleted and (before.link, before.via) != (hop.link, hop.via):
-        leaves = sides.target(before.link)
-        yield ReplaceRoute(target, hop.to, hop.via, hop.metric, leaves, before.via)
-    elif is_deleted or sides.goes_down(hop.link):
-        yield ReplaceRoute(target, hop.to, hop.via, hop.metric, None, before.via)

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
-    Hop,
     Incarnation,
     Link,
     LinkKey,
@@ -33,8 +32,10 @@ from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
+from neuca_tools.state import stored_routing
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
+from neuca_tools.state.stored_routing import key_of
 
 if TYPE_CHECKING:
     from neuca_tools.tuning.layer import Choice
@@ -192,17 +193,10 @@ def _path(where: Where, name: str) -> Path:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _key(text: str) -> LinkKey:
-    mac, dot, vlan_id = text.partition(".")
-    if not dot:
-        return LinkKey(mac)
-    return LinkKey(mac, int(vlan_id))
-
-
 def _optional_key(text: Optional[str]) -> Optional[LinkKey]:
     if not text:
         return None
-    return _key(text)
+    return key_of(text)
 
 
 def _record(data: Mapping[str, Any]) -> Record:
@@ -213,20 +207,21 @@ def _record(data: Mapping[str, Any]) -> Record:
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
         Owned(
-            frozenset((_key(key), ip_interface(text)) for key, text in owned["addresses"]),
-            frozenset(_key(key) for key in owned["vlans"]),
+            frozenset((key_of(key), ip_interface(text)) for key, text in owned["addresses"]),
+            frozenset(key_of(key) for key in owned["vlans"]),
         ),
-        {_key(key): _original(original) for key, original in data["originals"].items()},
+        {key_of(key): _original(original) for key, original in data["originals"].items()},
         _sysctls(data["original_sysctls"]),
         fit(data["applied"], str, "applied"),
         tuple(str(ip_network(text)) for text in data.get("ground", ())),
         {
-            _key(key): {name: _declined(one) for name, one in found.items()}
+            key_of(key): {name: _declined(one) for name, one in found.items()}
             for key, found in settings.items()
         },
         {_written(name): value for name, value in written.items()},
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
+        fit(data.get("tables", {}), Mapping[str, int], "tables"),
     )
 
 
@@ -235,7 +230,7 @@ def _written(text: str) -> Written:
     if "/" in text:
         return Written(text)
     link, _, setting = text.rpartition(" ")
-    return Written(setting, _key(link))
+    return Written(setting, key_of(link))
 
 
 def _incarnation(text: str) -> Optional[Incarnation]:
@@ -257,7 +252,7 @@ def _declined(data: Sequence[object]) -> Declined:
 
 def _mac(text: str) -> str:
     """The key of a NIC, checked: a MAC, or "KIND NAME" of a virtual link."""
-    if _key(text).vlan_id is not None:
+    if key_of(text).vlan_id is not None:
         raise ValueError(f"{text!r} is no NIC")
     return text
 
@@ -298,6 +293,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "written": {str(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
+        **stored_routing.tables_json(record.tables),
         "nics": {
             mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
@@ -327,7 +323,7 @@ def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
     if data is None:
         return None
     options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(_key, data["members"])), _optional_key(data["parent"]), options)
+    return Virtual(tuple(map(key_of, data["members"])), _optional_key(data["parent"]), options)
 
 
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
@@ -341,24 +337,20 @@ def _virtual_json(virtual: Virtual) -> dict[str, Any]:
 def _state(data: Mapping[str, Any]) -> NetworkState:
     """Raises one of STRANGE."""
     links = [_link(link) for link in data["links"]]
-    hops = [
-        Hop(
-            ip_network(hop["to"]),
-            _key(hop["link"]),
-            ip_address(hop["via"]) if hop["via"] else None,
-            fit(hop["metric"], int, "metric"),
-        )
-        for hop in data["hops"]
-    ]
     sysctls = fit(data["sysctls"], Mapping[str, Optional[str]], "sysctls")
-    return NetworkState({link.key: link for link in links}, tuple(hops), sysctls=sysctls)
+    return NetworkState(
+        {link.key: link for link in links},
+        tuple(map(stored_routing.hop, data["hops"])),
+        sysctls=sysctls,
+        rules=stored_routing.rules(data.get("rules", [])),
+    )
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual")
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare")
     plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
     return Link(
-        key=_key(data["key"]),
+        key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
         master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
@@ -366,30 +358,24 @@ def _link(data: Mapping[str, Any]) -> Link:
     )
 
 
+def _link_json(link: Link) -> dict[str, Any]:
+    plain = {name: value for name, value in link.__dict__.items() if name != "bare"}
+    return {
+        **plain,
+        "key": str(link.key),
+        "addresses": [str(address) for address in link.addresses],
+        "sysctls": dict(link.sysctls),
+        "device": dict(link.device),
+        "managers": {},
+        "master": link.master and str(link.master),
+        "virtual": link.virtual and _virtual_json(link.virtual),
+    }
+
+
 def _state_json(state: NetworkState) -> dict[str, Any]:
     return {
-        "links": [
-            {
-                **link.__dict__,
-                "key": str(link.key),
-                "addresses": [str(address) for address in link.addresses],
-                "sysctls": dict(link.sysctls),
-                "device": dict(link.device),
-                "managers": {},
-                "master": link.master and str(link.master),
-                "virtual": link.virtual and _virtual_json(link.virtual),
-            }
-            for link in state.links.values()
-        ],
-        "hops": [
-            {
-                "to": str(hop.to),
-                "link": str(hop.link),
-                "via": hop.via and str(hop.via),
-                "metric": hop.metric,
-            }
-            for hop in state.hops
-            if hop.ours
-        ],
+        "links": [_link_json(link) for link in state.links.values()],
+        "hops": [stored_routing.hop_json(hop) for hop in state.hops if hop.ours],
+        **stored_routing.rules_json(state.rules),
         "sysctls": dict(state.sysctls),
     }

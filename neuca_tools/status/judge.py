@@ -69,11 +69,14 @@ class DocumentStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`."""
+    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`. `routed`: there
+    are routing rules to keep.
+    """
 
     data: Mapping[str, Any]
     exit_code: int
     held: bool = False
+    routed: bool = False
 
 
 def judge(
@@ -271,6 +274,7 @@ def _interfaces(
             "vlan_id": link.key.vlan_id,
             "members": members(link),
             "master": link.master and str(link.master),
+            "table": resolution.tables.get(link.key),
         }
         interfaces.append(interface)
     return interfaces

@@ -75,6 +75,8 @@ def _interfaces(interfaces: Sequence[Mapping[str, Any]], color: bool) -> list[st
     lines = [head]
     for line, one in zip(rest, interfaces):
         lines.append(_colored(line[:2], good=one["ok"], color=color) + line[2:])
+        if one.get("table"):
+            lines.append(f"      routing table: {one['table']}")
         lines += [f"      {problem['code']}: {problem['text']}" for problem in one["problems"]]
         lines += [f"      {_note(note)}" for note in one["notes"]]
     return lines

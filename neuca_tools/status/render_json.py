@@ -23,13 +23,13 @@ from neuca_tools.model import (
     Original,
     PlatformDocument,
     Record,
-    RouteRequest,
     World,
 )
 from neuca_tools.model.links import Virtual
 from neuca_tools.model.rows import Storage
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
+from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted
 from neuca_tools.status.judge import members, nic_mac, parent, problem_json
 
@@ -49,15 +49,13 @@ def plan_json(operations: Iterable[Operation]) -> dict[str, Any]:
 def desired_json(resolution: Resolution) -> dict[str, Any]:
     """`neuca show desired --json`."""
     want = resolution.want
-    routes = [_route_json(hop.to, hop.via, "present") for hop in want.hops]
-    routes += [_route_json(to, None, "absent") for to in want.banned]
-    routes += [_route_json(to, None, "user") for to in resolution.left_alone]
     return {
         "version": 1,
         "hostname": resolution.hostname,
         "router": resolution.router,
         "links": [_link_json(link, resolution) for link in resolution.shown],
-        "routes": routes,
+        "routes": routing_json.desired_routes(resolution),
+        "rules": [rule.text for rule in sorted(want.rules)],
         "sysctl": {dotted(path): value for path, value in want.sysctls.items()},
         "problems": [
             {"link": problem.link and str(problem.link), **problem_json(problem)}
@@ -94,16 +92,8 @@ def observed_json(world: World) -> dict[str, Any]:
     return {
         "version": 1,
         "links": [_device_json(world.devices[index], world, names) for index in sorted(names)],
-        "routes": [
-            {
-                "to": str(route.to),
-                "via": route.via and str(route.via),
-                "interface": names.get(route.index),
-                "metric": route.metric,
-                "protocol": route.protocol,
-            }
-            for route in world.routes
-        ],
+        "routes": routing_json.observed_routes(world, names),
+        "rules": routing_json.observed_rules(world),
         "metadata_interface": names.get(world.metadata_index),
     }
 
@@ -140,7 +130,8 @@ def document_json(document: Optional[Document], stored: Optional[StoredDocument]
         "hostname": document.hostname,
         "router": document.router,
         "links": [_request_json(link) for link in document.links],
-        "routes": _routes_json(document.routes),
+        "routes": routing_json.requested_routes(document.routes),
+        "rules": routing_json.requested_rules(document.rules),
         "platform": _platform_json(document.platform),
         "users": [
             {"login": user.login, "sudo": user.sudo, "keys": list(user.keys)}
@@ -179,27 +170,14 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
     }
 
 
-def _routes_json(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
-    return [
-        {
-            **_route_json(route.to, route.via, route.state),
-            "link": route.link and str(route.link),
-        }
-        for route in routes
-    ]
-
-
-def _route_json(to: object, via: object, state: str) -> dict[str, Any]:
-    return {"to": str(to), "via": via and str(via), "state": state}
-
-
 def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, Any]]:
     if platform is None:
         return None
     return {
         "hostname": platform.hostname,
         "links": [_request_json(link) for link in platform.links],
-        "routes": _routes_json(platform.routes),
+        "routes": routing_json.requested_routes(platform.routes),
+        "rules": routing_json.requested_rules(platform.rules),
         "management": {hint.mac: hint.reason for hint in platform.management},
     }
 
@@ -214,12 +192,16 @@ def explanation(
     value from before the agent changed it.
     """
     role = resolution.roles.role_of(key)
+    request = resolution.requests.get(key) or LinkRequest(key)
     return {
         "version": 1,
         "link": str(key),
         "role": role,
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
-        "settings": _settings_explained(key, resolution, have, record),
+        "settings": [
+            *_settings_explained(key, resolution, have, record),
+            *routing_json.explained(key, request, resolution, have),
+        ],
         "problems": [problem_json(one) for one in resolution.problems if one.link == key],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],
     }

@@ -177,3 +177,52 @@ def test_a_hostile_host_name_is_no_host_name(host, line):
     hosts = host.folder / "hosts"
     assert not hosts.exists() or "sudo" not in hosts.read_text()
     assert host.once(NIC).code == 0
+
+
+HIJACKS = {
+    "everything": "from = 0.0.0.0/0\ntable = 100\npriority = 1",
+    "everything, IPv6": "from = ::/0\ntable = 100\npriority = 1",
+    "no selector": "table = 100\npriority = 1",
+    "to the gateway": f"to = {GATEWAY}\ntable = 100\npriority = 1",
+    "to the service": f"to = {SERVICE}\ntable = 100\npriority = 1",
+    "the management address": "from = 192.0.2.10\ntable = 100\npriority = 1",
+    "the management network": "from = 192.0.0.0/16\ntable = 100\npriority = 1",
+    "half of it": "from = 192.0.2.0/25\ntable = 100\npriority = 1",
+    "unmarked": "mark = 0\ntable = 100\npriority = 1",
+    "unmarked by mask": "mark = 0x100/0xff\ntable = 100\npriority = 1",
+    "by the kernel's rule": "from = 172.16.0.1\ntable = 100\npriority = 0",
+    "the table local": "from = 172.16.0.1\ntable = 255\npriority = 1",
+}
+
+
+@pytest.mark.parametrize("keys", HIJACKS.values(), ids=HIJACKS)
+def test_no_rule_takes_over_the_management_nic(host, keys):
+    """Table 100 has a default route in each family, which no rule of another program leads to."""
+    tables = "[routes]\n0.0.0.0/0 = 172.16.0.254 table 100\n::/0 = fd00:16::fe table 100\n"
+    before = ways(host)
+    host.once(f"{NIC}{tables}[rule evil]\n{keys}\n")
+    assert ways(host) == before
+    assert reachable(host)
+    rules = [host.look(f"{family} rule show") for family in ("-4", "-6")]
+    assert [one for found in rules for one in found if one["table"] in ("100", "255")] == []
+
+
+@pytest.mark.parametrize("kind", ["blackhole", "172.16.0.254", "172.16.0.254, 172.16.0.253"])
+@pytest.mark.parametrize("to", ["0.0.0.0/0", "192.0.2.0/24", "192.0.2.1/32", f"{SERVICE}/32"])
+def test_no_route_of_any_type_or_table_takes_over_the_management_nic(host, to, kind):
+    """Not in the main table, and not in one that a rule of the administrator's leads to."""
+    host.ip("rule add lookup 100 pref 500")
+    before = ways(host)
+    for table in ("main", "100"):
+        host.once(f"{NIC}[routes]\n{to} = {kind} metric 0 table {table}\n")
+        assert ways(host) == before
+        assert reachable(host)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.10/24", f"{GATEWAY}/24", f"{SERVICE}/16"])
+def test_a_gateway_makes_no_guarded_address_possible(host, address):
+    before = ways(host)
+    host.once(f"[interface {mac(1)}]\naddresses = {address}\ngateway = {GATEWAY}\n")
+    assert host.addresses("dp1") == set()
+    assert ways(host) == before
+    assert reachable(host)

@@ -10,6 +10,7 @@ VOLATILE = ("/nf_conntrack_count:", "/nf_conntrack_tcp_", "/ipv4/tcp_fastopen_ke
 LINK = ("ifname", "address", "mtu", "txqlen", "master", "ifalias", "altnames", "qdisc")
 ADDRESS = ("family", "local", "prefixlen", "scope", "label", "broadcast")
 ROUTE = ("type", "dst", "gateway", "dev", "table", "protocol", "scope", "metric", "prefsrc")
+AGENT = "110"  # the protocol of its routes and rules
 
 
 class Foreign:
@@ -84,9 +85,15 @@ class Foreign:
             facts += [
                 f"route {_part(one, ROUTE)}"
                 for one in self._lab.look(f"-{family} route show table all")
-                if one.get("dev") not in ours and one.get("type") != "anycast"
+                if one.get("dev") not in ours
+                and one.get("type") != "anycast"
+                and not _is_agents(one)
             ]
-            facts += [f"rule {one}" for one in self._lab.look(f"-{family} rule")]
+            facts += [
+                f"rule {one}"
+                for one in self._lab.look(f"-{family} rule")
+                if one.get("protocol") != AGENT
+            ]
         return {*facts, *self._settings(ours)}
 
     def _is_our_vlan(self, link, links):
@@ -101,6 +108,11 @@ class Foreign:
         lines = self._lab.run("grep", "-rs", "", "/proc/sys/net", check=False).out.splitlines()
         skipped = (*VOLATILE, *self._sysctls, *(f"/{name}/" for name in ours))
         return [line for line in lines if not any(part in line for part in skipped)]
+
+
+def _is_agents(route):
+    """Whether it is a route of the agent's without a device, such as a blackhole, or with several."""
+    return route.get("protocol") == AGENT and route.get("dev") in (None, "lo")
 
 
 def _part(facts, keys):

@@ -123,9 +123,8 @@ def test_a_user_route_is_neither_set_nor_removed(routed):
 def test_a_route_that_becomes_the_users_goes_no_more_and_comes_no_more(routed):
     routed.once(NICS + "[routes]\n10.20.0.0/16 = 172.16.0.254\n")
     assert routed.once(NICS + "[routes]\n10.20.0.0/16 = user\n").code == 0
-    assert routed.neuca("show", "desired", "--json").json["routes"] == [
-        {"to": "10.20.0.0/16", "via": None, "state": "user"}
-    ]
+    (shown,) = routed.neuca("show", "desired", "--json").json["routes"]
+    assert (shown["to"], shown["via"], shown["state"]) == ("10.20.0.0/16", None, "user")
 
 
 def test_a_route_through_a_network_that_the_user_set_up(routed):
@@ -160,3 +159,80 @@ def test_routes_come_back_when_a_nic_was_down_for_a_moment(routed):
     assert routed.once(document).code == 0
     assert len(routed.routes("10.20.0.0/16")) == len(routed.routes("2001:db8:20::/48", 6)) == 1
     assert routed.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
+
+
+def shown(lab, words):
+    """What `ip route show` prints of our routes, without what depends on the host."""
+    return [
+        " ".join(line.split())
+        for line in lab.run("ip", *words.split(), "proto", "110").out.splitlines()
+    ]
+
+
+def test_the_same_prefix_on_two_nics_with_different_metrics(routed):
+    lines = "10.20.0.0/16 = 172.16.0.254 metric 100\n10.20.0.0/16 = 172.17.0.254 metric 200\n"
+    lines += (
+        "2001:db8:20::/48 = fd00:16::fe metric 100\n2001:db8:20::/48 = fd00:17::fe metric 200\n"
+    )
+    assert routed.once(f"{NICS}[routes]\n{lines}").code == 0
+    assert [(dev, metric) for _, dev, metric, _ in routed.routes("10.20.0.0/16")] == [
+        ("dp1", 100),
+        ("dp2", 200),
+    ]
+    assert [(dev, metric) for _, dev, metric, _ in routed.routes("2001:db8:20::/48", 6)] == [
+        ("dp1", 100),
+        ("dp2", 200),
+    ]
+
+
+def test_routes_of_every_form(routed):
+    lines = f"""10.21.0.0/16 = blackhole
+10.22.0.0/16 = unreachable metric 30
+10.23.0.0/16 = prohibit
+10.24.0.0/16 = interface {mac(1)}
+10.25.0.0/16 = 198.51.100.1 on-link interface {mac(2)}
+10.26.0.0/16 = 172.16.0.254, 172.17.0.254
+10.27.0.0/16 = 172.16.0.254 mtu 1400 advmss 1300 src 172.16.0.1
+2001:db8:21::/48 = blackhole
+2001:db8:22::/48 = interface {mac(1)}
+2001:db8:23::/48 = fe80::9 interface {mac(2)} mtu 1400
+2001:db8:24::/48 = fd00:16::fe, fd00:17::fe
+"""
+    assert routed.once(f"{NICS}[routes]\n{lines}").code == 0
+    assert shown(routed, "-4 route show") == [
+        "blackhole 10.21.0.0/16 metric 20",
+        "unreachable 10.22.0.0/16 metric 30",
+        "prohibit 10.23.0.0/16 metric 20",
+        "10.24.0.0/16 dev dp1 scope link metric 20",
+        "10.25.0.0/16 via 198.51.100.1 dev dp2 metric 20 onlink",
+        "10.26.0.0/16 metric 20",
+        "nexthop via 172.16.0.254 dev dp1 weight 1",
+        "nexthop via 172.17.0.254 dev dp2 weight 1",
+        "10.27.0.0/16 via 172.16.0.254 dev dp1 src 172.16.0.1 metric 20 mtu 1400 advmss 1300",
+    ]
+    assert shown(routed, "-6 route show") == [
+        "blackhole 2001:db8:21::/48 dev lo metric 20 pref medium",
+        "2001:db8:22::/48 dev dp1 metric 20 pref medium",
+        "2001:db8:23::/48 via fe80::9 dev dp2 metric 20 mtu 1400 pref medium",
+        "2001:db8:24::/48 metric 20 pref medium",
+        "nexthop via fd00:16::fe dev dp1 weight 1",
+        "nexthop via fd00:17::fe dev dp2 weight 1",
+    ]
+    assert routed.plan() == []
+    assert routed.once(NICS).code == 0
+    assert (shown(routed, "-4 route show"), shown(routed, "-6 route show")) == ([], [])
+
+
+def test_a_default_route_in_another_table_and_a_foreign_one_with_its_prefix(routed):
+    routed.once(NICS)
+    routed.ip("route add 10.20.0.0/16 via 172.17.0.99 dev dp2 table 100")
+    lines = "0.0.0.0/0 = 172.16.0.254 table 100\n::/0 = fd00:16::fe table 70000\n"
+    assert routed.once(f"{NICS}[routes]\n{lines}").code == 0
+    assert shown(routed, "-4 route show table 100") == [
+        "default via 172.16.0.254 dev dp1 metric 20"
+    ]
+    assert shown(routed, "-6 route show table 70000") == [
+        "default via fd00:16::fe dev dp1 metric 20 pref medium"
+    ]
+    assert routed.once(NICS).code == 0
+    assert len(routed.look("route show table 100")) == 1

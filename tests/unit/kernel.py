@@ -13,11 +13,11 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
 from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
 from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
@@ -34,6 +34,15 @@ GEAR = {
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
+def _is_main(route):
+    return route.traits.table == MAIN_TABLE and route.traits.kind == "unicast"
+
+
+def _identity(route):
+    """What NLM_F_REPLACE goes by."""
+    return route.to, route.metric, route.traits.table, route.traits.tos
+
+
 def refuse(number, words):
     raise ApplyError(words, number)
 
@@ -44,11 +53,13 @@ class Kernel:
     def __init__(self, world=EMPTY, allowed=None):
         self.devices = dict(world.devices)
         self.addresses = {index: list(addresses) for index, addresses in world.addresses.items()}
-        self.routes = list(world.routes)
+        self.routes = [*world.routes, *world.tables]
+        self.rules = [seen.rule for seen in world.rules]
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed, self.carriers = allowed, frozenset()
         self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
         self.gear = {}
+        self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
         self.written = []
 
@@ -78,16 +89,20 @@ class Kernel:
         return World(
             dict(self.devices),
             addresses,
-            tuple(self.routes),
+            tuple(filter(_is_main, self.routes)),
             metadata,
             self.boot_id,
             self.rename_while_up,
             settings=settings,
+            tables=tuple(route for route in self.routes if not _is_main(route)),
+            rules=tuple(SeenRule(rule, ROUTE_PROTOCOL) for rule in self.rules),
         )
 
     def _out(self, host):
         matches = [
-            route for route in self.routes if route.to.version == host.version and host in route.to
+            route
+            for route in filter(_is_main, self.routes)
+            if route.to.version == host.version and host in route.to
         ]
         best = min(matches, key=lambda route: (-route.to.prefixlen, route.metric), default=None)
         return best.index if best else 0
@@ -111,7 +126,14 @@ class Kernel:
         """All that can be seen, in a form that compares."""
         addresses = {index: frozenset(found) for index, found in self.addresses.items() if found}
         gear = {index: self.gear.get(index, GEAR) for index in self.devices}
-        return dict(self.devices), addresses, frozenset(self.routes), dict(self.sysctls), gear
+        return (
+            dict(self.devices),
+            addresses,
+            frozenset(self.routes),
+            dict(self.sysctls),
+            gear,
+            frozenset(self.rules),
+        )
 
     # --- the Writer protocol ---
 
@@ -325,6 +347,10 @@ class Kernel:
         self.routes = [route for route in self.routes if route.index != device.index]
         self._forget_sysctls(f"/{device.name}/")
 
+    def add_bare_address(self, index, address):
+        self.bare.add((index, address))
+        self.add_address(index, address)
+
     def add_address(self, index, address):
         device = self._device(index)
         if address.version == 6 and device.mtu < LEAST_IPV6_MTU:
@@ -340,6 +366,7 @@ class Kernel:
         if address not in self.addresses.get(index, []):
             return
         self.addresses[index].remove(address)
+        self.bare.discard((index, address))
         if address.version == 4 and not any(one.version == 4 for one in self.addresses[index]):
             self.routes = [
                 route for route in self.routes if route.index != index or route.to.version == 6
@@ -352,7 +379,17 @@ class Kernel:
                 != (address.network, index, KERNEL_PROTOCOL)
             ]
 
-    def replace_route(self, index, to, via, metric, protocol=ROUTE_PROTOCOL):
+    def replace_route(self, route):
+        hops = [(route.index, route.via), *route.others] if route.traits.kind == "unicast" else []
+        for index, via in hops:
+            self._next_hop(index, via, route.traits.onlink)
+        same = [one for one in self.routes if _identity(one) == _identity(route)]
+        if same:
+            self.routes[self.routes.index(same[0])] = route
+        else:
+            self.routes.append(route)
+
+    def _next_hop(self, index, via, onlink):
         if not self._device(index).up:
             refuse(errno.ENETDOWN, "Network is down (Nexthop device is not up)")
         own = [
@@ -360,26 +397,34 @@ class Kernel:
             for address in self.addresses.get(index, [])
             if via is not None and address.version == via.version
         ]
-        if via is not None and not any(via in address.network for address in own):
+        near = onlink or any(via in address.network for address in own)
+        if via is not None and not (near or self._routed(via, index)):
             refuse(errno.ENETUNREACH, "Network is unreachable (Nexthop has invalid gateway)")
         if any(via == address.ip for found in self.addresses.values() for address in found):
             refuse(errno.EINVAL, "Invalid argument (Nexthop has invalid gateway)")
-        new = Route(to, index, via, metric, protocol)
-        same = [route for route in self.routes if (route.to, route.metric) == (to, metric)]
-        if same:
-            self.routes[self.routes.index(same[0])] = new
-        else:
-            self.routes.append(new)
 
-    def delete_route(self, index, to, via, metric):
-        self._device(index)
+    def _routed(self, via, index):
+        return any(
+            via.version == one.to.version and via in one.to and one.index == index and not one.via
+            for one in self.routes
+        )
+
+    def delete_route(self, route):
         gone = [
-            route
-            for route in self.routes
-            if (route.index, route.to, route.via, route.metric) == (index, to, via, metric)
+            one
+            for one in self.routes
+            if replace(one, expires=False, protocol=route.protocol and one.protocol) == route
         ]
         if gone:
             self.routes.remove(gone[0])
+
+    def add_rule(self, rule):
+        if rule not in self.rules:
+            self.rules.append(rule)
+
+    def delete_rule(self, rule):
+        if rule in self.rules:
+            self.rules.remove(rule)
 
     def write_sysctl(self, path, value):
         if self.read_sysctl(path) is None:
@@ -414,6 +459,8 @@ class Kernel:
             self._connect(index, own)
 
     def _connect(self, index, address):
+        if (index, address) in self.bare:
+            return
         metric = 256 if address.version == 6 else 0
         route = Route(address.network, index, None, metric, KERNEL_PROTOCOL)
         if address.network.prefixlen < address.max_prefixlen and route not in self.routes:

@@ -116,6 +116,7 @@ GOOD = [
     ("metadata", "timeout", "0.5 s", 0.5),
     ("network", "drift", "enforce", "enforce"),
     ("network", "allow-default-route", "on", True),
+    ("network", "policy-routing", "No", "no"),
     ("tuning", "profile", "many-peers, bdp,site_1", ("many-peers", "bdp", "site_1")),
     ("tuning", "rate", "2.5 Gbit/s", 2500000000),
     ("tuning", "rtt", "50 ms", 0.05),

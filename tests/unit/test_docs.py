@@ -25,12 +25,13 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
-from neuca_tools.plan import link_operations, operations
+from neuca_tools.plan import link_operations, operations, route_operations
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -233,7 +234,12 @@ def test_every_exit_code_is_documented():
 def test_every_kind_of_operation_is_documented():
     kinds = {
         one.kind
-        for one in [*vars(operations).values(), *vars(link_operations).values(), SetDevice]
+        for one in [
+            *vars(operations).values(),
+            *vars(link_operations).values(),
+            *vars(route_operations).values(),
+            SetDevice,
+        ]
         if isinstance(one, type) and issubclass(one, Operation) and "kind" in vars(one)
     }
     text = (
@@ -249,12 +255,12 @@ def test_every_kind_of_operation_is_documented():
 
 def test_every_section_of_user_data_is_documented():
     titles = " ".join(parts("neuca-user-data.5", "Ss"))
-    assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS}
+    assert set(re.findall(r"\[(\w+)", titles)) == {*SECTIONS, *LINK_KINDS, "rule"}
 
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    assert documented == {*_READERS, "addresses", "sysctl."}
+    assert documented == {*_READERS, *routing_keys.READERS, "addresses", "sysctl."}
 
 
 def test_every_number_of_a_link_is_documented_with_its_bounds():
@@ -328,7 +334,7 @@ def test_the_plan_in_the_readme_is_what_plan_says_of_its_document(tmp_path):
     names = {link.name: link.sysctls for link in resolution.want.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
     resolution = replace(resolution, want=replace(resolution.want, files=files))
-    have = found(resolution, world, record, PROTOCOL)
+    have = found(resolution, world, record)
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")

@@ -26,7 +26,12 @@ def plain(value):
     if hasattr(value, "vlan_id"):
         return str(value)
     if is_dataclass(value):
-        pairs = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        given = [
+            field
+            for field in fields(value)
+            if not (is_dataclass(field.default) and getattr(value, field.name) == field.default)
+        ]
+        pairs = {field.name: plain(getattr(value, field.name)) for field in given}
         return {name: content for name, content in pairs.items() if content not in (None, "", [])}
     if isinstance(value, tuple):
         return [plain(one) for one in value]

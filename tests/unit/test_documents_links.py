@@ -14,8 +14,9 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
-    "unknown key; known are addresses, channels, coalesce, gro_flush_timeout, irq-affinity, mtu, name,"
-    " napi_defer_hard_irqs, offloads, pause, qdisc, rings, rps, state, txqueuelen, xps and sysctl.KEY"
+    "unknown key; known are addresses, channels, coalesce, gateway, gro_flush_timeout, irq-affinity, mtu,"
+    " name, napi_defer_hard_irqs, offloads, pause, policy-routing, qdisc, rings, rps, state, table,"
+    " txqueuelen, xps and sysctl.KEY"
 )
 KEY = LinkKey(MAC)
 

@@ -313,15 +313,14 @@ def test_netplan_is_read():
     assert virtual(document, "bond bond0") == Virtual(
         (LinkKey("name member"),), None, (("mode", "active-backup"),)
     )
-    assert routes(document) == [("10.20.0.0/16", "172.16.0.254", DP)]
+    assert routes(document) == [
+        ("10.20.0.0/16", "172.16.0.254", DP),
+        ("10.21.0.0/16", "172.16.0.254", DP),
+    ]
     assert hints(document) == {"name enp1s0": DHCP, "52:54:00:12:34:57": DEFAULT}
     begin = "warning: network-config"
     assert faults(document) == [
         f'{begin} "network.wifis.wlan0": wifis are left to other programs, with all that is on them',
-        (
-            f'{begin} {DP} "network.ethernets.dp.routes[1].to" = "10.21.0.0/16": a route of another table or type is left to other'
-            " programs"
-        ),
         f'{begin} "network.ethernets.virtual.match": it matches NICs by more than their MAC address or their name, ignoring it',
         (
             f'{begin} {DP} "network.ethernets.dp": these keys have no effect: addresses[1].fd00:16::1/64.label,'
@@ -445,9 +444,8 @@ def test_version_1_is_read():
         ("10.20.0.0/16", "172.16.0.254", DP),
     ]
     assert hints(document) == {"name eth0": DHCP}
-    assert faults(document) == [
-        f'warning: network-config {DP} "config[0]": these keys have no effect: config[5].metric'
-    ]
+    assert [route.metric for route in document.routes] == [None, 3]
+    assert faults(document) == []
 
 
 def test_a_bridge_of_version_1_with_a_vlan_in_it_and_one_on_it():

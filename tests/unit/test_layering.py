@@ -53,6 +53,7 @@ PURE_MODULES = {
         "status.judge",
         "status.render",
         "status.render_json",
+        "status.routing_json",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure

@@ -47,6 +47,7 @@ sysctl.net.ipv4.conf.{interface}.rp_filter = 2
 10.20.0.0/16 = 172.16.0.254
 """
 PORT = nic(1, "eth1", mac=NIC_MAC, permanent_mac=NIC_MAC)
+MAIN = {"table": 254, "type": "unicast"}
 ROUTES = "[routes]\n10.1.0.0/16 = 10.0.0.9\n10.2.0.0/16 = down\n10.3.0.0/16 = user\n"
 
 
@@ -61,6 +62,10 @@ def test_the_example_of_show_desired():
     assert [[link.pop(key) for key in later] for link in data["links"]] == [
         [{}, [], None, {}]
     ] * 2  # keys that came later
+    assert data.pop("rules") == []
+    assert [[one.pop(key) for key in ("metric", "table", "type")] for one in data["routes"]] == [
+        [20, 254, "unicast"]
+    ]
     assert data == json.loads(DESIRED)
 
 
@@ -104,9 +109,9 @@ def test_the_three_states_of_a_route():
         resolved(f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n{ROUTES}", nic(2))
     )
     assert data["routes"] == [
-        {"to": "10.1.0.0/16", "via": "10.0.0.9", "state": "present"},
-        {"to": "10.2.0.0/16", "via": None, "state": "absent"},
-        {"to": "10.3.0.0/16", "via": None, "state": "user"},
+        {"to": "10.1.0.0/16", "via": "10.0.0.9", "state": "present", "metric": 20, **MAIN},
+        {"to": "10.2.0.0/16", "via": None, "state": "absent", "metric": None, **MAIN},
+        {"to": "10.3.0.0/16", "via": None, "state": "user", "metric": None, **MAIN},
     ]
 
 
@@ -191,8 +196,15 @@ def test_what_is_observed():
         ("physical", None, "br0"),
     ]
     assert data["routes"] == [
-        {"to": "0.0.0.0/0", "via": "10.0.0.9", "interface": "eth1", "metric": 100, "protocol": 16},
-        {"to": "10.0.0.0/24", "via": None, "interface": None, "metric": 0, "protocol": 4},
+        {
+            "to": "0.0.0.0/0",
+            "via": "10.0.0.9",
+            "interface": "eth1",
+            "metric": 100,
+            "protocol": 16,
+            **MAIN,
+        },
+        {"to": "10.0.0.0/24", "via": None, "interface": None, "metric": 0, "protocol": 4, **MAIN},
     ]
     assert data["metadata_interface"] == "eth1"
 

@@ -10,7 +10,7 @@ import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, vlan, world
 
 from neuca_tools.desired.resolve import Settings, resolve
-from neuca_tools.model import Problem, Record
+from neuca_tools.model import Problem, Record, Route
 
 TWO = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"
 THREE = f"[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"
@@ -205,9 +205,8 @@ def test_a_route_moves_with_its_network_from_one_nic_to_another():
 def test_a_route_that_is_no_longer_asked_for_goes_and_a_foreign_one_stays():
     one = agent(TWO + ROUTE)
     one.run()
-    one.kernel.replace_route(
-        2, ip_network("10.99.0.0/16"), one.survey().want.hops[0].via, 5, protocol=4
-    )
+    via = one.survey().want.hops[0].via
+    one.kernel.replace_route(Route(ip_network("10.99.0.0/16"), 2, via, 5, 4))
     one.ask(TWO)
     assert texts(one.plan(one.survey().changed())) == [
         "delete the route to 10.20.0.0/16 via 10.0.0.254 on eth2"

@@ -25,6 +25,7 @@ from neuca_tools.documents import parse
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Device, LinkKey, Record, Route, World
 from neuca_tools.model.links import KINDS
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.state import updates
 from neuca_tools.tuning.layer import Choice
 
@@ -190,7 +191,11 @@ class Agent:
 
     def reboot(self):
         """NICs with their own settings again, and nothing on them; the management NIC comes up as DHCP has it."""
-        default = [(one.index, one.via) for one in self.kernel.routes if one.to.prefixlen == 0]
+        default = [
+            (one.index, one.via)
+            for one in self.kernel.routes
+            if one.to.prefixlen == 0 and one.protocol != ROUTE_PROTOCOL
+        ]
         old = self.kernel
         plain = [
             replace(
@@ -452,11 +457,13 @@ def meddle(draw, kernel):
         if to.version == via.version:
             _attempt(
                 kernel.replace_route,
-                index,
-                to,
-                via,
-                draw(st.sampled_from((0, 20, 1024))),
-                draw(st.sampled_from((3, 4))),
+                Route(
+                    to,
+                    index,
+                    via,
+                    draw(st.sampled_from((0, 20, 1024))),
+                    draw(st.sampled_from((3, 4))),
+                ),
             )
     elif what == "vlan":
         vlan_id = draw(st.integers(5, 7))

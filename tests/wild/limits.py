@@ -46,9 +46,6 @@ LIMITS = (
         ("addresses", "routes", "mtu", "ipv6_mtu"),
         "control: manual",
     ),
-    Limit("a route of another table or type", ("routes",), "another table or type"),
-    Limit("a route without a next hop", ("routes",), "without a next hop"),
     Limit("it is in the network of no link", ("routes",), "in the network of no link"),
-    Limit("metric", ("routes",), "have no effect"),
     Limit("macaddress", ("mac",), "have no effect"),
 )

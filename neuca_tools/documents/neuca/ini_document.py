@@ -10,7 +10,14 @@ from itertools import chain
 from typing import Callable, Optional, cast
 
 from neuca_tools.documents import stacking
-from neuca_tools.documents.neuca import interface_lines, links, tables, values
+from neuca_tools.documents.neuca import (
+    interface_lines,
+    links,
+    route_lines,
+    rule_sections,
+    tables,
+    values,
+)
 from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
 from neuca_tools.documents.neuca.links import Asked
 from neuca_tools.documents.neuca.values import UnusableError
@@ -63,11 +70,19 @@ def _assemble(
     settings = {line.key: line for line in of("global")}
     hostname, router = (_one(settings.get(key), reader, faults) for key, reader in _GLOBALS.items())
     requests, link_faults = _links(sections, lines, of("interfaces"))
-    routes, route_faults = tables.rows(of("routes"), tables.route, MAX_ROUTES)
+    routes, route_faults = tables.rows(of("routes"), route_lines.route, MAX_ROUTES)
+    rules, rule_faults = rule_sections.read(lines)
     users, user_faults = tables.rows(of("users"), tables.user, MAX_ROWS)
     scripts, script_faults = tables.rows(of("scripts"), tables.script, MAX_ROWS)
     storage, storage_faults = tables.storage_rows(of("storage"), MAX_ROWS)
-    faults += [*link_faults, *route_faults, *user_faults, *script_faults, *storage_faults]
+    faults += [
+        *link_faults,
+        *route_faults,
+        *rule_faults,
+        *user_faults,
+        *script_faults,
+        *storage_faults,
+    ]
     return Document(
         hostname=hostname,
         router=cast(Router, router or "user"),
@@ -77,6 +92,7 @@ def _assemble(
         users=users,
         scripts=scripts,
         storage=storage,
+        rules=rules,
         faults=_bounded(faults),
     )
 
@@ -103,7 +119,7 @@ def _identity(line: Line) -> Hashable:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
-            return line.section, str(values.network(line.key))
+            return line.section, route_lines.identity(line)
         if link_kind(line.section):
             return str(links.section_key(line.section)), links.setting_name(line)
     except UnusableError:

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple
 
-from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.neuca import link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
+from neuca_tools.model.routing import UNROUTED
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"
@@ -114,12 +115,13 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
     device: dict[str, str] = {}
     origins: dict[str, Origin] = {}
     lines: dict[str, Line] = {}
-    virtual, unsure = empty.request.virtual, False
+    virtual, unsure, routing = empty.request.virtual, False, UNROUTED
     for one in found:
         given = {name: getattr(one.request, name) for name in _SINGLE}
         fields.update({name: value for name, value in given.items() if value})
         sysctls.update(one.request.sysctls)
         device.update(one.request.device)
+        routing = one.request.routing.over(routing)
         if one.request.virtual:
             virtual = one.request.virtual.over(virtual)
         origins.update({origin.setting: origin for origin in one.request.origins})
@@ -130,6 +132,7 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
         sysctls=tuple(sysctls.items()),
         device=tuple(device.items()),
         virtual=virtual,
+        routing=routing,
         origins=tuple(origins.values()),
         **fields,
     )
@@ -162,11 +165,15 @@ def _take_one(asked: Asked, line: Line) -> Asked:
         value = values.sysctl_value(line.value)
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
         return give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value)
+    if line.key in routing_keys.READERS:
+        routing = routing_keys.READERS[line.key](line.value).over(asked.request.routing)
+        shown = routing_keys.shown(routing)[line.key]
+        return give(asked, line, "routing", routing, setting=line.key, shown=shown)
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
     if line.key not in _READERS:
-        known = sorted({"addresses", *_READERS, *own})
+        known = sorted({"addresses", *_READERS, *routing_keys.READERS, *own})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
@@ -252,6 +259,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
+        routing=own.routing.over(below.routing),
         automatic=own.automatic or below.automatic,
         origins=_overlay_origins(below.origins, own.origins),
     )

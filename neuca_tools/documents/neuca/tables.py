@@ -1,4 +1,4 @@
-"""Parse the sections whose lines are independent: `[routes]`, `[users]`, `[scripts]` and `[storage]`."""
+"""Parse the sections whose lines are independent: `[users]`, `[scripts]` and `[storage]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,14 +12,13 @@ from typing import Callable, TypeVar
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model import Fault, RouteRequest, RouteState
+from neuca_tools.model import Fault
 from neuca_tools.model.rows import Script, Storage, User
 
 _Row = TypeVar("_Row")
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
 _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
-_STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
 # RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most 255
@@ -47,18 +46,6 @@ def rows(
         except UnusableError as reason:
             faults.append(line.fault(str(reason)))
     return tuple(found), faults
-
-
-def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
-    """`CIDR = next hop`, `down` or `user`."""
-    to = values.network(line.key)
-    state = _STATES.get(line.value.lower())
-    if state:
-        return RouteRequest(to, state, None, line.where), []
-    via = values.next_hop(line.value)
-    if via.version != to.version:
-        raise UnusableError(f'the next hop "{via}" is not of the family of "{to}"')
-    return RouteRequest(to, "present", via, line.where), []
 
 
 def user(line: Line) -> tuple[User, list[Fault]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Optional
 
-from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.parts import Part
@@ -30,10 +30,12 @@ from neuca_tools.model import (
     RouteRequest,
     Virtual,
 )
+from neuca_tools.model.routing import NicRouting, RuleRequest
 from neuca_tools.model.topology import METADATA_HOSTS
 
 MAX_LINKS = 4096
 MAX_ROUTES = 16384
+MAX_RULES = 1024
 MAX_ADDRESSES = 1024
 BY_NAME = "name "
 # Why there is no VLAN on a link.
@@ -46,6 +48,7 @@ MOST_UNUSED = 20
 _HOP_KEYS = {"to": "via"}
 # Next hops that stand for none.
 _NOWHERE = ("0.0.0.0", "::", "::0")
+DEFAULT_ROUTE = "the platform's document gives it the default route"
 PRIMARY = "it is the primary NIC of the instance"
 _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 
@@ -62,7 +65,8 @@ class Draft:
     `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
     maps each address to the place that gives it. `management` is the reason why the NIC may be the
     management NIC, empty if there is none; `firm`: the document names it as the management NIC.
-    `offloads` maps the names of ethtool(8) to `on` or `off`.
+    `offloads` maps the names of ethtool(8) to `on` or `off`. `gateways` are the routers of the link's
+    subnets; `implied`: they are those of the platform.
     """
 
     key: LinkKey
@@ -77,9 +81,11 @@ class Draft:
     sysctls: dict[str, str] = field(default_factory=dict)
     offloads: dict[str, str] = field(default_factory=dict)
     state: LinkState = "up"
+    rules: list[RuleRequest] = field(default_factory=list)
     automatic: Automatic = field(default_factory=Automatic)
     others: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
+    implied: bool = False
 
     def manage(self, reason: str, firm: bool = False) -> None:
         """Record that the NIC may be the management NIC, or with `firm` is; the first reason is kept."""
@@ -114,6 +120,13 @@ class Draft:
         else:
             self.sysctls[IPV6_MTU] = str(mtu)
 
+    def add_default_route(self, part: Part, key: str, via: Optional[str] = None) -> None:
+        """Add the default route with this next hop, or with that of a key, if it has one."""
+        via = via or part.text(key)
+        if via is not None:
+            self.manage(DEFAULT_ROUTE)
+            self._add_router(part, key, via)
+
     def add_address(self, part: Part, key: str, text: str, netmask: Optional[str] = None) -> None:
         """Add an address with its prefix length after a slash, or with a netmask or prefix length.
 
@@ -138,7 +151,8 @@ class Draft:
         changes them. A NIC that has one may be the management NIC.
         """
         if _is_default(to, netmask):
-            self.manage("the platform's document gives it the default route")
+            self.manage(DEFAULT_ROUTE)
+            self.add_default_route(part, _HOP_KEYS.get(key, "gateway"), via)
             return
         network = part.made(key, to, lambda text: destination(cidr(text, netmask)))
         if network is None:
@@ -154,7 +168,12 @@ class Draft:
             self._add_hop(part, _HOP_KEYS.get(key, "gateway"), via, network)
 
     def add_gateway(self, part: Part, key: str, text: str) -> None:
-        """Add the router of this link's subnet; the first of each family counts."""
+        """Add the router of this link's subnet, which the platform gives or implies."""
+        self.implied = True
+        self._add_router(part, key, text)
+
+    def _add_router(self, part: Part, key: str, text: str) -> None:
+        """Add a router; the first of each family counts."""
         hop = part.made(key, text, values.next_hop)
         if hop is not None and all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
@@ -166,7 +185,9 @@ class Draft:
         if hop.version != network.version:
             part.fault(key, via, f'the next hop is not of the family of "{network}"')
         elif len(self.routes) < MAX_ROUTES:
-            self.routes.append(RouteRequest(network, "present", hop, part.where, self.key))
+            request = RouteRequest(network, "present", hop, part.where, self.key)
+            metric = part.read("metric", route_lines.metric)
+            self.routes.append(replace(request, metric=metric))
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
@@ -181,6 +202,7 @@ class Draft:
             device=tuple(self._device().items()),
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
+            routing=NicRouting(gateways=tuple(self.gateways), implied=self.implied),
             automatic=self._automatic(),
         )
         if self.state == "user":
@@ -262,12 +284,15 @@ def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> Pla
         for draft in described
         if draft.management
     ]
-    routes = chain.from_iterable(draft.routes for draft in described if draft.state != "user")
+    active = [draft for draft in described if draft.state != "user"]
+    routes = chain.from_iterable(draft.routes for draft in active)
+    rules = chain.from_iterable(draft.rules for draft in active)
     if by_hand:
         _name_unused(described)
     return PlatformDocument(
         links=with_parents(links.values()),
         routes=tuple(islice(routes, MAX_ROUTES)),
+        rules=tuple(islice(rules, MAX_RULES)),
         management=(*hints, *_hints_below(hints, links)),
         items=dns.items(dict(root.tree)),
         faults=tuple(root.faults),

@@ -130,8 +130,9 @@ def _prefix_length(
 def _gateways(draft: Draft) -> None:
     """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
 
-    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local.
+    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and announces itself.
     """
+    draft.implied = True
     for key in ("gateway", "ipv6-gateway"):
         for text in _lines(draft.part, key):
             draft.add_gateway(draft.part, key, text)

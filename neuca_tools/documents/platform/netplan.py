@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform import automatic, made, nocloud_v1
+from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
@@ -94,6 +94,7 @@ KEYS = (
     | _OFFLOADS.keys()
     | set(_OFF)
     | automatic.KEYS
+    | netplan_routing.KEYS
 )
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans")
 # What may be set for all links of a kind.
@@ -280,8 +281,7 @@ def _common(draft: Draft, link: Part) -> Draft:
     for family in (4, 6):
         if link.true(f"dhcp{family}"):
             draft.lease(family)
-    if link.text("gateway4") or link.text("gateway6"):
-        draft.manage("the platform's document gives it the default route")
+        draft.add_default_route(link, f"gateway{family}")
     draft.automatic = automatic.of_netplan(link)
     if draft.automatic.accept_ra is not None:
         link.use("accept-ra")
@@ -292,23 +292,8 @@ def _common(draft: Draft, link: Part) -> Draft:
     link.use_defaults(*_OFF)
     _state(draft, link)
     _addresses(draft, link)
-    for route in link.parts("routes"):
-        table, kind = route.text("table"), route.text("type")
-        if table in (None, "main", "254") and kind in (None, "unicast"):
-            draft.add_route(route, "to", *_target(route.text("to") or ""), route.text("via"))
-        else:
-            route.warn("to", "a route of another table or type is left to other programs")
-            route.close()
+    netplan_routing.read(draft, link)
     return draft
-
-
-def _target(to: str) -> tuple[str, Optional[str]]:
-    """A destination and its prefix length: a bare address is a host, as in ip-route(8)."""
-    if "/" in to or to == "default":
-        return to, None
-    if ":" in to:
-        return to, "128"
-    return to, "32"
 
 
 def _state(draft: Draft, link: Part) -> None:

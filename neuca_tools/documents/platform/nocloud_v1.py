@@ -41,7 +41,7 @@ _SPANS = {
 }
 KEYS = (
     frozenset(
-        "type name mac_address mtu subnets address netmask prefix gateway network destination vlan_link"
+        "type name mac_address mtu subnets address netmask prefix gateway metric network destination vlan_link"
         " vlan_id bond_interfaces bridge_interfaces params control accept-ra".split()
     )
     | _BOND.keys()
@@ -212,8 +212,7 @@ def _static(draft: Draft, subnet: Part) -> None:
     else:
         draft.add_address(subnet, "address", address, prefix_length(subnet))
         _set_mtu(draft, subnet, ":" in address)
-    if subnet.text("gateway"):
-        draft.manage("the platform's document gives it the default route")
+    draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
         _route(draft, route)
 

@@ -36,7 +36,7 @@ _SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made
 KEYS = (
     frozenset(
         "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-        " network gateway prefix".split()
+        " network gateway prefix metric".split()
     )
     | _BOND.keys()
     | dns.KEYS
@@ -181,8 +181,8 @@ def _static(network: Part, draft: Draft) -> None:
         network.close()
     else:
         draft.add_address(network, "ip_address", address, network.text("netmask"))
-    if network.text("gateway"):
-        draft.manage("the platform's document gives it the default route")
+    draft.add_default_route(network, "gateway")
+    draft.implied = True
     for route in network.parts("routes"):
         route.close("services")
         draft.add_route(

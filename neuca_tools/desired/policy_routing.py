@@ -1,0 +1,291 @@
+"""Policy routing: packets from an address of a NIC leave through this NIC, by a table and three rules.
+
+The rules of an address A with the table T of its NIC, the same at every host:
+
+    31000: from A lookup T suppress_prefixlength 0      its own and the other NICs' networks
+    31100: from A lookup main suppress_prefixlength 0   containers, VPNs, the user's routes, as before
+    31200: from A lookup T                              everything else, through the NIC's gateway
+
+T has the networks of the NIC, the networks of the other NICs through its own gateway (a cloud drops
+packets with the address of another NIC as spoofed), and a default route.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from typing import Optional
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.desired.safety import Fence
+from neuca_tools.model import (
+    Address,
+    Device,
+    Hop,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Network,
+    World,
+)
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import (
+    KERNEL_TABLES,
+    MAIN_TABLE,
+    ROUTE_PROTOCOL,
+    Choice,
+    Rule,
+    Traits,
+)
+
+SETTING = "policy-routing"
+# Behind the rules of everybody else: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
+# nm-cloud-setup 30200 to 30500.
+OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
+TABLES = range(31001, 32000)
+# Addresses of a platform that a route of the main table may lead to, and that answers have to leave
+# to through the NIC that was asked: the probes of Azure's load balancers.
+PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
+RTPROT_RA = 9
+MOST_ROUTES = 16384  # a bound of our own: each table has the networks of all other NICs
+
+
+@dataclass(frozen=True)
+class PolicyRouting:
+    """The routes and rules of every routed link, and the table of each (`tables`, by link)."""
+
+    hops: tuple[Hop, ...] = ()
+    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+Gateways = Mapping[LinkKey, Mapping[int, Host]]
+
+
+def gateways(
+    requests: Mapping[LinkKey, LinkRequest],
+    local: Iterable[LinkRequest],
+    choice: Choice,
+    world: World,
+    found: Mapping[LinkKey, Device],
+) -> dict[LinkKey, dict[int, Host]]:
+    """The gateways, by family, of the links whose addresses get rules; a link without one gets none.
+
+    `choice` is that of the configuration, which also has the `local` requests. `found` are the devices
+    that are present.
+    """
+    configured = {request.key: request for request in local}
+    routed: dict[LinkKey, dict[int, Host]] = {}
+    for key, request in requests.items():
+        if request.state in ("up", None) and _is_routed(request, configured.get(key), choice):
+            index = found[key].index if key in found else 0
+            routed[key] = _gateways(request, index, world)
+    return routed
+
+
+def _is_routed(request: LinkRequest, configured: Optional[LinkRequest], choice: Choice) -> bool:
+    """Whether the link is to have rules: as its own section in the configuration says, or the host's, or a document."""
+    own = configured.routing.choice if configured else None
+    said = own or (choice if choice != "auto" else request.routing.choice) or "auto"
+    return said == "yes" or (said == "auto" and request.routing.implied)
+
+
+def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]:
+    """The requested gateways; for IPv6, else the router that has announced itself on the device."""
+    found: dict[int, Host] = {one.version: one for one in request.routing.gateways}
+    announced = (
+        route.via
+        for route in sorted(world.routes, key=lambda route: route.metric)
+        if (route.index, route.protocol, route.to.prefixlen) == (index, RTPROT_RA, 0)
+    )
+    for via in announced:
+        if via is not None:
+            found.setdefault(via.version, via)
+    return found
+
+
+def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
+    """The addresses in the management network, which rules and a table of the link make possible."""
+    families = routed.get(request.key, {})
+    return tuple(
+        one for one in request.addresses if one.version in families and limits.is_near(one)
+    )
+
+
+def build(
+    routed: Gateways,
+    links: Mapping[LinkKey, Link],
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+    recorded: Mapping[str, int],
+) -> PolicyRouting:
+    """The routes and rules of these links. `recorded` are the tables that links had before."""
+    work = _Work(links, world, roles)
+    usable = {key: links[key] for key in routed if key in links and links[key].addresses}
+    tables = _tables(usable, requests, world, recorded)
+    for key in sorted(usable, key=lambda key: key.order):
+        if not routed[key] and requests[key].routing.choice == "yes":
+            work.note(key, "its gateway is not known")
+        elif key not in tables or len(work.hops) > MOST_ROUTES:
+            work.note(key, f"more than {len(TABLES)} tables or {MOST_ROUTES} routes")
+        else:
+            work.link(usable[key], tables[key], routed[key])
+    kept = {key: table for key, table in tables.items() if key in work.used}
+    return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+
+
+def _tables(
+    links: Collection[LinkKey],
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    recorded: Mapping[str, int],
+) -> dict[LinkKey, int]:
+    """The table of each link: the requested one, the one that it had, or the first that nobody uses."""
+    foreign, ours = _used_tables(world)
+    taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
+    asked = set(map(str, requests))
+    kept = {table for key, table in recorded.items() if key in asked}
+    others = {table for key, table in recorded.items() if key not in asked}
+    # A table of a NIC that is not asked for now is given to another one last of all.
+    free = [one for one in TABLES if one not in taken | kept | others]
+    spare = iter([*free, *sorted(others - taken - kept)])
+    found: dict[LinkKey, int] = {}
+    for key in sorted(links, key=lambda key: key.order):
+        before = recorded.get(str(key), 0)
+        table = requests[key].routing.table
+        if not table and before in TABLES and (before not in foreign or before in ours):
+            table = before
+        table = table or next(spare, 0)
+        if table:
+            found[key] = table
+    return found
+
+
+def _used_tables(world: World) -> tuple[set[int], set[int]]:
+    """The tables with routes or rules of other programs, and those with ours."""
+    foreign: set[int] = set(KERNEL_TABLES)
+    ours: set[int] = set()
+    for route in world.tables:
+        (ours if route.protocol == ROUTE_PROTOCOL else foreign).add(route.traits.table)
+    for seen in world.rules:
+        (ours if seen.protocol == ROUTE_PROTOCOL else foreign).add(seen.rule.table)
+    return foreign, ours
+
+
+class _Work:
+    """The routes, rules and notes collected so far; `used` are the links that have some."""
+
+    def __init__(self, links: Mapping[LinkKey, Link], world: World, roles: Roles) -> None:
+        self.links = links
+        self.hops: list[Hop] = []
+        self.rules: dict[Rule, LinkKey] = {}
+        self.notes: list[Note] = []
+        self.used: set[LinkKey] = set()
+        self.foreign = [
+            (ip_network(seen.rule.source), seen.rule.priority)
+            for seen in world.rules
+            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source
+        ]
+        self.led = {route.to for route in world.routes}
+        self.management = [
+            address
+            for index in sorted(roles.management)
+            for address in world.addresses.get(index, ())
+        ]
+        self.own = {address.ip for address in self.management}
+        present = [address for found in world.addresses.values() for address in found]
+        asked = [address for link in links.values() for address in link.addresses]
+        self.ours = {address.ip for address in (*present, *asked)}
+
+    def note(self, key: LinkKey, reason: str) -> None:
+        """Add the reason why a link has no rules."""
+        self.notes.append(Note(SETTING, "not applicable", reason, key))
+
+    def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
+        """Add the routes and rules of one link, each family for itself."""
+        for version in (4, 6):
+            addresses = [one for one in link.addresses if _counts(one, version)]
+            gateway = gateways.get(version)
+            free = [one for one in addresses if gateway and not self._is_taken(one, link.key)]
+            if gateway is None or not free:
+                continue
+            if gateway in self.ours:
+                self.note(link.key, f"the gateway {gateway} is this host itself")
+                continue
+            self.used.add(link.key)
+            self.hops += self._table(link.key, table, addresses, gateway)
+            for address in free:
+                self.rules.update(dict.fromkeys(_rules(address, table), link.key))
+
+    def _is_taken(self, address: Address, key: LinkKey) -> bool:
+        """Whether it is an address of the management NIC, or a rule of another program is about it."""
+        if address.ip in self.own:
+            return True
+        for network, priority in self.foreign:
+            if address.version == network.version and address.ip in network:
+                text = f"another program's rule {priority} is about {address.ip}"
+                self.notes.append(Note(SETTING, "overridden", text, key))
+                return True
+        return False
+
+    def _table(
+        self, key: LinkKey, table: int, addresses: Collection[Address], gateway: Host
+    ) -> Iterator[Hop]:
+        """The routes of one family, in an order in which each next hop is known."""
+        own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
+        on_link = gateway.is_link_local or any(gateway in network for network in own)
+        if not on_link:
+            yield _hop(_single(gateway), key, table)
+        for network, address in own.items():
+            source = address.ip if address.version == 4 else None
+            yield _hop(network, key, table, source=source)
+        others = sorted(self._siblings(key, gateway) - own.keys())
+        for network in others:
+            yield _hop(network, key, table, gateway)
+        for host in PLATFORM_HOSTS:
+            if host.version == gateway.version and _single(host) in self.led:
+                yield _hop(_single(host), key, table, gateway)
+        yield _hop(ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0"), key, table, gateway)
+
+    def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
+        """The networks of all other NICs, the management NIC's too, but not one with the gateway in it."""
+        addresses = list(self.management)
+        for other, link in self.links.items():
+            addresses += link.addresses if other != key else ()
+        return {
+            address.network
+            for address in addresses
+            if _counts(address, gateway.version)
+            and address.network.prefixlen < address.max_prefixlen
+            and gateway not in address.network
+        }
+
+
+def _counts(address: Address, version: int) -> bool:
+    return address.version == version and not address.is_link_local
+
+
+def _single(host: Host) -> Network:
+    return ip_network(host)
+
+
+def _hop(
+    to: Network, key: LinkKey, table: int, via: Optional[Host] = None, source: Optional[Host] = None
+) -> Hop:
+    return Hop(to, key, via, ROUTE_METRIC, traits=Traits(table, source=source))
+
+
+def _rules(address: Address, table: int) -> list[Rule]:
+    source, family = str(ip_network(address.ip)), address.version
+    return [
+        Rule(family, OWN_NETWORKS, table, source, suppress=0),
+        Rule(family, MAIN, MAIN_TABLE, source, suppress=0),
+        Rule(family, DEFAULT, table, source),
+    ]

@@ -1,0 +1,66 @@
+"""The desired routes and rules of all links: those of the documents, and those of policy routing."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Optional
+
+from neuca_tools.desired import policy_routing
+from neuca_tools.desired.link_resolver import LinkResolver
+from neuca_tools.desired.merge import Layers
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routes import resolve_routes
+from neuca_tools.desired.rules import resolve_rules
+from neuca_tools.model import Document, Hop, Link, LinkKey, Network, Problem
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Routes, rules and tables; `banned` and `loose` as in `routes.Hops`."""
+
+    hops: tuple[Hop, ...] = ()
+    banned: tuple[Network, ...] = ()
+    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    loose: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def resolve_routing(
+    document: Optional[Document],
+    layers: Layers,
+    links: Mapping[LinkKey, Link],
+    work: LinkResolver,
+) -> Routing:
+    """The routing for these links, which `work` has resolved."""
+    world, roles, limits = work.world, work.roles, work.limits
+    hops = resolve_routes(layers.routes, links, layers.addresses, world, work.found_keys, limits)
+    policy = policy_routing.build(
+        work.routed, links, work.requests, world, roles, work.record.tables
+    )
+    tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
+    rules, problems = resolve_rules(_requests(document, roles), links, tables, limits)
+    return Routing(
+        (*hops.hops, *policy.hops),
+        hops.banned,
+        {**rules, **policy.rules},
+        policy.tables,
+        hops.loose,
+        (*hops.problems, *problems),
+        policy.notes,
+    )
+
+
+def _requests(document: Optional[Document], roles: Roles) -> list[RuleRequest]:
+    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
+    if document is None:
+        return []
+    platform = document.platform.rules if document.platform else ()
+    theirs = (one for one in platform if one.link and roles.role_of(one.link) == "dataplane")
+    return [*document.rules, *theirs]

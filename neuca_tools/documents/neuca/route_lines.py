@@ -1,0 +1,155 @@
+"""Parse the lines of `[routes]`: next hops, then the properties of the route as ip-route(8) names them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable
+
+from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
+from neuca_tools.model.links import KINDS as LINK_KINDS
+from neuca_tools.model.routing import KERNEL_TABLES, KINDS, MAIN_TABLE, MOST, Traits
+
+MOST_NEXT_HOPS = 64
+# The tables that policy routing numbers by itself.
+OWN_TABLES = range(31000, 32000)
+SCOPES = ("global", "link", "host")
+_STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
+_KINDS = {kind: kind for kind in KINDS if kind != "unicast"}
+_NAMED_TABLES = {"main": MAIN_TABLE}
+
+
+def table(text: str) -> int:
+    """The number of a routing table: not one that the kernel uses by itself, except `main`."""
+    if text.strip().lower() in _NAMED_TABLES:
+        return MAIN_TABLE
+    number = values.integer(text, 1, MOST, "the table")
+    if number in KERNEL_TABLES - {MAIN_TABLE}:
+        raise UnusableError(f"the table {number} is one of the kernel's own")
+    return number
+
+
+def route_table(text: str) -> int:
+    """The number of a table that a document may add routes to."""
+    number = table(text)
+    if number in OWN_TABLES:
+        raise UnusableError(
+            f"the tables {OWN_TABLES[0]} to {OWN_TABLES[-1]} are those of policy routing"
+        )
+    return number
+
+
+def type_of_service(version: int, text: str) -> int:
+    """A TOS (IPv4: its four bits of RFC 1349, as the kernel takes no others) or traffic class."""
+    number = values.integer(text, 0, 255, "the type of service")
+    if version == 4 and number & ~0x1E:
+        raise UnusableError(f'the type of service "{number}" has bits that IPv4 routing ignores')
+    return number
+
+
+metric = partial(values.integer, low=0, high=MOST, what="the metric")
+# An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
+advmss = partial(values.integer, low=8, high=65495, what="the advmss")
+_TRAITS: dict[str, Callable[[str], Any]] = {
+    "table": route_table,
+    "mtu": values.mtu,
+    "advmss": advmss,
+    "scope": lambda text: values.word(text, SCOPES),
+    "src": values.host,
+}
+
+
+def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
+    """`CIDR = next hop, ...`, a type of route, `down` or `user`, with properties behind."""
+    to = values.network(line.key)
+    state = _STATES.get(line.value.strip().lower())
+    if state:
+        return RouteRequest(to, state, None, line.where), []
+    hops, words = _split(line.value)
+    request = _with_properties(RouteRequest(to, "present", where=line.where), iter(words))
+    if len(hops) == 1 and hops[0] in _KINDS:
+        return replace(request, traits=replace(request.traits, kind=_KINDS[hops[0]])), []
+    if not hops and request.link is None:
+        raise UnusableError("it has neither a next hop nor an interface")
+    vias = [_next_hop(to, text) for text in hops]
+    return replace(request, via=next(iter(vias), None), others=tuple(vias[1:])), []
+
+
+def identity(line: Line) -> Hashable:
+    """Equal for lines that ask for the same route: prefix, table, metric and type of service."""
+    to = values.network(line.key)
+    try:
+        request, _ = route(line)
+    except UnusableError:
+        return to
+    return to, request.metric, request.traits.table, request.traits.tos
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """The next hops, separated by commas, and the words behind them."""
+    *others, last = text.lower().split(",")
+    words = last.split()
+    count = 1 if words and words[0] not in (*_TRAITS, *_OTHERS) else 0
+    hops = [one.strip() for one in others] + words[:count]
+    if len(hops) > MOST_NEXT_HOPS:
+        raise UnusableError(f"more than {MOST_NEXT_HOPS} next hops")
+    return hops, words[count:]
+
+
+def _next_hop(to: Network, text: str) -> Host:
+    via = values.next_hop(text)
+    if via.version != to.version:
+        raise UnusableError(f'the next hop "{via}" is not of the family of "{to}"')
+    return via
+
+
+_OTHERS = ("metric", "interface", "on-link", "type-of-service")
+
+
+def _with_properties(request: RouteRequest, words: Iterator[str]) -> RouteRequest:
+    for word in words:
+        if word == "on-link":
+            request = replace(request, traits=replace(request.traits, onlink=True))
+        elif word == "interface":
+            request = replace(request, link=_link(_value(word, words), words))
+        elif word == "metric":
+            request = replace(request, metric=metric(_value(word, words)))
+        else:
+            traits = _trait(request, word, _value(word, words))
+            request = replace(request, traits=traits)
+    return request
+
+
+def _value(word: str, words: Iterator[str]) -> str:
+    if word not in (*_TRAITS, *_OTHERS):
+        known = ", ".join(sorted((*_TRAITS, *_OTHERS)))
+        raise UnusableError(f'unknown word "{values.clip(word)}"; known are {known}')
+    found = next(words, None)
+    if found is None:
+        raise UnusableError(f'"{word}" has no value')
+    return found
+
+
+def _trait(request: RouteRequest, word: str, text: str) -> Traits:
+    version = request.to.version
+    if word == "type-of-service":
+        return replace(request.traits, tos=type_of_service(version, text))
+    value = _TRAITS[word](text)
+    if word != "src":
+        return replace(request.traits, **{word: value})
+    if value.version != version:
+        raise UnusableError(f'the source "{value}" is not of the family of "{request.to}"')
+    return replace(request.traits, source=value)
+
+
+def _link(text: str, words: Iterator[str]) -> LinkKey:
+    """The link after `interface`: a MAC address, or the two words of a virtual link."""
+    if text in LINK_KINDS:
+        text = f"{text} {next(words, '')}"
+    return link_kinds.reference(text)

@@ -1,0 +1,127 @@
+"""Parse routing rules: the sections `[rule NAME]`, whose keys are those of netplan's `routing-policy`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable
+
+from neuca_tools.documents.neuca import route_lines, values
+from neuca_tools.documents.neuca.ini import Line
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.privacy import is_rule
+from neuca_tools.model import Fault, Network
+from neuca_tools.model.routing import MOST, Rule, RuleRequest
+
+MAX_RULES = 1024
+# Before the rules of policy routing, which begin at 31000, and behind all that have a priority.
+DEFAULT_PRIORITY = 30900
+
+
+def _mark(text: str) -> tuple[int, int]:
+    """`MARK` or `MARK/MASK`, decimal or hexadecimal. A mark of 0 would select unmarked packets."""
+    mark, slash, mask = text.partition("/")
+    found = _number(mark)
+    bits = _number(mask) if slash else MOST
+    if not found & bits:
+        raise UnusableError(f'"{values.clip(text)}" selects packets without a mark')
+    if found & ~bits:
+        raise UnusableError(f'"{values.clip(text)}" is a mark with bits outside of its mask')
+    return found, bits
+
+
+def _number(text: str) -> int:
+    try:
+        number = int(text.strip(), 16 if text.strip().lower().startswith("0x") else 10)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= MOST:
+        raise UnusableError(f'"{values.clip(text)}" is not a mark')
+    return number
+
+
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "from": values.network,
+    "to": values.network,
+    "table": route_lines.table,
+    # 0, 32766 and 32767 are the kernel's own rules.
+    "priority": partial(values.integer, low=1, high=32765, what="the priority"),
+    "mark": _mark,
+    "type-of-service": partial(route_lines.type_of_service, 6),
+}
+
+
+@dataclass
+class Draft:
+    """The values of one rule while it is read, by their keys, and the family if it is given."""
+
+    found: dict[str, Any]
+    family: int = 0
+
+    def take(self, key: str, text: str) -> None:
+        """Parse one value. Raises UnusableError."""
+        if key not in READERS:
+            raise UnusableError(f"unknown key; known are {', '.join(sorted(READERS))}")
+        self.found[key] = READERS[key](text)
+
+    def rules(self) -> list[Rule]:
+        """The rule, one for each family if it has no address. Raises UnusableError."""
+        if "table" not in self.found:
+            raise UnusableError("a rule without a table")
+        ends: list[Network] = [self.found[key] for key in ("from", "to") if key in self.found]
+        families = {network.version for network in ends} or {self.family} - {0} or {4, 6}
+        if len(families) > 1 and ends:
+            raise UnusableError("from and to are not of one family")
+        return [self._rule(family) for family in sorted(families)]
+
+    def _rule(self, family: int) -> Rule:
+        mark, mask = self.found.get("mark", (0, 0))
+        tos = self.found.get("type-of-service", 0)
+        route_lines.type_of_service(family, str(tos))
+        return Rule(
+            family,
+            self.found.get("priority", DEFAULT_PRIORITY),
+            self.found["table"],
+            str(self.found.get("from", "")),
+            str(self.found.get("to", "")),
+            mark,
+            mask,
+            tos,
+        )
+
+
+def read(lines: Iterable[Line]) -> tuple[tuple[RuleRequest, ...], list[Fault]]:
+    """The rules of all sections. One with an unusable line is ignored as a whole."""
+    sections: dict[str, list[Line]] = {}
+    for line in lines:
+        if is_rule(line.section):
+            sections.setdefault(line.section, []).append(line)
+    found: list[RuleRequest] = []
+    faults: list[Fault] = []
+    for section in sections.values():
+        rules, more = _section(section)
+        found += rules
+        faults += more
+        if len(found) > MAX_RULES:
+            faults.append(section[0].fault(f"more than {MAX_RULES} rules, ignoring the rest"))
+            break
+    return tuple(found[:MAX_RULES]), faults
+
+
+def _section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:
+    draft, faults = Draft({}), []
+    for line in lines:
+        try:
+            draft.take(line.key, line.value)
+        except UnusableError as reason:
+            faults.append(line.fault(f"{reason}, ignoring the rule"))
+    if faults:
+        return [], faults
+    first = lines[0]
+    try:
+        return [RuleRequest(rule, first.where) for rule in draft.rules()], []
+    except UnusableError as reason:
+        return [], [first.fault(f"{reason}, ignoring the rule")]

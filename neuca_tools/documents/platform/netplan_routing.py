@@ -1,0 +1,106 @@
+"""Read netplan's `routes` and `routing-policy` of one link (netplan-yaml(5), "Routing")."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+from neuca_tools.documents.neuca import route_lines, rule_sections, values
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.platform.drafts import Draft
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
+
+KEYS = frozenset(
+    "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
+)
+_RULE_KEYS = ("from", "to", "table", "priority", "mark", "type-of-service")
+_DEFAULT = ("default", "0.0.0.0/0", "::/0")
+
+
+def read(draft: Draft, link: Part) -> None:
+    """Add the routes and rules of a link."""
+    for route in link.parts("routes"):
+        _route(draft, route)
+    for rule in link.parts("routing-policy"):
+        _rule(draft, rule)
+
+
+def _route(draft: Draft, route: Part) -> None:
+    table = route.read("table", route_lines.route_table)
+    kind = route.read("type", lambda text: values.word(text, KINDS))
+    to, via = route.text("to") or "", route.text("via")
+    is_plain = table in (None, MAIN_TABLE) and kind in (None, "unicast")
+    before = len(draft.routes)
+    if is_plain and (to in _DEFAULT or (via is not None and not route.true("on-link"))):
+        draft.add_route(route, "to", *_target(to), via)
+    else:
+        _add_special(draft, route, to, kind or "unicast")
+    draft.routes[before:] = [
+        _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
+    ]
+
+
+def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
+    """Add a route that may have no next hop, or lead anywhere, as it is in a table of its own."""
+    via = route.read("via", values.next_hop)
+    if route.text("via") is not None and via is None:
+        return
+    if to == "default":
+        version = via.version if via else 4
+        to = "0.0.0.0/0" if version == 4 else "::/0"
+    network = route.made("to", to, lambda text: destination(cidr(*_target(text))))
+    if network is None:
+        return
+    if via is not None and via.version != network.version:
+        route.fault("via", str(via), f'the next hop is not of the family of "{network}"')
+        return
+    if kind != "unicast":
+        via = None
+    draft.routes.append(RouteRequest(network, "present", via, route.where, draft.key))
+
+
+def _target(to: str) -> tuple[str, Optional[str]]:
+    """A destination and its prefix length: a bare address is a host, as in ip-route(8)."""
+    if "/" in to or to == "default":
+        return to, None
+    if ":" in to:
+        return to, "128"
+    return to, "32"
+
+
+def _with_traits(
+    request: RouteRequest,
+    route: Part,
+    table: int,
+    kind: Any,  # noqa: ANN401 - a word of KINDS
+) -> RouteRequest:
+    source = route.read("from", values.host)
+    traits = Traits(
+        table,
+        kind or "unicast",
+        route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
+        route.true("on-link") and request.via is not None,
+        route.read("mtu", values.mtu) or 0,
+        source=source if source and source.version == request.to.version else None,
+    )
+    return replace(request, traits=traits, metric=route.read("metric", route_lines.metric))
+
+
+def _rule(draft: Draft, rule: Part) -> None:
+    """Add a rule; with an unusable value, it is ignored as a whole."""
+    found = rule_sections.Draft({})
+    for key in _RULE_KEYS:
+        text = rule.text(key)
+        value = None if text is None else rule.made(key, text, rule_sections.READERS[key])
+        if value is not None:
+            found.found[key] = value
+        elif text is not None:
+            return
+    try:
+        draft.rules += [RuleRequest(one, rule.where, draft.key) for one in found.rules()]
+    except UnusableError as reason:
+        rule.fault("", None, f"{reason}, ignoring it")

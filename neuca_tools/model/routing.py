@@ -1,0 +1,201 @@
+"""Routes and routing rules: requested by a document, present in the kernel, and as a plan compares them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Optional
+
+from neuca_tools.model.addresses import Host, Network
+from neuca_tools.model.links import LinkKey
+
+# rtm_protocol of our routes and FRA_PROTOCOL of our rules; not taken in iproute2's rt_protos nor in
+# linux/rtnetlink.h.
+ROUTE_PROTOCOL = 110
+MAIN_TABLE = 254  # RT_TABLE_MAIN
+# RT_TABLE_UNSPEC, _DEFAULT, _MAIN and _LOCAL: tables that every host has.
+KERNEL_TABLES = frozenset((0, 253, MAIN_TABLE, 255))
+MOST = 2**32 - 1  # the largest number of a table, a metric or a priority
+# The handle of operations on rules and on tables of our own, which every pass may carry out.
+POLICY_ROUTING = "policy-routing"
+
+RouteState = Literal["present", "absent", "user"]
+RouteKind = Literal["unicast", "blackhole", "unreachable", "prohibit"]
+KINDS: tuple[RouteKind, ...] = ("unicast", "blackhole", "unreachable", "prohibit")
+Choice = Literal["auto", "yes", "no"]
+CHOICES: tuple[Choice, ...] = ("auto", "yes", "no")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a route may have besides prefix, next hop and metric (ip-route(8)).
+
+    `scope` is `global`, `link` or `host`, empty for the usual one: `link` without a next hop, else
+    `global`. `onlink`: the next hop counts as reachable through the device. `mtu` and `advmss` are in
+    bytes, 0 if not set. `source` is the preferred source address.
+    """
+
+    table: int = MAIN_TABLE
+    kind: RouteKind = "unicast"
+    scope: str = ""
+    onlink: bool = False
+    mtu: int = 0
+    advmss: int = 0
+    source: Optional[Host] = None
+    tos: int = 0
+
+
+PLAIN = Traits()
+
+
+@dataclass(frozen=True)
+class RouteRequest:
+    """One requested route. `via` is None for a route without a next hop, or unless the state is `present`.
+
+    `link` is None if the document does not name the link. `metric` is None if none is requested.
+    `others` are further next hops.
+    """
+
+    to: Network
+    state: RouteState
+    via: Optional[Host] = None
+    where: str = ""
+    link: Optional[LinkKey] = None
+    metric: Optional[int] = None
+    traits: Traits = PLAIN
+    others: tuple[Host, ...] = ()
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route of the kernel. `index` is the output device, 0 for none; `protocol` is rtm_protocol.
+
+    `expires`: it has a lifetime. `others` are the devices and addresses of further next hops.
+    """
+
+    to: Network
+    index: int
+    via: Optional[Host] = None
+    metric: int = 0
+    protocol: int = 0
+    expires: bool = False
+    traits: Traits = PLAIN
+    others: tuple[tuple[int, Optional[Host]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A route through a link, or through none (NOWHERE). `others` are further next hops.
+
+    `left_over`: added by a network manager that has to release the NIC.
+    """
+
+    to: Network
+    link: LinkKey
+    via: Optional[Host] = None
+    metric: int = 0
+    ours: bool = True
+    left_over: bool = False
+    traits: Traits = PLAIN
+    others: tuple[tuple[LinkKey, Optional[Host]], ...] = ()
+
+    @property
+    def identity(self) -> tuple[Network, int, int, int]:
+        """What the kernel tells routes apart by: NLM_F_REPLACE replaces the route with the same."""
+        return self.to, self.traits.table, self.metric, self.traits.tos
+
+    @property
+    def body(self) -> tuple[object, ...]:
+        """Everything else that makes two routes differ."""
+        return self.link, self.via, self.traits, self.others
+
+
+# The link of a route without a device, such as a blackhole.
+NOWHERE = LinkKey("")
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """One routing rule with the action `lookup` (ip-rule(8)).
+
+    `family` is 4 or 6. `source` and `to` are networks as text, empty for all. `mark` and `mask` are 0
+    if packets are not selected by a mark. `suppress` is a prefix length: routes with one that is not
+    longer are ignored; -1 for none.
+    """
+
+    family: int
+    priority: int
+    table: int
+    source: str = ""
+    to: str = ""
+    mark: int = 0
+    mask: int = 0
+    tos: int = 0
+    suppress: int = -1
+
+    @property
+    def text(self) -> str:
+        """The rule as ip-rule(8) writes it."""
+        words = [f"{self.priority}:"]
+        words.append(f"from {self.source or 'all'}")
+        if self.to:
+            words.append(f"to {self.to}")
+        if self.mask:
+            words.append(f"fwmark {self.mark:#x}/{self.mask:#x}")
+        if self.tos:
+            words.append(f"tos {self.tos:#x}")
+        words.append("lookup main" if self.table == MAIN_TABLE else f"lookup {self.table}")
+        if self.suppress >= 0:
+            words.append(f"suppress_prefixlength {self.suppress}")
+        return " ".join(words)
+
+
+class SeenRule(NamedTuple):
+    """A rule of the kernel with its FRA_PROTOCOL. `plain`: it has no selector or action that Rule lacks."""
+
+    rule: Rule
+    protocol: int
+    plain: bool = True
+
+
+@dataclass(frozen=True)
+class RuleRequest:
+    """A rule that a document requests. `link` is None if the document does not name the link."""
+
+    rule: Rule
+    where: str = ""
+    link: Optional[LinkKey] = None
+
+
+@dataclass(frozen=True)
+class NicRouting:
+    """What a text says of the policy routing of one link; everything is empty if it says nothing.
+
+    `gateways` has at most one address of each family. `implied`: the text is a platform's, or the
+    gateway is only there for policy routing, so that `auto` stands for `yes`. `table` is 0 for one of
+    ours.
+    """
+
+    choice: Optional[Choice] = None
+    gateways: tuple[Host, ...] = ()
+    table: int = 0
+    implied: bool = False
+
+    def over(self, below: NicRouting) -> NicRouting:
+        """Merge both, setting by setting; this one wins."""
+        own = {gateway.version for gateway in self.gateways}
+        kept = (gateway for gateway in below.gateways if gateway.version not in own)
+        return NicRouting(
+            self.choice or below.choice,
+            (*self.gateways, *kept),
+            self.table or below.table,
+            self.implied or below.implied,
+        )
+
+    def gateway(self, version: int) -> Optional[Host]:
+        """The gateway of this family (4, 6)."""
+        return next((one for one in self.gateways if one.version == version), None)
+
+
+UNROUTED = NicRouting()

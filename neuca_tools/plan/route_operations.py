@@ -1,0 +1,186 @@
+"""Operations on routes and rules."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from neuca_tools.model import Hop, Host, Route
+from neuca_tools.model.routing import (
+    MAIN_TABLE,
+    NOWHERE,
+    POLICY_ROUTING,
+    ROUTE_PROTOCOL,
+    Rule,
+)
+from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
+
+# Deletes the route whatever its rtm_protocol is.
+ANY_PROTOCOL = 0
+
+
+@dataclass(frozen=True)
+class _RouteOperation(Operation):
+    """An operation on one route. `on` are the links of its next hops; empty for a route without a device."""
+
+    on: tuple[Target, ...]
+    hop: Hop
+
+    @property
+    def link(self) -> Optional[Target]:
+        return self.on[0] if self.on else None
+
+    @property
+    def target(self) -> str:
+        return self.on[0].name if self.on else str(self.hop.to)
+
+    @property
+    def domains(self) -> frozenset[str]:
+        return frozenset(target.key.mac for target in self.on)
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return self.domains
+
+    @property
+    def handles(self) -> frozenset[str]:
+        if self.hop.traits.table == MAIN_TABLE:
+            return super().handles
+        return super().handles | {POLICY_ROUTING}
+
+    def route(self, writer: Writer) -> Route:
+        """The route with the present indexes of its devices."""
+        first, *others = [writer.index(target) for target in self.on] or [0]
+        return Route(
+            self.hop.to,
+            first,
+            self.hop.via,
+            self.hop.metric,
+            ROUTE_PROTOCOL if self.hop.ours else ANY_PROTOCOL,
+            traits=self.hop.traits,
+            others=tuple((index, via) for index, (_, via) in zip(others, self.hop.others)),
+        )
+
+
+@dataclass(frozen=True)
+class ReplaceRoute(_RouteOperation):
+    """Set a route, in place of ours with the same identity (`before` through `leaves`)."""
+
+    kind = "replace-route"
+    leaves: Optional[Target] = None
+    before: Optional[Hop] = None
+    phase_of: Phase = Phase.ROUTE
+
+    @property
+    def domains(self) -> frozenset[str]:
+        left = {self.leaves.key.mac} if self.leaves and self.leaves.key != NOWHERE else set()
+        return super().domains | left
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return frozenset(target.key.mac for target in self.on)
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self._old_text, _text(self.hop, self.on)
+
+    @property
+    def _old_text(self) -> Optional[str]:
+        if self.before is None or self.leaves is None:
+            return None
+        return _text(self.before, () if self.leaves.key == NOWHERE else (self.leaves,))
+
+    @property
+    def text(self) -> str:
+        new, old = _text(self.hop, self.on), self._old_text
+        if old:
+            return f"replace the route to {self.hop.to} {old} with {new}"
+        return f"route {self.hop.to} {new}"
+
+    def run(self, writer: Writer) -> None:
+        writer.replace_route(self.route(writer))
+
+
+@dataclass(frozen=True)
+class DeleteRoute(_RouteOperation):
+    kind = "delete-route"
+    phase_of: Phase = Phase.SHRINK
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return _text(self.hop, self.on), None
+
+    @property
+    def text(self) -> str:
+        return f"delete the route to {self.hop.to} {_text(self.hop, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_route(self.route(writer))
+
+
+def _text(hop: Hop, on: tuple[Target, ...]) -> str:
+    traits = hop.traits
+    words: list[str] = [traits.kind] if traits.kind != "unicast" else []
+    hops = zip(on, (hop.via, *(via for _, via in hop.others)))
+    words += [" and ".join(_hop_text(via, target) for target, via in hops)] if on else []
+    if traits.table != MAIN_TABLE:
+        words.append(f"in table {traits.table}")
+    return " ".join(words)
+
+
+def _hop_text(via: Optional[Host], on: Target) -> str:
+    return f"via {via} on {on.name}" if via else f"on {on.name}"
+
+
+@dataclass(frozen=True)
+class _RuleOperation(Operation):
+    """An operation on one rule; its failure does not affect the link that it is for (`on`)."""
+
+    on: Optional[Target]
+    rule: Rule
+
+    @property
+    def link(self) -> Optional[Target]:
+        return self.on
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return super().handles | {POLICY_ROUTING}
+
+
+@dataclass(frozen=True)
+class AddRule(_RuleOperation):
+    kind = "add-rule"
+    phase = Phase.RULE
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, self.rule.text
+
+    @property
+    def text(self) -> str:
+        return f"add the rule {self.rule.text}"
+
+    def run(self, writer: Writer) -> None:
+        if self.on:
+            writer.index(self.on)
+        writer.add_rule(self.rule)
+
+
+@dataclass(frozen=True)
+class DeleteRule(_RuleOperation):
+    kind = "delete-rule"
+    phase_of: Phase = Phase.SHRINK
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.rule.text, None
+
+    @property
+    def text(self) -> str:
+        return f"delete the rule {self.rule.text}"
+
+    def run(self, writer: Writer) -> None:
+        writer.delete_rule(self.rule)

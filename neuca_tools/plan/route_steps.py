@@ -1,0 +1,118 @@
+"""The operations on routes and rules that lead from one state to another.
+
+A route or rule that is added never makes less reachable than before: the routes of a table come
+before the rules that lead to it, and the rules come in the order of their priorities. Removal is the
+reverse. A rule that another one replaces is deleted after all that is added.
+
+An address of a NIC also adds its network to the main table, where the rules of other NICs look too.
+So the route to this network in the table of another NIC is set before the address, and deleted after
+it.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Optional
+
+from neuca_tools.model import Hop, LinkKey, NetworkState
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE
+from neuca_tools.plan.operation import Operation, Phase, Target
+from neuca_tools.plan.operations import AddAddress, SetState
+from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
+from neuca_tools.plan.sides import Sides
+
+
+def stale_routes(sides: Sides) -> Iterator[Operation]:
+    """Delete routes that are not wanted; those of other tables late."""
+    kept = {hop.identity for hop in sides.want.hops}
+    for hop in sides.have.hops:
+        stale = hop.ours and sides.owned.routes and hop.identity not in kept
+        stale = stale or hop.left_over or hop.to in sides.want.banned
+        if not stale or sides.gone & set(_links(hop)):
+            continue
+        phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
+        yield DeleteRoute(_targets(sides, hop), hop, phase)
+
+
+def _links(hop: Hop) -> list[LinkKey]:
+    """The links of all next hops."""
+    return [key for key in (hop.link, *(link for link, _ in hop.others)) if key != NOWHERE]
+
+
+def _targets(sides: Sides, hop: Hop) -> tuple[Target, ...]:
+    return tuple(map(sides.target, _links(hop)))
+
+
+def routes(sides: Sides) -> Iterator[Operation]:
+    """Set the routes that differ, and those that the kernel drops because the plan takes a link down."""
+    ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
+    for hop in sides.want.hops:
+        links, before = _links(hop), ours.get(hop.identity)
+        if not all(key in sides.names and sides.there(key) for key in links):
+            continue
+        if before is None:
+            phase = Phase.UP if _is_ready(sides, hop) else Phase.ROUTE
+            yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
+            continue
+        deleted = bool(sides.gone & set(_links(before)))
+        moved = before.body != hop.body and not deleted
+        if moved or deleted or any(map(sides.goes_down, links)):
+            leaves = sides.target(before.link) if moved else None
+            yield ReplaceRoute(_targets(sides, hop), hop, leaves, before if moved else None)
+
+
+def _is_ready(sides: Sides, hop: Hop) -> bool:
+    """Whether the table has a default route with this next hop already, so that it is reachable."""
+    return not sides.goes_down(hop.link) and any(
+        (one.link, one.via, one.traits.table) == (hop.link, hop.via, hop.traits.table)
+        for one in sides.have.hops
+        if one.ours and one.to.prefixlen == 0 and one.traits.table != MAIN_TABLE
+    )
+
+
+def rules(sides: Sides) -> Iterator[Operation]:
+    """Add the rules that are absent, then delete those that are not wanted, the last one first."""
+    wanted = sides.want.rules
+    for rule in sorted(wanted):
+        if rule not in sides.have.rules and _is_there(sides, wanted[rule]):
+            yield AddRule(_target(sides, wanted[rule]), rule)
+    sources = {rule.source for rule in wanted}
+    for rule in sorted(sides.have.rules, reverse=True):
+        if sides.owned.routes and rule not in wanted:
+            phase = Phase.RETIRE if rule.source in sources else Phase.SHRINK
+            yield DeleteRule(_target(sides, sides.have.rules[rule]), rule, phase)
+
+
+def _is_there(sides: Sides, key: LinkKey) -> bool:
+    return key == NOWHERE or (key in sides.names and sides.there(key))
+
+
+def _target(sides: Sides, key: LinkKey) -> Optional[Target]:
+    return None if key == NOWHERE else sides.target(key)
+
+
+def possible(operations: Collection[Operation], have: NetworkState) -> tuple[Operation, ...]:
+    """The operations without routes of other tables that the kernel would refuse.
+
+    Those are set at every pass, and their link may be down, or their source address absent, without
+    this pass being about that link.
+    """
+    raised = {one.on.key for one in operations if isinstance(one, SetState) and one.up}
+    added = {(one.on.key, one.address.ip) for one in operations if isinstance(one, AddAddress)}
+    for key, link in have.links.items():
+        raised |= {key} if link.state == "up" else set()
+        added |= {(key, address.ip) for address in link.addresses}
+    return tuple(one for one in operations if _is_possible(one, raised, added))
+
+
+def _is_possible(
+    operation: Operation, raised: Collection[LinkKey], added: Collection[tuple[LinkKey, object]]
+) -> bool:
+    if not isinstance(operation, ReplaceRoute) or operation.hop.traits.table == MAIN_TABLE:
+        return True
+    source = operation.hop.traits.source
+    if source and (operation.hop.link, source) not in added:
+        return False
+    return all(target.key in raised for target in operation.on)

@@ -1,0 +1,98 @@
+"""Routes, rules and the settings of policy routing as data for JSON."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+from neuca_tools.desired.resolve import Resolution
+from neuca_tools.documents.neuca import routing_keys
+from neuca_tools.model import LinkKey, LinkRequest, NetworkState, Origin, RouteRequest, World
+from neuca_tools.model.routing import PLAIN, RuleRequest, Traits
+
+
+def desired_routes(resolution: Resolution) -> list[dict[str, Any]]:
+    """The desired routes, those that must not be, and those that are left to the user."""
+    want = resolution.want
+    routes = [_route(hop.to, hop.via, "present", hop.metric, hop.traits) for hop in want.hops]
+    routes += [_route(to, None, "absent") for to in want.banned]
+    return routes + [_route(to, None, "user") for to in resolution.left_alone]
+
+
+def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
+    """The routes that a document requests."""
+    return [
+        {
+            **_route(one.to, one.via, one.state, one.metric, one.traits),
+            "link": one.link and str(one.link),
+        }
+        for one in routes
+    ]
+
+
+def _route(
+    to: object, via: object, state: str, metric: Optional[int] = None, traits: Traits = PLAIN
+) -> dict[str, Any]:
+    return {
+        "to": str(to),
+        "via": via and str(via),
+        "state": state,
+        "metric": metric,
+        "table": traits.table,
+        "type": traits.kind,
+    }
+
+
+def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """The routes of the kernel, without those of the table `local`."""
+    return [
+        {
+            "to": str(route.to),
+            "via": route.via and str(route.via),
+            "interface": names.get(route.index),
+            "metric": route.metric,
+            "protocol": route.protocol,
+            "table": route.traits.table,
+            "type": route.traits.kind,
+        }
+        for route in (*world.routes, *world.tables)
+    ]
+
+
+def observed_rules(world: World) -> list[dict[str, Any]]:
+    """The routing rules of the kernel."""
+    return [{"rule": seen.rule.text, "protocol": seen.protocol} for seen in world.rules]
+
+
+def requested_rules(rules: Iterable[RuleRequest]) -> list[str]:
+    """The rules that a document requests."""
+    return [request.rule.text for request in rules]
+
+
+def explained(
+    key: LinkKey, request: LinkRequest, resolution: Resolution, have: NetworkState
+) -> list[dict[str, Any]]:
+    """The rows of `neuca explain` on the policy routing of a link, if it has any."""
+    origins = {origin.setting: origin for origin in request.origins}
+    asked = routing_keys.shown(request.routing)
+    table = resolution.tables.get(key)
+    if table:
+        asked["table"] = str(table)
+    used = {hop.traits.table for hop in have.hops if hop.ours and hop.link == key}
+    found = {"table": table if table in used else None}
+    return [_row(name, value, found.get(name), origins.get(name)) for name, value in asked.items()]
+
+
+def _row(
+    setting: str, asked: str, found: Optional[int], origin: Optional[Origin]
+) -> dict[str, Any]:
+    return {
+        "setting": setting,
+        "asked": asked,
+        "found": found,
+        "from": origin.where if origin else "",
+        "overrode": origin.overrode if origin else "",
+        "original": None,
+    }

@@ -1,0 +1,423 @@
+"""Policy routing without packets: who gets rules, which table, what is never done; rules that documents ask for."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+from worlds import Agent, document, key, mac, machine, nic, route, texts, world
+
+from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.documents.platform import ec2, netplan, openstack
+from neuca_tools.documents.platform.parts import Part
+from neuca_tools.model import Document, Record, Route
+from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
+from neuca_tools.status import render_json
+
+ONE = (
+    f"[interface {mac(2)}]\naddresses = 10.0.0.5/24, fd00:2::5/64\ngateway = 10.0.0.1, fd00:2::1\n"
+)
+TWO = f"[interface {mac(3)}]\naddresses = 10.1.0.5/24\ngateway = 10.1.0.1\n"
+PLAIN = f"[interface {mac(2)}]\naddresses = 10.0.0.5/24\n"
+
+
+def seen(routes=(), rules=(), tables=(), **more):
+    return world(
+        nic(1, up=True),
+        nic(2, up=True),
+        nic(3, up=True),
+        addresses={1: "192.0.2.10/24"},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1"), *routes],
+        rules=tuple(rules),
+        tables=tuple(tables),
+        **more,
+    )
+
+
+def resolved(text, around=None, record=None, **settings):
+    asked = document(text) if isinstance(text, str) else text
+    return resolve(asked, Settings(**settings), around or seen(), record or Record())
+
+
+def rules_of(found):
+    return sorted(rule.text for rule in found.want.rules)
+
+
+def table_of(found, number):
+    return [
+        (str(hop.to), str(hop.via or ""), str(hop.traits.source or ""))
+        for hop in found.want.hops
+        if hop.traits.table == number
+    ]
+
+
+THREE_RULES = [
+    "31000: from 10.1.0.5/32 lookup 31001 suppress_prefixlength 0",
+    "31100: from 10.1.0.5/32 lookup main suppress_prefixlength 0",
+    "31200: from 10.1.0.5/32 lookup 31001",
+]
+
+
+def test_an_address_has_three_rules_and_its_nic_a_table():
+    found = resolved(TWO)
+    assert (rules_of(found), found.problems, found.tables) == (THREE_RULES, (), {key(3): 31001})
+    assert table_of(found, 31001) == [
+        ("10.1.0.0/24", "", "10.1.0.5"),
+        ("192.0.2.0/24", "10.1.0.1", ""),
+        ("0.0.0.0/0", "10.1.0.1", ""),
+    ]
+
+
+def test_the_networks_of_other_nics_are_reached_through_the_own_gateway():
+    found = resolved(ONE + TWO)
+    assert ("10.1.0.0/24", "10.0.0.1", "") in table_of(found, 31001)
+    assert ("10.0.0.0/24", "10.1.0.1", "") in table_of(found, 31002)
+    assert ("::/0", "fd00:2::1", "") in table_of(found, 31001)
+
+
+def test_a_gateway_outside_of_all_networks_is_reached_directly():
+    text = f"[interface {mac(2)}]\naddresses = 10.0.0.5/32\ngateway = 10.0.0.1\n"
+    assert table_of(resolved(text), 31001)[:2] == [
+        ("10.0.0.1/32", "", ""),
+        ("192.0.2.0/24", "10.0.0.1", ""),
+    ]
+
+
+def test_the_address_of_azures_probes_is_answered_through_the_nic():
+    around = seen(routes=[route("168.63.129.16/32", 1, "192.0.2.1")])
+    assert ("168.63.129.16/32", "10.1.0.1", "") in table_of(resolved(TWO, around), 31001)
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "rules"),
+    [
+        (PLAIN, "auto", 0),
+        (PLAIN, "yes", 0),
+        (f"{PLAIN}gateway = 10.0.0.1\n", "auto", 3),
+        (f"{PLAIN}gateway = 10.0.0.1\n", "no", 0),
+        (f"{PLAIN}gateway = 10.0.0.1\npolicy-routing = no\n", "auto", 0),
+        (f"{PLAIN}gateway = 10.0.0.1\npolicy-routing = no\n", "yes", 3),
+        (f"{PLAIN}policy-routing = yes\n", "auto", 0),
+        (f"{PLAIN}gateway = 10.0.0.1\nstate = down\n", "auto", 0),
+        (f"{PLAIN}gateway = fd00::1\n", "auto", 0),
+    ],
+)
+def test_who_gets_rules(text, choice, rules):
+    assert len(resolved(text, policy_routing=choice).want.rules) == rules
+
+
+def test_the_section_of_the_configuration_goes_before_its_option():
+    asked = f"{PLAIN}gateway = 10.0.0.1\n"
+    own = document(f"[interface {mac(2)}]\npolicy-routing = yes\n").links
+    assert len(resolved(asked, policy_routing="no", links=own).want.rules) == 3
+    own = document(f"[interface {mac(2)}]\npolicy-routing = no\n").links
+    assert len(resolved(asked, policy_routing="yes", links=own).want.rules) == 0
+
+
+def test_an_announced_router_is_the_gateway_for_ipv6():
+    around = seen(routes=[route("::/0", 2, "fe80::1", 1024, 9)])
+    text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\npolicy-routing = yes\n"
+    assert table_of(resolved(text, around), 31001)[-1] == ("::/0", "fe80::1", "")
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def foreign(number, index=1, protocol=4):
+    return Route(ip_network("10.99.0.0/16"), index, None, 0, protocol, traits=Traits(number))
+
+
+def test_a_table_that_somebody_else_uses_is_left_to_them():
+    around = seen(
+        tables=[foreign(31001)], rules=[SeenRule(Rule(4, 100, 31002, "172.16.0.0/12"), 3)]
+    )
+    assert resolved(TWO, around).tables == {key(3): 31003}
+
+
+def test_a_nic_keeps_its_table_whatever_the_order_and_whoever_adds_to_it():
+    record = Record(tables={mac(3): 31007})
+    assert resolved(ONE + TWO, record=record).tables == {key(2): 31001, key(3): 31007}
+    around = seen(tables=[foreign(31007), foreign(31007, 3, 110)])
+    assert resolved(TWO, around, record).tables == {key(3): 31007}
+    around = seen(tables=[foreign(31007)])
+    assert resolved(TWO, around, record).tables == {key(3): 31001}
+
+
+def test_a_table_can_be_chosen():
+    assert resolved(f"{TWO}table = 100\n").tables == {key(3): 100}
+
+
+def test_the_table_is_recorded_before_anything_is_done():
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    assert one.survey().record.tables == {mac(3): 31001}
+    _, result, _ = one.run()
+    assert (result.failures, one.record.tables) == ((), {mac(3): 31001})
+
+
+# --- what is never done -----------------------------------------------------------------------------
+
+
+def test_a_rule_of_somebody_else_about_an_address_is_left_in_force():
+    around = seen(rules=[SeenRule(Rule(4, 10001, 10001, "10.1.0.5/32"), 3)])
+    found = resolved(TWO, around)
+    assert (rules_of(found), table_of(found, 31001)) == ([], [])
+    assert [note.text for note in found.notes] == [
+        "policy-routing: overridden: another program's rule 10001 is about 10.1.0.5"
+    ]
+
+
+def test_no_rule_is_about_an_address_of_the_management_nic():
+    text = f"[interface {mac(3)}]\naddresses = 192.0.2.10/24\ngateway = 192.0.2.1\n"
+    found = resolved(text)
+    assert rules_of(found) == []
+    assert [problem.text for problem in found.problems] == [
+        "address 192.0.2.10/24: it is an address of the management NIC"
+    ]
+
+
+def test_the_address_of_the_management_gateway_is_refused():
+    text = f"[interface {mac(3)}]\naddresses = 192.0.2.1/24\ngateway = 192.0.2.2\n"
+    assert [problem.text for problem in resolved(text).problems] == [
+        "address 192.0.2.1/24: it would take over 192.0.2.1, which is reached through the management NIC"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        (
+            "from = 192.0.2.10\ntable = 100",
+            "it is about 192.0.2.10, which is an address of the management NIC",
+        ),
+        (
+            "from = 0.0.0.0/0\ntable = 100",
+            "it is about 192.0.2.10, which is an address of the management NIC",
+        ),
+        ("from = 192.0.2.128/25\ntable = 100", "it overlaps the management network 192.0.2.0/24"),
+        (
+            "to = 10.9.0.0/16\ntable = 100",
+            "it has neither from nor mark, so that it could be about the management NIC",
+        ),
+        (
+            "mark = 1\nto = 10.9.0.0/16\ntable = main",
+            "without from, its table has to be one of the document's own, and 254 is not",
+        ),
+    ],
+)
+def test_a_rule_is_refused_for_this_reason(keys, reason):
+    found = resolved(f"{PLAIN}[rule x]\n{keys}\n")
+    assert found.want.rules == {}
+    assert {problem.text.partition(": ")[2].partition(": ")[2] for problem in found.problems} == {
+        reason
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ("from = 10.0.0.5", "a rule without a table, ignoring the rule"),
+        ("priority = 0\ntable = 100", None),
+        ("priority = 32766\ntable = 100", None),
+        ("mark = 0\ntable = 100", '"0" selects packets without a mark, ignoring the rule'),
+        ("mark = 0x10/0xf\ntable = 100", '"0x10/0xf" selects packets without a mark, ignoring the rule'),
+        ("table = 255", "the table 255 is one of the kernel's own, ignoring the rule"),
+        ("oif = eth0", None),
+    ],
+)  # fmt: skip
+def test_a_section_that_cannot_be_a_rule_says_why(keys, reason):
+    asked = document(f"[rule x]\n{keys}\n")
+    assert asked.rules == ()
+    assert len(asked.faults) == 1
+    assert reason in (None, asked.faults[0].reason)
+
+
+def test_rules_without_our_protocol_are_never_removed():
+    kernel = machine(nic(1), nic(2), nic(3), mgmt=1)
+    one = Agent(kernel, TWO)
+    one.run()
+    theirs = SeenRule(Rule(4, 31000, 31001, "10.1.0.5/32"), 0)
+    around = kernel.world
+    kernel.world = lambda: replace(around(), rules=(*around().rules, theirs))
+    one.ask(PLAIN)
+    assert [text for text in texts(one.plan()) if "delete the rule" in text] == [
+        f"delete the rule {text}" for text in reversed(THREE_RULES)
+    ]
+
+
+def test_rules_are_added_last_and_removed_first_and_kept_by_every_pass():
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    operations, result, _ = one.run()
+    assert result.failures == ()
+    assert texts(operations)[-7:] == [
+        "add the address 10.1.0.5/24 to eth3",
+        "route 10.1.0.0/24 on eth3 in table 31001",
+        "route 192.0.2.0/24 via 10.1.0.1 on eth3 in table 31001",
+        "route 0.0.0.0/0 via 10.1.0.1 on eth3 in table 31001",
+        *(f"add the rule {text}" for text in THREE_RULES),
+    ]
+    assert texts(one.plan()) == []
+    one.kernel.rules.clear()
+    one.run(start=False)
+    assert len(one.kernel.rules) == 3
+    one.kernel.set_up(3, False)
+    _, result, _ = one.run(start=False)
+    assert result.failures == ()
+    one.ask(PLAIN)
+    operations, result, _ = one.run()
+    assert (result.failures, one.kernel.rules) == ((), [])
+    found = texts(operations)
+    assert found.index(f"delete the rule {THREE_RULES[2]}") < found.index(
+        f"delete the rule {THREE_RULES[0]}"
+    )
+
+
+# --- the platforms' documents -----------------------------------------------------------------------
+
+
+def read(reader, tree):
+    return Document(platform=reader.read(Part(tree, "document")))
+
+
+def test_the_first_address_of_an_ec2_subnet_is_the_gateway():
+    leaves = {"device-number": "1", "local-ipv4s": "10.0.0.5\n10.0.0.6", "subnet-ipv4-cidr-block": "10.0.0.0/24"}  # fmt: skip
+    tree = {"mac": mac(1), "macs": {mac(1): {"device-number": "0"}, mac(2): leaves}}
+    found = resolved(read(ec2, tree))
+    assert len(found.want.rules) == 6
+    assert table_of(found, 31001)[-1] == ("0.0.0.0/0", "10.0.0.1", "")
+
+
+def test_the_gateway_of_an_openstack_network_is_kept():
+    tree = {
+        "links": [{"id": "a", "type": "phy", "ethernet_mac_address": mac(2)}],
+        "networks": [
+            {"link": "a", "type": "ipv4", "ip_address": "10.0.0.5", "netmask": "255.255.255.0",
+             "gateway": "10.0.0.1"}
+        ],
+    }  # fmt: skip
+    (link,) = openstack.read(Part(tree, "network_data.json")).links
+    assert (list(map(str, link.routing.gateways)), link.routing.implied) == (["10.0.0.1"], True)
+
+
+def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
+    tree = {
+        "version": "2",
+        "ethernets": {
+            "dp": {
+                "match": {"macaddress": mac(2)},
+                "addresses": ["10.0.0.5/24"],
+                "routes": [
+                    {"to": "default", "via": "10.0.0.1", "table": "100", "metric": "50"},
+                    {"to": "10.7.0.0/16", "type": "blackhole"},
+                    {"to": "10.8.0.0/16", "scope": "link"},
+                    {"to": "10.9.0.0/16", "via": "10.66.0.1", "on-link": "true", "mtu": "1400"},
+                ],
+                "routing-policy": [
+                    {"from": "10.0.0.5", "table": "100", "priority": "50"},
+                    {"from": "10.0.0.5", "to": "10.3.0.0/16", "table": "100"},
+                    {"to": "10.3.0.0/16", "table": "100"},
+                ],
+            }
+        },
+    }
+    asked = read(netplan, tree)
+    assert [fault.text for fault in asked.platform.faults] == []
+    assert asked.platform.links[0].routing == NicRouting()
+    found = resolved(asked)
+    assert rules_of(found) == [
+        "30900: from 10.0.0.5/32 to 10.3.0.0/16 lookup 100",
+        "50: from 10.0.0.5/32 lookup 100",
+    ]
+    assert [problem.text for problem in found.problems] == [
+        (
+            "rule 30900: from all to 10.3.0.0/16 lookup 100: it has neither from nor mark, so that it could"
+            " be about the management NIC"
+        )
+    ]
+    assert [
+        (str(hop.to), str(hop.via), hop.metric, hop.traits.kind, hop.traits.table)
+        for hop in found.want.hops
+    ] == [
+        ("0.0.0.0/0", "10.0.0.1", 50, "unicast", 100),
+        ("10.7.0.0/16", "None", 20, "blackhole", 254),
+        ("10.8.0.0/16", "None", 20, "unicast", 254),
+        ("10.9.0.0/16", "10.66.0.1", 20, "unicast", 254),
+    ]
+
+
+# --- what is shown ----------------------------------------------------------------------------------
+
+
+def test_explain_has_the_gateway_and_the_table():
+    one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
+    one.run()
+    decision = one.survey()
+    data = render_json.explanation(key(3), decision.resolution, decision.have, decision.record)
+    rows = {row["setting"]: (row["asked"], row["found"], row["from"]) for row in data["settings"]}
+    assert rows["gateway"] == ("10.1.0.1", None, f"line 3, [interface {mac(3)}]")
+    assert rows["table"] == ("31001", 31001, "")
+    shown = render_json.observed_json(decision.world)
+    assert [one["rule"] for one in shown["rules"]] == THREE_RULES
+    assert {one["table"] for one in shown["routes"] if one["protocol"] == 110} == {31001}
+    assert render_json.desired_json(decision.resolution)["rules"] == THREE_RULES
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def test_a_nic_without_a_known_gateway_says_so():
+    found = resolved(f"{PLAIN}policy-routing = yes\n")
+    assert [note.text for note in found.notes] == [
+        "policy-routing: not applicable: its gateway is not known"
+    ]
+
+
+def test_the_table_of_a_nic_that_is_gone_is_used_again_last_of_all():
+    gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
+    assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31001}
+    gone.popitem()
+    assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31999}
+
+
+def test_many_links_with_gateways_cost_a_bounded_number_of_routes():
+    text = "".join(
+        f"[vlan {mac(2)}.{number}]\naddresses = 10.{number >> 8}.{number & 255}.5/24\n"
+        f"gateway = 10.{number >> 8}.{number & 255}.1\n"
+        for number in range(1, 901)
+    )
+    found = resolved(text)
+    assert len(found.want.hops) < 20000
+    reasons = {note.reason for note in found.notes}
+    assert reasons == {"more than 999 tables or 16384 routes"}
+
+
+def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():
+    """Three networks whose subnets have a gateway, which is the default of Neutron."""
+    numbers = (1, 2, 3)
+    tree = {
+        "links": [
+            {"id": f"l{one}", "type": "phy", "ethernet_mac_address": mac(one)} for one in numbers
+        ],
+        "networks": [
+            {"link": f"l{one}", "type": "ipv4", "ip_address": f"10.{one}.0.5", "netmask": "255.255.255.0",
+             "gateway": f"10.{one}.0.1"} for one in numbers
+        ],
+    }  # fmt: skip
+    around = world(
+        *(nic(one, up=True) for one in numbers),
+        addresses={1: "10.1.0.5/24"},
+        routes=[route("0.0.0.0/0", 1, "10.1.0.1", 100, 16)],
+        metadata=1,
+    )
+    found = resolved(read(openstack, tree), around)
+    assert found.tables == {key(2): 31001, key(3): 31002}
+    assert {rule.source for rule in found.want.rules} == {"10.2.0.5/32", "10.3.0.5/32"}
+    assert [problem.text for problem in found.problems] == []
+
+
+def test_a_gateway_that_is_this_host_itself_is_not_used():
+    found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
+    assert (found.want.hops, found.want.rules) == ((), {})
+    assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
