@@ -287,6 +287,21 @@ def test_nothing_is_raised_for_a_healthy_run(name):
     assert causes(content) == [], told(content).findings
 
 
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([941] * 6, "941 Mbit/s is all that TCP can carry over 1.00 Gbit/s Ethernet"),
+        (
+            [900, 900, 941, 860, 840, 850],
+            "the best interval fills 1.00 Gbit/s Ethernet; the mean is 873 Mbit/s",
+        ),
+    ],
+)
+def test_a_full_link_is_information(rates, words):
+    (found,) = told(text(rates, [480] * 6)).findings
+    assert (found.id, found.severity, found.text) == ("D18", "info", words)
+
+
 def test_a_mathis_limit_far_below_the_rate_is_no_cause_and_not_shown():
     """Five retransmits in 360 MB at 80 ms, and a window that stays: TCP paid nothing for them."""
     content = document([280, 300, 310, 290, 300], [80] * 5, 9_000_000, retransmits=[0, 5, 0, 0, 0])

@@ -14,6 +14,7 @@ from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
     LOSSY,
+    OF_LINE,
     STEADY,
     as_asked,
     burst,
@@ -60,9 +61,15 @@ def given_rate(look: Look) -> Optional[Hit]:
 
 
 def _full_link(look: Look, one: Printed, speed: float) -> Hit:
+    text = f"{amounts.rate(one.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
+    if one.rate < OF_LINE[0] * speed:
+        text = (
+            f"the best interval fills {amounts.rate(speed)} Ethernet; the mean is "
+            f"{amounts.rate(one.rate)}"
+        )
     return Hit(
         1.0,
-        f"{amounts.rate(one.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet",
+        text,
         (fact("rate, bit/s", round(one.rate)),),
         severity=None if look.evidence.expect else INFO,
     )
