@@ -472,7 +472,9 @@ def must_be_a_run(run) -> None:
 @given(mutated())
 @example("[ 4] 0.00-1.00 sec 1 GBytes 1 Gbits/sec 0." + "1" * 30)
 def test_no_damaged_document_raises(text):
-    must_be_a_run(read(text.encode("utf-8", "surrogatepass")))
+    content = text.encode("utf-8", "surrogatepass")
+    for run in (read(content), *read_all(content + b"\n" + content)):
+        must_be_a_run(run)
     for reader in (iperf3_json, iperf3_text, iperf2_text):
         must_be_a_run(reader.read(text))
 
