@@ -32,7 +32,8 @@ from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
-from neuca_tools.selftest.report.record import record
+from neuca_tools.selftest.report.record import document as report
+from neuca_tools.selftest.report.subject import subject, subject_line
 from neuca_tools.selftest.report.text import comparison, text
 
 EXPLAINS = (
@@ -101,7 +102,11 @@ def _explain(arguments: argparse.Namespace) -> int:
     if arguments.nagios:
         print(nagios(diagnosis))
         return NAGIOS[diagnosis.exit_code]
-    print(record(evidence, diagnosis) if arguments.json else text(diagnosis))
+    about = subject(evidence, arguments.file)
+    if arguments.json:
+        print(document({"subject": about, **report(evidence, diagnosis)}))
+    else:
+        print(f"{subject_line(about)}\n{text(diagnosis)}")
     return diagnosis.exit_code
 
 

@@ -74,7 +74,8 @@ BIDIR = Run(
     flows=tuple(Flow(way, received=Total(10.0, rate=480e6)) for way in ("forward", "reverse")),
 )
 JUMPING = Flow(
-    "forward", tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=9e8) for at in range(12))
+    "forward",
+    tuple(Interval(at, at + (2.5 if at == 5 else 1), rate=(5 + at % 2) * 1e8) for at in range(12)),
 )
 
 CASES = {
@@ -419,6 +420,32 @@ SIGNATURES = {
         "D21",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "severity"),
+    [(96.0, "D09", "limit"), (4.0, "D18", "limit"), (None, "D09", "limit")],
+)
+def test_a_cpu_is_the_cause_only_if_the_test_ran_out_of_it(own, wanted, severity):
+    """A shaper of 100 Mbit/s, measured while other programs keep the only CPU busy or not."""
+    quiet = {"rtt": 18_500, "min_rtt": 9_000, "snd_cwnd": 160, "unacked": 150, "snd_wnd": 3_000_000}
+    evidence = tcp(flow_of(95.4e6, cpus=(1.0,), **quiet), receiver(cpus=(0.1,)))
+    samples = tuple(
+        replace(one, cpus=tuple(Cpu(user=cpu.user + cpu.softirq) for cpu in one.cpus))
+        for one in evidence.phases[0].sender
+    )
+    steady = Flow("forward", tuple(Interval(at, at + 1, rate=95.4e6) for at in range(10)))
+    run = Run("iperf3", protocol="tcp", flows=(steady,), cpu_local=own, cpu_remote=3.0)
+    phase = replace(evidence.phases[0], run=run, sender=samples)
+    found = diagnose(replace(evidence, phases=(phase,))).findings
+    assert (found[0].id, found[0].severity) == (wanted, severity)
+    if own == 4.0:
+        note = next(one for one in found if one.id == "D09")
+        assert note.severity == "info"
+        assert note.text == (
+            "other programs kept CPU 0 of the sender busy; iperf used 4.0% of one: test again "
+            "without them to be sure"
+        )
 
 
 def test_a_reader_that_has_no_cpu_left_is_a_limit_and_no_fault():

@@ -109,7 +109,7 @@ def test_a_window_that_cannot_be_told_apart_is_of_medium_confidence_and_both_end
     assert finding.advice == (
         'sysctl -w net.ipv4.tcp_rmem="4096 131072 34603008" net.ipv4.tcp_wmem="4096 16384 34603008"'
     )
-    assert finding.predicted == pytest.approx(10e9, rel=0.03)
+    assert finding.predicted is None, "nothing bounds what this path carries"
 
 
 @pytest.mark.parametrize("rate", [0.942, 0.9415])
@@ -544,6 +544,28 @@ def test_a_slow_start_is_told_beside_the_rate():
     found = diagnose(Evidence(phases=(Phase("tcp", run),), expect=1e9)).phases[0]
     assert (found.rate, found.steady, found.passed) == (6.6e8, 9e8, True)
     assert phase_words(found) == "660 Mbit/s (900 Mbit/s once under way)"
+
+
+def parallel(rate) -> Phase:
+    """Ten seconds of several streams, bit/s."""
+    flow = Flow("forward", (), Total(10.0, rate * 10 / 8, rate), Total(10.0, rate * 10 / 8, rate))
+    return Phase("tcp-parallel", Run("iperf3", protocol="tcp", flows=(flow,), streams=8))
+
+
+@pytest.mark.parametrize(
+    ("link", "others", "predicted"),
+    [(None, (), None), (10e9, (), 1.007e9), (10e9, (parallel(680e6),), 680e6), (260e6, (), None)],
+)
+def test_a_prediction_is_bounded_by_what_is_known_of_the_path(link, others, predicted):
+    """The link, or several streams that were faster; none is hardly above the present rate."""
+    window = flow_of(
+        250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000, min_rtt=99_000
+    )
+    evidence = tcp(
+        window, receiver(recv_q=0, rcvbuf=6_291_456), local=Host(links=(Link("eth1", speed=link),))
+    )
+    found = diagnose(replace(evidence, phases=(*evidence.phases, *others))).findings[0]
+    assert (found.id, found.predicted) == ("D01", predicted and pytest.approx(predicted, rel=0.1))
 
 
 def test_a_test_that_did_not_run_has_no_rate_and_no_prediction():

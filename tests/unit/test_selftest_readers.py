@@ -13,8 +13,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.run import Connection, Interval, Run, Total
-from neuca_tools.selftest.readers import iperf2_text, iperf3_json, iperf3_text, lines, read
+from neuca_tools.selftest.readers import (
+    iperf2_text,
+    iperf3_json,
+    iperf3_text,
+    lines,
+    read,
+    read_all,
+)
+from neuca_tools.selftest.readers.documents import evidence_of
 
 DATA = Path(__file__).parent / "data" / "iperf"
 VERSIONS = ("3.7", "3.9", "3.12", "3.16", "3.21")
@@ -259,8 +268,9 @@ def test_an_error_in_a_text_is_the_error():
 def test_a_text_without_a_summary_was_cut_off():
     text = (DATA / "3.12-reverse.txt").read_text()
     run = read(text.partition("- - -")[0].encode())
-    assert (run.error, len(run.flows[0].intervals)) == (
-        "the text ends before the summary of the run",
+    assert (run.error, run.notes, len(run.flows[0].intervals)) == (
+        None,
+        ("the text ends before the summary of the run",),
         2,
     )
 
@@ -462,7 +472,9 @@ def must_be_a_run(run) -> None:
 @given(mutated())
 @example("[ 4] 0.00-1.00 sec 1 GBytes 1 Gbits/sec 0." + "1" * 30)
 def test_no_damaged_document_raises(text):
-    must_be_a_run(read(text.encode("utf-8", "surrogatepass")))
+    content = text.encode("utf-8", "surrogatepass")
+    for run in (read(content), *read_all(content + b"\n" + content)):
+        must_be_a_run(run)
     for reader in (iperf3_json, iperf3_text, iperf2_text):
         must_be_a_run(reader.read(text))
 
@@ -477,3 +489,176 @@ def test_no_json_of_any_shape_raises(document):
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(content):
     must_be_a_run(read(content))
+
+
+# --- what people paste ----------------------------------------------------------------------------
+
+CLIENT = """Connecting to host 10.20.0.9, port 5201
+[  5] local 10.20.0.8 port 40100 connected to 10.20.0.9 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  52.0 MBytes   436 Mbits/sec   11    310 KBytes
+[  5]   1.00-2.00   sec  51.0 MBytes   428 Mbits/sec    3    312 KBytes
+"""
+SUMMARY = """- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-2.00   sec   103 MBytes   432 Mbits/sec   14             sender
+[  5]   0.00-2.04   sec   102 MBytes   419 Mbits/sec                  receiver
+"""
+SERVER = """-----------------------------------------------------------
+Server listening on 5201 (test #1)
+-----------------------------------------------------------
+Accepted connection from 10.20.0.8, port 40098
+[  5] local 10.20.0.9 port 5201 connected to 10.20.0.8 port 40100
+[ ID] Interval           Transfer     Bitrate
+[  5]   0.00-1.00   sec  49.0 MBytes   411 Mbits/sec
+[  5]   1.00-2.00   sec  51.0 MBytes   428 Mbits/sec
+[  5]   2.00-2.04   sec  2.00 MBytes   419 Mbits/sec
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate
+[  5]   0.00-2.04   sec   102 MBytes   419 Mbits/sec                  receiver
+"""
+
+
+@pytest.mark.parametrize("text", [CLIENT + SERVER, SERVER + CLIENT])
+def test_both_ends_of_a_run_are_one_run(text):
+    (run,) = read_all(text.encode())
+    flow = run.flows[0]
+    assert (len(flow.intervals), flow.intervals[0].retransmits) == (2, 11)
+    assert (run.peer, flow.received.rate) == ("10.20.0.9", 419e6)
+
+
+def test_several_runs_in_a_text_are_several():
+    other = CLIENT.replace("40100", "40200").replace("436", "136")
+    runs = read_all((CLIENT + SUMMARY + other + SUMMARY).encode())
+    assert [(len(run.flows), run.flows[0].intervals[0].rate) for run in runs] == [
+        (1, 436e6),
+        (1, 136e6),
+    ]
+
+
+def test_rows_of_two_runs_without_any_header_are_two_runs():
+    rows = [f"[  4]   {at}.00-{at + 1}.00   sec  5.00 MBytes  41.9 Mbits/sec" for at in range(5)]
+    runs = read_all("\n".join(rows + rows[:4]).encode())
+    assert [(run.tool, len(run.flows[0].intervals)) for run in runs] == [
+        ("iperf3", 5),
+        ("iperf3", 4),
+    ]
+
+
+def test_rows_of_iperf_2_without_a_header_are_its():
+    (run,) = read_all(b"[  3]  1.0- 2.0 sec  96.0 KBytes  96.0 KBytes/sec\n")
+    assert (run.tool, run.flows[0].sent.rate or run.flows[0].intervals[0].rate) == (
+        "iperf",
+        96 * 1024 * 8,
+    )
+
+
+def test_the_only_line_of_an_iperf_2_that_could_not_connect_is_its_error():
+    (run,) = read_all(b"connect failed: Connection refused\n")
+    assert (run.tool, run.error, run.unreadable) == ("iperf", "Connection refused", False)
+
+
+def test_the_same_line_printed_twice_counts_once():
+    text = CLIENT + SUMMARY + "RESULT: " + SUMMARY.splitlines()[-1]
+    assert read(text.encode()).flows[0].received.rate == 419e6
+
+
+def test_results_in_the_debug_output_of_a_server_are_found():
+    debug = 'send_parameters:\n{\n\t"tcp":\ttrue\n}\n' + SERVER
+    (run,) = read_all(debug.encode())
+    assert (run.tool, run.flows[0].received.rate) == ("iperf3", 419e6)
+    result = (DATA / "3.12-tcp.json").read_text()
+    (run,) = read_all(('{"tcp": true, "parallel": 1}\n' + result).encode())
+    assert run.flows == sample("3.12-tcp.json").flows
+
+
+def test_several_json_results_are_several_runs_and_a_repeated_one_is_not():
+    one, other = ((DATA / name).read_text() for name in ("3.12-tcp.json", "3.9-tcp.json"))
+    assert [run.version for run in read_all((one + one + other).encode())] == ["3.12", "3.9"]
+
+
+def test_a_comma_before_a_bracket_is_passed_over():
+    text = (DATA / "3.12-tcp.json").read_text()
+    cut = re.sub(r"\}\s*\],", "},\n],", text)
+    assert cut != text
+    assert read(cut.encode()).flows == sample("3.12-tcp.json").flows
+
+
+def test_the_round_trip_that_macos_prints_is_read():
+    row = "[  7]   0.00-1.00   sec  8.10 MBytes  67.9 Mbits/sec    2    196 KBytes   23ms"
+    interval = read(f"{CLIENT.splitlines()[0]}\n{row}\n".encode()).flows[0].intervals[0]
+    assert (interval.retransmits, interval.cwnd, interval.rtt) == (2, 196 * 1024, 0.023)
+
+
+def test_what_a_mail_makes_of_long_lines_is_undone():
+    mail = CLIENT.replace("310 KBytes", "310 KB=\nytes   =\n  =20").replace(
+        "312", "\x1b[1m312\x1b[0m"
+    )
+    assert [one.cwnd for one in read(mail.encode()).flows[0].intervals] == [310 * 1024, 312 * 1024]
+
+
+def test_a_word_that_a_mail_put_on_its_own_line_belongs_to_the_row():
+    mail = "\n".join(f"> > {line}" for line in (CLIENT + SUMMARY).splitlines())
+    wrapped = mail.replace("             sender", "\n> > sender").replace(
+        "     receiver", "\n> > receiver"
+    )
+    assert wrapped != mail
+    assert read(wrapped.encode()).flows == read((CLIENT + SUMMARY).encode()).flows
+
+
+def test_intervals_of_half_a_second_stay_apart():
+    rows = [
+        f"[  5]   {at / 2:.2f}-{at / 2 + 0.5:.2f}   sec  5.00 MBytes  83.9 Mbits/sec"
+        for at in range(6)
+    ]
+    intervals = read("\n".join([CLIENT.splitlines()[0], *rows]).encode()).flows[0].intervals
+    assert [(one.start, one.rate) for one in intervals] == [(at / 2, 83.9e6) for at in range(6)]
+
+
+def test_prose_and_warnings_among_results_are_no_errors():
+    prose = "Results of iperf3: quite good\niperf3: interrupt - the client has terminated\n"
+    assert read((prose + CLIENT).encode()).error is None
+    failed = CLIENT + "iperf3: error - control socket has closed unexpectedly\n"
+    assert read(failed.encode()).error == "control socket has closed unexpectedly"
+
+
+def test_the_processors_are_those_of_client_and_server_whoever_wrote():
+    line = "CPU Utilization: local/{} 11.5% (1%u/10%s), remote/{} 22.5% (2%u/20%s)\n"
+    client = read((CLIENT + line.format("sender", "receiver")).encode())
+    server = read((SERVER + line.format("receiver", "sender")).encode())
+    assert (client.cpu_local, client.cpu_remote) == (11.5, 22.5)
+    assert (server.cpu_local, server.cpu_remote) == (22.5, 11.5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cwnd", "rtt"),
+    [
+        ("7000/0          0       -1K/410 us  91.2", None, 410e-6),
+        ("7000/0  0   640K(452)/410(31) us  91.2", 640 * 1024, 410e-6),
+        ("7000/0  0   512K(361)/640K(452)/410(31) us  91.2", 640 * 1024, 410e-6),
+    ],
+)
+def test_the_windows_of_every_iperf_2_are_read(columns, cwnd, rtt):
+    row = f"[  1] 0.00-1.00 sec   101 MBytes   847 Mbits/sec  {columns}"
+    interval = iperf2_text.read(row).flows[0].intervals[0]
+    assert (interval.cwnd, interval.rtt) == (cwnd, pytest.approx(rtt))
+
+
+def test_options_may_be_attached_or_long():
+    words = lines.parse_command("C:\\> iperf3.exe -c 10.20.0.9 -P8 -w64k --bitrate=20M --time 5")
+    assert (words.streams, words.buffer, words.target, words.duration) == (8, 65536, 160e6, 5)
+    assert words.options == "-c 10.20.0.9 -P8 -w64k --bitrate=20M --time 5"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "this is neither iperf3's JSON, nor its text, nor iperf 2's text"),
+        (b"iperf 3.14 (cJSON 1.7.15)\nLinux host 6.1.0\n", "no results found"),
+        (b'{"start": {}, "intervals": [', "the JSON ends at line 1: it was truncated"),
+    ],
+)
+def test_what_has_no_result_is_refused_with_a_reason(content, reason):
+    with pytest.raises(SelftestError) as raised:
+        evidence_of(content)
+    assert raised.value.text == f"read the output of iperf: {reason}"

@@ -338,6 +338,38 @@ def test_neuca_selftest_is_the_same_program(capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "peer busy"
 
 
+def test_the_report_states_what_it_is_about(tmp_path, capsys):
+    path = tmp_path / "run.txt"
+    path.write_text(
+        "$ iperf3 -c 10.20.0.9 -V -P2\niperf 3.14\nLinux box 6.1.0 x86_64\n"
+        "Time: Mon, 02 Mar 2026 09:10:11 UTC\nConnecting to host 10.20.0.9, port 5201\n"
+        "[  5]   0.00-1.00   sec  11.2 MBytes  94.1 Mbits/sec    0    210 KBytes\n"
+    )
+    assert run("explain", path) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"{path}: iperf3 3.14, Mon, 02 Mar 2026 09:10:11 UTC, peer 10.20.0.9, "
+        "options -c 10.20.0.9 -V -P2"
+    )
+    assert run("explain", path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["subject"] == {
+        "file": str(path),
+        "tool": "iperf3 3.14",
+        "date": "Mon, 02 Mar 2026 09:10:11 UTC",
+        "peer": "10.20.0.9",
+        "options": "-c 10.20.0.9 -V -P2",
+        "system": "Linux box 6.1.0 x86_64",
+    }
+
+
+def test_what_cannot_be_read_is_an_error_with_a_reason(tmp_path, capsys):
+    (tmp_path / "empty").write_text("")
+    assert run("explain", tmp_path / "empty") == 1
+    assert capsys.readouterr().err == (
+        "neuca: read the output of iperf: this is neither iperf3's JSON, nor its text, "
+        "nor iperf 2's text\n"
+    )
+
+
 def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
     assert run("explain", tmp_path / "none") == 1
     assert capsys.readouterr().err == f'neuca: read "{tmp_path}/none": No such file or directory\n'

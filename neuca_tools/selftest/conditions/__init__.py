@@ -13,6 +13,8 @@ from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
+from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
+from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
 from neuca_tools.selftest.conditions.session import Rule, Session
@@ -20,7 +22,16 @@ from neuca_tools.selftest.conditions.udp import UDP, UDP_SESSION
 from neuca_tools.selftest.conditions.window import WINDOW
 from neuca_tools.selftest.evidence.look import Look
 
-PHASE_RULES: tuple[Rule[Look], ...] = (*UDP, *QUEUES, *CAPACITY, *HOST, *WINDOW, *LOSS)
+PHASE_RULES: tuple[Rule[Look], ...] = (
+    *UDP,
+    *QUEUES,
+    *CAPACITY,
+    *HOST,
+    *WINDOW,
+    *LOSS,
+    *PRINTED_HOSTS,
+    *PRINTED_PATH,
+)
 SESSION_RULES: tuple[Rule[Session], ...] = (
     *REACH_SESSION,
     *PATH_SESSION,

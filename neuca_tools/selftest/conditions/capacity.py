@@ -9,6 +9,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
+from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import (
@@ -20,6 +21,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import Look, steady_sockets
+from neuca_tools.selftest.evidence.printed import printed
 
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
@@ -105,6 +107,9 @@ def _offered(look: Look) -> float:
 
 def _loses_without_queue(look: Look) -> bool:
     """Whether TCP loses packets while the round trip stays at its minimum."""
+    one = printed(look)
+    if one is not None:
+        return loss_explains(one)
     if not is_lossy(look):
         return False
     if not look.queueing or not look.phase.sender:
@@ -117,8 +122,8 @@ def _loses_without_queue(look: Look) -> bool:
 
 def path_capacity(look: Look) -> Optional[Hit]:
     """A steady rate with a queue on the path, or all that TCP can carry over a known link."""
-    if look.protocol != "tcp" or not look.rate or not is_unbounded(look):
-        return None
+    if look.protocol != "tcp" or not look.rate or not is_unbounded(look) or printed(look):
+        return None  # where no host was sampled, see `given_rate`
     speed = _filled_line(look, look.rate)
     if speed is not None:
         return Hit(

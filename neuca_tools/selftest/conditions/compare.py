@@ -11,9 +11,12 @@ from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
 from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.printed import printed
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
+# The same where both send at once: it is partly chance which of them gets more.
+ASYMMETRY_TOGETHER = 1.5
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -34,12 +37,14 @@ def per_flow(session: Session) -> Optional[Hit]:
 
 
 def asymmetric(session: Session) -> Optional[Hit]:
-    rates = _rates_alone(session)
+    rates, ratio = _rates_alone(session), ASYMMETRY
+    if rates is None:
+        rates, ratio = _rates_together(session), ASYMMETRY_TOGETHER
     if rates is None:
         return None
     there, back = rates
     fast, slow = max(rates), min(rates)
-    if fast <= ASYMMETRY * slow:
+    if fast <= ratio * slow:
         return None
     direction = "forward" if there < back else "reverse"
     return Hit(
@@ -78,6 +83,17 @@ def _rates_alone(session: Session) -> Optional[tuple[float, float]]:
         return None
     if back is None or not back.rate:
         return there.rate, there.rate
+    return there.rate, back.rate
+
+
+def _rates_together(session: Session) -> Optional[tuple[float, float]]:
+    """bit/s of both directions of a run with --bidir, where nothing else was measured."""
+    there, back = session.named(TOGETHER), session.named(TOGETHER, "reverse")
+    if len(session.looks) != 2 or there is None or back is None:
+        return None
+    one = printed(there)
+    if one is None or one.is_loopback or not there.rate or not back.rate:
+        return None
     return there.rate, back.rate
 
 

@@ -9,17 +9,34 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import round_rate
+from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
+from neuca_tools.selftest.evidence.printed import Printed, printed
+
+FIND = (
+    "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
+    "than the path carries (fq with maxrate, see tc-fq(8))"
+)
 
 
 def loss_limited(look: Look) -> Optional[Hit]:
     """A symptom: the conditions that say where packets are lost take precedence (see `causes`)."""
-    if look.protocol != "tcp" or not look.rate or look.is_full or not is_lossy(look):
+    if look.protocol != "tcp" or not look.rate:
         return None
-    ceiling = loss_ceiling(look, look.rtt or _rtt_of_window(look.windows, look.rate), look.loss)
-    if ceiling is not None and look.rate < ceiling / 2:
+    one = printed(look)
+    if one is not None:
+        return _loss_printed(look, one)
+    if look.is_full or not is_lossy(look):
+        return None
+    return _loss_sampled(look, look.rate)
+
+
+def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
+    """Where hosts were sampled: this loss has to allow no more than twice the rate."""
+    ceiling = loss_ceiling(look, look.rtt or _rtt_of_window(look.windows, rate), look.loss)
+    if ceiling is not None and rate < ceiling / 2:
         # This little loss cannot hold the rate back so much.
         return None
     return Hit(
@@ -31,9 +48,29 @@ def loss_limited(look: Look) -> Optional[Hit]:
             fact("retransmits", look.throughput.retransmits),
             fact("Mathis limit, bit/s", ceiling),
         ),
-        "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; pace below the "
-        "rate of the path: tc qdisc replace dev DEV root fq maxrate RATE",
+        FIND,
         confidence=MEDIUM if look.network is None else HIGH,
+    )
+
+
+def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
+    """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
+    if not loss_explains(one):
+        return None
+    known = bool(one.cwnds)
+    follows = ", and the congestion window follows the loss" if known else ""
+    return Hit(
+        0.87,
+        f"{one.retransmits} segments, {amounts.percent(one.share)} of what was sent, were lost and "
+        f"retransmitted{follows}{_best_interval(look)}",
+        (
+            fact("retransmits", one.retransmits),
+            fact("intervals with loss", one.events or None),
+            fact("cwnd", one.cwnd),
+            fact("window at this loss, bytes", round(window_at_loss(one)) if known else None),
+        ),
+        FIND,
+        confidence=MEDIUM,
     )
 
 

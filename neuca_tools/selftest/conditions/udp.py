@@ -11,10 +11,12 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.run import Flow
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
+SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
@@ -94,7 +96,7 @@ def _loss_fact(look: Look) -> Fact:
 
 def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
-    if not is_losing(look) or look.phase.receiver or _is_one_of_several(look):
+    if not is_losing(look) or look.phase.receiver or is_one_of_several(look):
         return None
     loss, rate = look.loss or 0, look.rate or 0
     return Hit(
@@ -106,11 +108,12 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         "or iperf3 -w 4M",
         "receiver",
         confidence=LOW,
+        severity=INFO if loss < SLIGHT and passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
 
 
-def _is_one_of_several(look: Look) -> bool:
+def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests, which tell more when compared."""
     others = (one.run for one in look.evidence.phases if one is not look.phase)
     return any(run is not None and run.protocol == "udp" for run in others)
@@ -118,18 +121,18 @@ def _is_one_of_several(look: Look) -> bool:
 
 def _fragments(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
-    payload = _payload(look)
+    size = payload(look)
     # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
-    count = -(-(payload + 8) // 1480)
-    if not payload or count <= 1:
+    count = -(-(size + 8) // 1480)
+    if not size or count <= 1:
         return ""
     return (
-        f"; each datagram of {payload:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
+        f"; each datagram of {size:.0f} bytes takes {count:.0f} fragments at MTU 1500, and "
         "losing one fragment loses the datagram"
     )
 
 
-def _payload(look: Look) -> float:
+def payload(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
@@ -152,7 +155,7 @@ def udp_memory(look: Look) -> Optional[Hit]:
 
 def receiver_too_slow(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so the receiver does not keep up on average."""
-    if not is_losing(look) or (look.loss or 0) <= HOPELESS or _is_one_of_several(look):
+    if not is_losing(look) or (look.loss or 0) <= HOPELESS or is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None:
         return None

@@ -11,6 +11,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
+from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import Rule, sysctl_max
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
@@ -87,15 +88,19 @@ def _fills_window(look: Look, rate: float) -> bool:
 
 def flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
-    if look.protocol != "tcp" or _is_window_known(look):
+    if look.protocol != "tcp" or _is_window_known(look) or is_flat_for_another_reason(look):
         return None
     window, rate = look.windows.cwnd, look.rate
     if not look.windows.flat or not window or not rate or _is_lossy_or_short(look):
         return None
-    if line_of(rate) or (look.rtt and window * 8 / rate > look.rtt / NO_ROUND_TRIP):
-        # The link is full, or the window is larger than what is in flight.
+    if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
         return None
     return _flat_window_hit(look, rate, window)
+
+
+def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> bool:
+    """Whether the window is larger than what is in flight, as far as the round trip is known."""
+    return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
 
 
 def _is_window_known(look: Look) -> bool:

@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.causes import (
 )
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
-from neuca_tools.selftest.conditions.udp import flow_of
+from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import INTERNAL
@@ -30,8 +30,6 @@ from neuca_tools.selftest.evidence.look import Fact, Look
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
-# Of the datagrams, in a test that reached what it should: a host was busy for a moment.
-SLIGHT = 0.01
 SHORTEST = 0.9  # of the duration that was asked for
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT

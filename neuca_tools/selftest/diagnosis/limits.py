@@ -14,10 +14,14 @@ from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
 from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
 from neuca_tools.selftest.conditions.window import DEFAULT_MSS, LOSSY, RMEM, WMEM
+from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1)
 NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
+NOTICED = 1.05  # times the present rate
+BUFFERS = frozenset({"D01", "D03"})
+SEVERAL = "tcp-parallel"
 NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
@@ -54,8 +58,9 @@ def _of_buffers(look: Look) -> Iterator[Limit]:
 def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], Optional[str]]:
     """The rate in bit/s once `condition` is fixed, and what limits then, in words.
 
-    (None, None) if no limit can be computed, or if no data got through: buffers alone would
-    promise a rate that no path reaches.
+    (None, None) if no limit can be computed, or if no data got through. No rate is predicted
+    that nothing of the path bounds, because larger buffers alone promise any rate, and none that
+    is hardly above the present one.
     """
     if look.protocol != "tcp" or not look.rate:
         return None, None
@@ -67,9 +72,37 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         predicted = hit.fixed
     if predicted == NOT_KNOWN.rate:
         return None, None
+    promise = _promise(condition, predicted, look)
     if following is NOT_KNOWN:
-        return predicted, following.name
-    return predicted, f"{following.name}, {amounts.rate(following.rate)}"
+        return promise, following.name
+    return promise, f"{following.name}, {amounts.rate(following.rate)}"
+
+
+def _promise(condition: str, predicted: float, look: Look) -> Optional[float]:
+    """The predicted rate, as far as the path is known to carry it; None if that is no more."""
+    if condition in BUFFERS:
+        predicted = min(predicted, _carried(look))
+    return predicted if predicted > NOTICED * (look.rate or 0.0) else None
+
+
+def _carried(look: Look) -> float:
+    """The highest rate in bit/s that the path is known or expected to carry; 0 if it is not.
+
+    Several streams or datagrams that were faster tell more than the speed of the links.
+    """
+    others = [_rate_of(phase, look.phase.direction) for phase in look.evidence.phases]
+    measured = max(others, default=0.0)
+    if measured > NOTICED * (look.rate or 0.0):
+        return measured
+    return max([one.rate for one in _of_links(look)] + [look.evidence.expect or 0.0])
+
+
+def _rate_of(phase: Phase, direction: str) -> float:
+    """bit/s that several streams or datagrams reached in this direction; 0 if it is not known."""
+    if phase.run is None or phase.direction != direction or phase.name not in (SEVERAL, "udp"):
+        return 0.0
+    flow = phase.run.flow(direction)
+    return (flow.rate or 0.0) if flow else 0.0
 
 
 def _lifted_with(condition: str, hit: Hit) -> set[str]:

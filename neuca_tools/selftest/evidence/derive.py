@@ -147,11 +147,20 @@ def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
     again, sent = grown(late, "bytes_retrans"), grown(late, "bytes_sent")
     if again is not None and sent:
         return again / sent
-    if flow.received.lost is not None and flow.received.datagrams:
-        return min(1.0, flow.received.lost / flow.received.datagrams)
+    lost, datagrams = _lost_datagrams(flow)
+    if lost is not None and datagrams:
+        return min(1.0, lost / datagrams)
     if flow.sent.retransmits is not None and flow.sent.bytes:
         return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
     return None
+
+
+def _lost_datagrams(flow: Flow) -> tuple[Optional[int], Optional[int]]:
+    """How many were lost, and of how many; the sums of the intervals where totals are missing."""
+    if flow.received.lost is not None and flow.received.datagrams:
+        return flow.received.lost, flow.received.datagrams
+    counted = [one for one in flow.intervals if one.lost is not None]
+    return sum(one.lost or 0 for one in counted), sum(one.datagrams or 0 for one in counted)
 
 
 def _retransmits(steady: Sequence[Interval], flow: Flow) -> Optional[int]:

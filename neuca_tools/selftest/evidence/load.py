@@ -15,6 +15,9 @@ from neuca_tools.selftest.evidence import Cpu, Sample
 HALF = 0.5
 # A CPU is full in an interval if it is busy for more than this share of it (D09).
 FULL = 0.95
+# Of a CPU: a thread that needs all of it gets half beside one other, by fair scheduling. What iperf
+# and softirqs used less of was not short of it (D09).
+OWN = 0.4
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,22 @@ class Load:
     system: Optional[float] = None
     softirq: Optional[float] = None
     steal: Optional[float] = None
+    own: Optional[float] = None  # share of a CPU that iperf's process used, as it says itself
 
     @property
     def is_full(self) -> bool:
+        """Whether the test had no more CPU time to use, for iperf or for softirqs."""
+        return self.has_full_cpu and not self.is_of_others
+
+    @property
+    def has_full_cpu(self) -> bool:
         """Whether it was full in at least half of the intervals: the first and last never are."""
         return (self.full or 0.0) >= HALF
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it was other programs that kept the CPU busy, as far as is known."""
+        return self.own is not None and self.own + (self.softirq or 0.0) < OWN
 
     @property
     def what(self) -> str:

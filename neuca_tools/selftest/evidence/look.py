@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean, pstdev
 from typing import Optional, Union
@@ -119,12 +119,24 @@ class Look:
     @cached_property
     def sender_load(self) -> Load:
         """How busy the sender's CPUs were."""
-        return loads(self.phase.sender)
+        return replace(
+            loads(self.phase.sender), own=self._own_cpu(self.phase.direction == "forward")
+        )
 
     @cached_property
     def receiver_load(self) -> Load:
         """How busy the receiver's CPUs were."""
-        return loads(self.phase.receiver)
+        return replace(
+            loads(self.phase.receiver), own=self._own_cpu(self.phase.direction != "forward")
+        )
+
+    def _own_cpu(self, is_local: bool) -> Optional[float]:
+        """The share of a CPU that iperf used at this end, by its own count."""
+        run = self.phase.run
+        percent = None
+        if run is not None:
+            percent = run.cpu_local if is_local else run.cpu_remote
+        return None if percent is None else percent / 100
 
     @property
     def rate(self) -> Optional[float]:

@@ -98,7 +98,12 @@ class Run:
     congestion: Optional[str] = None  # the sender's algorithm
     cpu_local: Optional[float] = None  # per cent of one CPU, of the iperf process alone
     cpu_remote: Optional[float] = None
+    peer: Optional[str] = None  # the host that the document names as the other end
+    taken: Optional[str] = None  # when the run began, as iperf3 wrote it
+    system: Optional[str] = None  # of the end that wrote the document, as uname(1)
+    options: Optional[str] = None  # of the command line that was pasted along with it
     error: Optional[str] = None
+    unreadable: bool = False  # `error` is the reader's, and iperf's document has no result
     notes: tuple[str, ...] = ()  # oddities of the document, for people
 
     def flow(self, direction: str) -> Optional[Flow]:

@@ -1,32 +1,88 @@
-"""Readers turn the output of iperf3 (JSON or text) and iperf 2 (text) into a Run."""
+"""Readers turn the output of iperf3 (JSON or text) and iperf 2 (text) into runs."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
+from neuca_tools.selftest.readers.iperf3_json import objects
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
+from neuca_tools.selftest.readers.lines import parse_row
+from neuca_tools.selftest.readers.split import joined, texts
 
 LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
+UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
+JSON = re.compile(r"^\s*\{", re.MULTILINE)  # warnings may come before it
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
-IPERF2 = re.compile(r"iperf|Client connecting to|Server listening on|\[ ID\]")
+IPERF2 = re.compile(
+    r"iperf|(?:connect|write|bind|read) failed: |Client connecting to|Server listening on|\[ ID\]"
+)
+# iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
+ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
+# An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
+NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
+# A row whose last word a mail program put on a line of its own.
+WRAPPED = re.compile(r"\n[> |]{0,20}(sender|receiver)[ \t]{0,20}$", re.MULTILINE)
 
 
 def read(content: bytes) -> Run:
-    """Parse a document. Never raises: if it cannot be read, the run has an `error`."""
+    """Parse a document of one run. Never raises: if it cannot be read, the run has an `error`."""
+    document = _text(content)
+    if document is None:
+        return _too_large()
+    return _read(document)
+
+
+def read_all(content: bytes) -> list[Run]:
+    """Parse a document with one or more runs; one with an `error` if it cannot be read."""
+    document = _text(content)
+    if document is None:
+        return [_too_large()]
+    if JSON.search(document):
+        found = objects(document)
+        if found or not _has_rows(document):
+            return [read_iperf3_json(one) for one in found] or [read_iperf3_json(document)]
+    form = _form(document)
+    if form is None:
+        return [_read(document)]
+    return joined(form(one) for one in texts(document))
+
+
+def _text(content: bytes) -> Optional[str]:
     if len(content) > LARGEST:
-        return Run("iperf", error=f"the document has more than {LARGEST // 1024 // 1024} MiB")
+        return None
     document = content.decode("utf-8", "replace").replace("\r\n", "\n").lstrip("\ufeff")
-    if re.search(r"^\s*\{", document, re.MULTILINE):  # warnings may come before it
+    return WRAPPED.sub(r" \1", NOISE.sub("", document))
+
+
+def _too_large() -> Run:
+    error = f"the document has more than {LARGEST // 1024 // 1024} MiB"
+    return Run("iperf", error=error, unreadable=True)
+
+
+def _read(document: str) -> Run:
+    if JSON.search(document):
         return read_iperf3_json(document)
-    if IPERF3.search(document):
-        return read_iperf3_text(document)
-    if IPERF2.search(document):
-        return read_iperf2_text(document)
-    return Run("iperf", error="this is neither iperf3's JSON, nor its text, nor iperf 2's text")
+    form = _form(document)
+    return Run("iperf", error=UNREADABLE, unreadable=True) if form is None else form(document)
+
+
+def _form(document: str) -> Optional[Callable[[str], Run]]:
+    """The reader for this text; None if it is not the output of an iperf."""
+    if IPERF3.search(document) or ROW_OF_IPERF3.search(document):
+        return read_iperf3_text
+    if IPERF2.search(document) or _has_rows(document):
+        return read_iperf2_text
+    return None
+
+
+def _has_rows(document: str) -> bool:
+    return any(map(parse_row, document.split("\n")))

@@ -12,7 +12,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import read
+from neuca_tools.selftest.readers import read_all
 
 OURS = "phases"  # a key of evidence that iperf3's JSON does not have
 
@@ -22,9 +22,10 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    Raises SelftestError for a self-test's evidence that is damaged or of another version.
+    Raises SelftestError if there is no result of iperf in it, and for a self-test's evidence that
+    is damaged or of another version.
     """
-    evidence = _own(content) or _of_run(read(content), content.decode("utf-8", "replace"))
+    evidence = _own(content) or _of_runs(read_all(content), content.decode("utf-8", "replace"))
     if expect is not None:
         evidence = replace(evidence, expect=expect)
     if rtt is not None:
@@ -32,12 +33,22 @@ def evidence_of(
     return evidence
 
 
-def _of_run(run: Run, raw: str) -> Evidence:
-    """One phase for each direction, the first with the document; "local" is the client."""
-    name = _phase_name(run)
-    directions = [flow.direction for flow in run.flows] or ["forward"]
-    first, *others = (Phase(name, run, direction) for direction in directions)
+def _of_runs(runs: list[Run], raw: str) -> Evidence:
+    """One phase for each direction of each run, the first with the document.
+
+    "local" is the client.
+    """
+    results = [run for run in runs if not run.unreadable]
+    if not results:
+        raise SelftestError(f"read the output of iperf: {runs[0].error}")
+    phases = [phase for run in results for phase in _phases(run)]
+    first, *others = phases
     return Evidence(phases=(replace(first, raw=raw), *others))
+
+
+def _phases(run: Run) -> list[Phase]:
+    directions = [flow.direction for flow in run.flows] or ["forward"]
+    return [Phase(_phase_name(run), run, direction) for direction in directions]
 
 
 def _phase_name(run: Run) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Interval, Total
@@ -13,17 +14,28 @@ from neuca_tools.selftest.readers.lines import Rest, Row
 from neuca_tools.selftest.readers.values import mean, scaled, total, whole
 
 Line = tuple[Row, Rest]
+SHORTEST = 0.1  # seconds that iperf's -i may be, at least
 OMITTED = "(omitted)"
 
 
 def gather(lines: Sequence[Line]) -> tuple[Interval, ...]:
-    """One interval for each (start, end), omitted ones first."""
+    """One interval for each (start, end), omitted ones first.
+
+    The streams' clocks differ by some hundredths of a second.
+    """
     groups: dict[tuple[bool, int, int], list[Line]] = {}
+    unit = _usual_length(lines)
     for row, rest in lines:
-        key = (OMITTED in row.rest, round(row.start), round(row.end))
+        key = (OMITTED in row.rest, round(row.start / unit), round(row.end / unit))
         groups.setdefault(key, []).append((row, rest))
     intervals = map(_interval, groups.values())
     return tuple(sorted(intervals, key=lambda one: (not one.omitted, one.start)))
+
+
+def _usual_length(lines: Sequence[Line]) -> float:
+    """Seconds, at most 1 (-i)."""
+    lengths = [row.end - row.start for row, _ in lines if row.end > row.start]
+    return min(1.0, max(SHORTEST, median(lengths or [1.0])))
 
 
 def _interval(group: list[Line]) -> Interval:

@@ -15,9 +15,11 @@ from typing import Optional
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.readers.gather import Line, gather, total_of
 from neuca_tools.selftest.readers.lines import (
+    NO_RESULTS,
     Rest,
     Row,
     Text,
+    Words,
     amount,
     first,
     floating,
@@ -27,10 +29,13 @@ from neuca_tools.selftest.readers.lines import (
 from neuca_tools.selftest.readers.values import whole
 
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
-# With -e: Write/Err Rtry Cwnd/RTT(var)
+# With -e: Write/Err Rtry Cwnd/RTT(var), from 2.1 with a count of packets, from 2.2 with InF before.
 _ENHANCED = re.compile(
-    r"\d{1,18}/\d{1,18}\s+(\d{1,18})\s+(\d{1,12})([KMG]?)(?:\(\d{1,12}\))?/(\d{1,12})"
+    r"\d{1,18}/\d{1,18}\s+(\d{1,18})\s+(?:[^\s/]{1,40}/)?"
+    r"(-?\d{1,12})([KMG]?)(?:\(-?\d{1,12}\))?/\s*(\d{1,12})"
 )
+_WINDOW = re.compile(r"TCP window size: *([\d.]{1,12}) ([KMG]?)Byte(?! \(default\))")
+_PEER = re.compile(r"(?:Client connecting to ([^\s,]{1,80})|connected with (\S{1,80}) port)")
 _ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")
 _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
@@ -45,9 +50,7 @@ def read(document: str) -> Run:
     words = text.words
     udp = words.udp or "UDP port" in document or "datagrams" in document
     ids = {name for name, _ in text.connections}
-    target = words.target
-    if words.udp and target is None:
-        target = UDP_TARGET
+    error = _error(text, document)
     return Run(
         tool="iperf",
         protocol="udp" if udp else "tcp",
@@ -55,18 +58,38 @@ def read(document: str) -> Run:
         connections=text.distinct_connections,
         streams=words.streams or len(ids) or None,
         duration=words.duration,
-        target=target,
+        target=_target(words),
         datagram=words.datagram or _count(_SENDING, document),
-        buffer=words.buffer,
-        error=_error(text, document),
+        buffer=words.buffer or _window(document),
+        peer=_peer(document),
+        options=words.options,
+        error=error,
+        unreadable=error == NO_RESULTS,
     )
+
+
+def _target(words: Words) -> Optional[float]:
+    if words.udp and words.target is None:
+        return UDP_TARGET
+    return words.target
 
 
 def _error(text: Text, document: str) -> Optional[str]:
     reason = first(_FAILED, document) or first(_NOT_ACKNOWLEDGED, document)
     if reason or text.rows:
         return reason
-    return "no results found"
+    return NO_RESULTS
+
+
+def _window(document: str) -> Optional[float]:
+    """Bytes: the size of the socket buffer, if it is not the default."""
+    found = _WINDOW.search(document)
+    return amount(found[1], found[2], 1024) if found else None
+
+
+def _peer(document: str) -> Optional[str]:
+    found = _PEER.search(document)
+    return (found[1] or found[2]) if found else None
 
 
 def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:
@@ -122,4 +145,7 @@ def _parse_enhanced(rest: str) -> Optional[Rest]:
     if found is None:
         return None
     rtt = int(found[4]) * 1e-6
-    return Rest(int(found[1]), amount(found[2], found[3], 1024) or None, rtt or None)
+    window = amount(found[2].lstrip("-"), found[3], 1024)
+    if found[2].startswith("-"):  # "-1K": the kernel did not say
+        window = None
+    return Rest(int(found[1]), window or None, rtt or None)

@@ -11,6 +11,7 @@ object twice; 3.17 has `--json-stream`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -21,6 +22,9 @@ from neuca_tools.selftest.readers.values import mapping, mappings, number, scale
 
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
+MOST_RUNS = 100
+RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
+_TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 
 
@@ -28,17 +32,53 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the JSON cannot be read, the run has an `error`."""
     start = document.find("{")
     if start < 0:
-        return Run("iperf3", error="not a JSON object")
+        return Run("iperf3", error="not a JSON object", unreadable=True)
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
     try:
-        found, end = decoder.raw_decode(document, start)
+        found, end, document = _decoded(decoder, document, start)
     except json.JSONDecodeError as error:
-        return Run("iperf3", error=_broken(document, error))
+        return Run("iperf3", error=_broken(document, error), unreadable=True)
     except RecursionError:
-        return Run("iperf3", error="the JSON cannot be read: it is nested too deeply")
+        reason = "the JSON cannot be read: it is nested too deeply"
+        return Run("iperf3", error=reason, unreadable=True)
     if "event" in found and "data" in found:
         return _run(_from_events(document[start:], decoder), "")
     return _run(found, document[end:].strip())
+
+
+def objects(document: str) -> list[str]:
+    """The text of each result in a document that may have others: of `-d`, or of several runs.
+
+    Empty if there is none, or only one that cannot be decoded or that consists of events.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
+    found: list[str] = []
+    position, seen = document.find("{"), None
+    while position >= 0 and len(found) < MOST_RUNS:
+        try:
+            one, end, document = _decoded(decoder, document, position)
+        except (RecursionError, json.JSONDecodeError):
+            return found
+        if "event" in one:
+            return found
+        # iperf3 3.16 and 3.17 may print the same object twice.
+        if one.keys() & RESULT and one != seen:
+            found.append(document[position:end])
+            seen = one
+        position = document.find("{", end)
+    return found
+
+
+def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
+    """The object at `start`, its end, and the document: without trailing commas if it had some."""
+    try:
+        found, end = decoder.raw_decode(document, start)
+    except json.JSONDecodeError:
+        repaired = _TRAILING_COMMA.sub(r"\1", document)
+        if repaired == document:
+            raise
+        return *decoder.raw_decode(repaired, start), repaired
+    return found, end, document
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -102,9 +142,39 @@ def _run(document: Json, rest: str) -> Run:
         congestion=text(end.get("sender_tcp_congestion")) or None,
         cpu_local=number(cpu.get("host_total")),
         cpu_remote=number(cpu.get("remote_total")),
+        peer=_peer(start) or None,
+        taken=text(mapping(start.get("timestamp")).get("time")) or None,
+        system=text(start.get("system_info")) or None,
+        options=_options(asked) or None,
         error=_error(document, end),
         notes=tuple(_notes(document, rest)),
     )
+
+
+def _peer(start: Json) -> str:
+    for key in ("connecting_to", "accepted_connection"):
+        host = text(mapping(start.get(key)).get("host"))
+        if host:
+            return host
+    return ""
+
+
+def _options(asked: Json) -> str:
+    """What the test was asked to do, as options of iperf3(1)."""
+    named = (
+        ("-P", "num_streams", 1),
+        ("-t", "duration", 0),
+        ("-l", "blksize", 0),
+        ("-O", "omit", 0),
+    )
+    words = [
+        f"{option} {value:.0f}"
+        for option, key, usual in named
+        if (value := number(asked.get(key)) or 0) > usual
+    ]
+    flags = (("-R", "reverse"), ("--bidir", "bidir"))
+    words += [option for option, key in flags if asked.get(key)]
+    return " ".join(words)
 
 
 def _flows(document: Json, asked: Json) -> tuple[Flow, ...]:

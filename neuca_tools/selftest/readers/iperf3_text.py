@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, gather, total_of
 from neuca_tools.selftest.readers.lines import (
+    NO_RESULTS,
     Rest,
     Row,
     Text,
@@ -20,15 +22,27 @@ from neuca_tools.selftest.readers.lines import (
     parse,
     parse_losses,
 )
+from neuca_tools.selftest.readers.values import scaled, whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
+_FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
-_TCP_REST = re.compile(r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes)?$")
+# Retransmits, congestion window, and on macOS the round trip.
+_TCP_REST = re.compile(
+    r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes(?:\s+([\d.]{1,9})\s*([mu])s)?)?$"
+)
+_WINDOW_ONLY = re.compile(r"([\d.]{1,12})\s*([KMGT]?)Bytes$")  # Linux before 2.6.39 counts no Retr
 _TARGET = re.compile(r"Target Bitrate: (\d{1,18})")
+_MSS = re.compile(r"TCP MSS: (\d{2,5})")
+_PEER = re.compile(r"(?:Connecting to host|Accepted connection from) ([^\s,]{1,80})")
+_TAKEN = re.compile(r"^\W{0,8}Time: (.{1,60})$", re.MULTILINE)
+_SYSTEM = re.compile(
+    r"^\W{0,8}((?:Linux|Darwin|FreeBSD|CYGWIN\S{0,20}|SunOS) .{1,150})$", re.MULTILINE
+)
 _CPU = re.compile(
-    r"CPU Utilization: local/\w{6,8} ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
+    r"CPU Utilization: local/(\w{6,8}) ([\d.]{1,9})%[^,]{0,40}, remote/\w{6,8} ([\d.]{1,9})%"
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
@@ -38,37 +52,58 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words, head = text.words, document[:HEAD]
-    udp = words.udp or "Datagrams" in document
+    protocol = "udp" if words.udp or "Datagrams" in document else "tcp"
+    if words.sctp or "protocol: SCTP" in head:
+        protocol = "sctp"
     target = words.target
     if target is None:
         target = floating(first(_TARGET, head))
-    cpus = _CPU.search(document[-HEAD:]) or ("", "", "")
+    error = _error(text, document)
+    reverse = words.reverse or "Reverse mode" in document
+    local, remote = _cpus(document[-HEAD:], RECEIVER if reverse else SENDER)
     return Run(
         tool="iperf3",
         version=first(_VERSION, head),
-        protocol="udp" if udp else "tcp",
-        flows=_flows(text.rows, words.reverse or "Reverse mode" in document, udp),
+        protocol=protocol,
+        flows=_flows(text.rows, reverse, udp=protocol == "udp"),
         connections=text.distinct_connections,
         streams=words.streams or _streams(text),
         duration=words.duration,
         target=target,
         datagram=words.datagram,
         buffer=words.buffer,
-        cpu_local=floating(cpus[1]),
-        cpu_remote=floating(cpus[2]),
-        error=_error(text, document),
+        mss=whole(floating(first(_MSS, head))),
+        cpu_local=local,
+        cpu_remote=remote,
+        peer=first(_PEER, head),
+        taken=first(_TAKEN, head),
+        system=first(_SYSTEM, head),
+        options=words.options,
+        error=error,
+        unreadable=error == NO_RESULTS,
+        notes=tuple(_notes(text, document)),
     )
 
 
 def _error(text: Text, document: str) -> Optional[str]:
-    reason = first(_ERROR, document)
-    if reason is not None:
-        return reason.strip()
     if not text.rows:
-        return "no results found"
-    if "Sent " in document or any(map(_is_summary, text.rows)):
-        return None
-    return "the text ends before the summary of the run"
+        return (first(_ERROR, document) or NO_RESULTS).strip()
+    failed = first(_FAILED, document)
+    return failed.strip() if failed else None
+
+
+def _cpus(document: str, client: str) -> tuple[Optional[float], Optional[float]]:
+    """The client's and the server's, whichever of them wrote this; `client`: what the client is."""
+    found = _CPU.search(document)
+    if found is None:
+        return None, None
+    local, remote = floating(found[2]), floating(found[3])
+    return (local, remote) if found[1] == client else (remote, local)
+
+
+def _notes(text: Text, document: str) -> Iterator[str]:
+    if text.rows and "Sent " not in document and not any(map(_is_summary, text.rows)):
+        yield "the text ends before the summary of the run"
 
 
 def _streams(text: Text) -> Optional[int]:
@@ -124,9 +159,13 @@ def _parse_rest(row: Row, udp: bool) -> Rest:
     losses = parse_losses(rest)
     if losses is not None:
         return losses
+    window = _WINDOW_ONLY.match(rest)
+    if window is not None:
+        return Rest(cwnd=amount(window[1], window[2], 1024))
     found = _TCP_REST.match(rest)
     if found is None:
         return Rest()
     if udp:
         return Rest(datagrams=int(found[1]))
-    return Rest(int(found[1]), amount(found[2], found[3], 1024))
+    rtt = scaled(floating(found[4]), 1e-6 if found[5] == "u" else 1e-3)
+    return Rest(int(found[1]), amount(found[2], found[3], 1024), rtt or None)

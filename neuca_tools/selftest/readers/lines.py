@@ -16,6 +16,7 @@ from neuca_tools.selftest.readers.values import known, scaled, whole
 
 MOST_LINES = 500_000
 LONGEST_LINE = 1000
+NO_RESULTS = "no results found"
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
 BASES = {"bits": 1000, "bytes": 1024}
@@ -33,8 +34,12 @@ _CONNECTED = re.compile(
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-_COMMAND = re.compile(r"(?:^|[\s/#$])iperf3? +(-.*)")
-_SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)", re.IGNORECASE)
+_COMMAND = re.compile(r"(?:^|[\s/#$])iperf3?(?:\.exe)? +(-.*)")
+# The long spelling of an option whose value counts here, and values attached as in "-P4".
+_LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
+_LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
+_ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
+_SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
@@ -71,6 +76,8 @@ class Words(NamedTuple):
     datagram: Optional[int] = None
     udp: bool = False
     reverse: bool = False
+    sctp: bool = False
+    options: Optional[str] = None
 
 
 class Text(NamedTuple):
@@ -88,7 +95,9 @@ class Text(NamedTuple):
 def parse(document: str) -> Text:
     every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
     words = next(filter(None, map(parse_command, every)), Words())
-    return Text(known(map(parse_row, every)), known(map(parse_connection, every)), words)
+    # The same line again is a copy, such as the last one in a script's own summary.
+    rows = list(dict.fromkeys(known(map(parse_row, every))))
+    return Text(rows, known(map(parse_connection, every)), words)
 
 
 def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
@@ -158,7 +167,7 @@ def parse_command(line: str) -> Optional[Words]:
     found = _COMMAND.search(line)
     if found is None:
         return None
-    words = found[1].split()
+    words = _separate(found[1].split())
     options = dict(zip(words, [*words[1:], ""]))
     streams: Optional[int] = None
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
@@ -171,4 +180,21 @@ def parse_command(line: str) -> Optional[Words]:
         datagram=whole(parse_size(options.get("-l", ""))),
         udp="-u" in words,
         reverse="-R" in words,
+        sctp="--sctp" in words,
+        options=found[1].strip(),
     )
+
+
+def _separate(words: list[str]) -> list[str]:
+    """Options in their short spelling, apart from their values."""
+    separate: list[str] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        attached = _ATTACHED.fullmatch(word)
+        if attached:
+            separate += attached.groups()
+        elif name in _LONG:
+            separate += filter(None, (_LONG[name], value))
+        else:
+            separate.append(word)
+    return separate

@@ -1,0 +1,135 @@
+"""What iperf's own figures prove of a run in which no host was sampled: full links, caps, losses."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed, printed
+
+# Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
+# VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits.
+OF_LINE = (0.895, 0.951)
+# The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
+OF_FAST_LINE = (0.985, 1.005)
+FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
+NEARLY = 0.9  # of what a link carries, or of what was asked for
+# Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
+OF_CAP = (0.952, 1.005)
+CAPS = (1, 2, 5, 10)  # leading digits
+STEADY = 0.03  # coefficient of variation of the rate
+BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
+# The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
+SEND_BUFFER = 4 * 2**20
+HEAVY = 0.005  # of the segments: loss that no full link needs (1 in 200)
+LOSSY = 0.001
+# 1.22 is sqrt(3/2) of Mathis et al. (1997) for a receiver that acknowledges each segment; CUBIC's
+# average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
+RENO, CUBIC = 1.22, 1.054
+WITHIN = 2  # a response function is that of an average
+
+
+def link_filled(one: Printed) -> Optional[float]:
+    """The speed in bit/s of the Ethernet that this run filled."""
+    for speed in SPEEDS:
+        if _fills(one.rate, speed, one.mss) and _is_even(one) and not _exceeds(one, speed):
+            return speed
+        best = max(one.rates, default=0.0)
+        if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one.mss):
+            return speed
+    return None
+
+
+def _is_even(one: Printed) -> bool:
+    """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
+    if one.spread is None:
+        return True
+    return one.spread < STEADY + BLOCK * 8 / (one.rate * one.late[0].seconds)
+
+
+def _fills(rate: float, speed: float, mss: int) -> bool:
+    lowest, highest = OF_LINE
+    if lowest <= rate / speed <= highest:
+        return True
+    lowest, highest = OF_FAST_LINE
+    return (speed >= FAST_LINE or mss > JUMBO) and lowest <= rate / speed <= highest
+
+
+def _exceeds(one: Printed, speed: float) -> bool:
+    """Whether an interval was faster than the link, and not only to fill the send buffer."""
+    if any(rate > 1.05 * speed for rate in one.rates):
+        return True
+    return burst(one, one.rate) > send_buffer(one)
+
+
+def burst(one: Printed, rate: float) -> float:
+    """Bytes of the first interval in excess of this rate."""
+    if not one.every or one.every[0].start > 0 or one.every[0].bytes is None:
+        return 0.0
+    return one.every[0].bytes - rate * one.every[0].seconds / 8
+
+
+def send_buffer(one: Printed) -> float:
+    """Bytes that the first interval may count as sent without any having left the host."""
+    # The kernel doubles what -w asks for (SO_SNDBUF in socket(7)).
+    return one.streams * max(SEND_BUFFER, 2 * (one.run.buffer or 0))
+
+
+def cap_of(rate: float) -> Optional[float]:
+    """The nominal rate in bit/s that a provider may have limited this rate to."""
+    if rate <= 0:
+        return None
+    decade = math.pow(10, math.floor(math.log10(rate)))
+    nominal = (step * decade for step in CAPS)
+    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= OF_CAP[1]), None)
+
+
+def loss_explains(one: Printed) -> bool:
+    """Whether the loss that was counted holds the rate back."""
+    if not one.retransmits:
+        return False
+    if one.share >= HEAVY and not one.is_flat:
+        return True
+    if link_filled(one) is not None:
+        return False
+    if one.cwnd is None:
+        return one.share >= LOSSY and not is_constant(one)
+    return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
+
+
+def _is_answered(one: Printed) -> bool:
+    """Whether window and rate changed after the loss."""
+    if not one.follows_loss:
+        return False
+    return one.is_recovering or (one.spread is not None and not is_constant(one))
+
+
+def window_at_loss(one: Printed) -> float:
+    """Bytes: the average window that TCP keeps if it meets loss as often as this run did.
+
+    Segments that are lost together are one event; an interval of iperf has one at least.
+    """
+    size = sum(interval.bytes or 0 for interval in one.every)
+    chance = max(one.events, 1) * one.mss / max(size, one.mss)
+    rtt = one.rtt or (one.cwnd or 0) * 8 / one.rate
+    segments = max(RENO / math.sqrt(chance), CUBIC * math.pow(rtt / chance, 0.75))
+    return one.streams * segments * one.mss
+
+
+def is_constant(one: Printed, limit: float = STEADY) -> bool:
+    """Whether the rate is known not to vary."""
+    return one.spread is not None and one.spread < limit
+
+
+def as_asked(look: Look) -> bool:
+    """Whether the rate is the one that was requested (-b): that is no capacity."""
+    return bool(look.asked and look.rate and look.rate >= NEARLY * look.asked)
+
+
+def tcp_printed(look: Look) -> Optional[Printed]:
+    """The figures of a TCP run; None as for `printed`."""
+    return printed(look) if look.protocol == "tcp" else None

@@ -1,0 +1,250 @@
+"""D18, D21: a rate that the path gives, where iperf's own figures are all that is known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, median, pstdev
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.printed import (
+    HEAVY,
+    LOSSY,
+    OF_LINE,
+    STEADY,
+    as_asked,
+    burst,
+    cap_of,
+    is_constant,
+    link_filled,
+    send_buffer,
+    tcp_printed,
+)
+from neuca_tools.selftest.conditions.printed_hosts import CORE, explained_by_a_host, is_window
+from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.udp import is_one_of_several, payload
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
+from neuca_tools.selftest.evidence.run import Flow, Interval
+
+BURST = 3  # times the rate after it
+VERY_STEADY = 0.01  # coefficient of variation of the rate
+SLOW = 1e9  # bit/s: every host of today can send and receive faster
+# bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
+SLOWEST_HOST = 30e6
+OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
+LOST = 0.02  # of the datagrams
+FEW = 100_000  # datagrams in a second: fewer than any host receives
+# Of few datagrams: more is lost than by chance, and less than if nothing got through.
+MUCH, MOST = 0.05, 0.9
+WHOLE = 1472  # bytes: not fragmented at MTU 1500
+VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
+DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+
+
+def given_rate(look: Look) -> Optional[Hit]:
+    """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
+    one = tcp_printed(look)
+    if one is None or as_asked(look) or one.is_loopback:
+        return None
+    speed = link_filled(one)
+    if speed is not None:
+        return _full_link(look, one, speed)
+    if look.phase.name == TOGETHER:
+        return None
+    return _token_bucket(one) or _constant_rate(one, look)
+
+
+def _full_link(look: Look, one: Printed, speed: float) -> Hit:
+    text = f"{amounts.rate(one.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
+    if one.rate < OF_LINE[0] * speed:
+        text = (
+            f"the best interval fills {amounts.rate(speed)} Ethernet; the mean is "
+            f"{amounts.rate(one.rate)}"
+        )
+    return Hit(
+        1.0,
+        text,
+        (fact("rate, bit/s", round(one.rate)),),
+        severity=None if look.evidence.expect else INFO,
+    )
+
+
+def _token_bucket(one: Printed) -> Optional[Hit]:
+    rest = [each.rate for each in one.every[1:] if each.rate is not None]
+    if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
+        return None
+    usual = median(rest)
+    if usual <= 0 or one.every[0].rate < BURST * usual or rest[-1] > 2 * usual:
+        return None
+    excess = burst(one, usual)
+    if excess <= send_buffer(one):
+        return None
+    return Hit(
+        0.93,
+        f"the first {amounts.size(excess)} went at {amounts.rate(one.every[0].rate)}, everything "
+        f"after that at {amounts.rate(usual)}: a token bucket of that size and rate",
+        (
+            fact("first interval, bit/s", round(one.every[0].rate)),
+            fact("median of the others, bit/s", round(usual)),
+        ),
+        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        confidence=MEDIUM,
+    )
+
+
+def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
+    if one.share >= HEAVY or explained_by_a_host(look):
+        return None
+    cap = cap_of(one.rate)
+    share = _share_of_cap(one) if cap else 0.0
+    if not share and not is_window(one):
+        share = _share_of_steadiness(one)
+    if not share:
+        return None
+    near = f", just below {amounts.rate(cap)}" if cap else ""
+    return Hit(
+        share,
+        f"the rate stays at {amounts.rate(one.rate)}{near}, and fills no Ethernet: something on the "
+        "path limits it to that",
+        (fact("rate, bit/s", round(one.rate)), fact("variation", one.spread)),
+        "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
+        "shaper, it is a window: iperf3 -J shows the round trip",
+        confidence=MEDIUM,
+    )
+
+
+def _share_of_cap(one: Printed) -> float:
+    """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
+    if one.spread is None:
+        return 0.8 if one.share >= LOSSY else 0.0
+    return 0.9 if is_constant(one) else 0.0
+
+
+def _share_of_steadiness(one: Printed) -> float:
+    """How likely a limiter is, by how little the rate varies; hosts vary more."""
+    if one.is_local_network and one.rate > SLOWEST_HOST and not one.cwnds:
+        return 0.0
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
+        return 0.75
+    if is_constant(one) and len(one.rates) >= 5 and one.rate < SLOW:
+        return 0.7
+    return 0.0
+
+
+def constant_arrival(look: Look) -> Optional[Hit]:
+    """UDP: the same rate arrives all the time, however much is lost."""
+    one = _udp_printed(look)
+    if one is None or (look.loss or 0) < LOST:
+        return None
+    arrived = mean(one.arrivals or [one.rate])
+    if not _are_few(one, arrived) or not (_is_level(one.arrivals) or _fills_line(arrived)):
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.rate(arrived)} arrive all the time, although {amounts.percent(look.loss or 0)} "
+        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        (fact("received, bit/s", round(arrived)), fact("lost / datagrams", look.loss)),
+        "offer less than that (-b); compare it with the rate that was ordered or scheduled",
+        confidence=MEDIUM,
+    )
+
+
+def _udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None
+
+
+def _is_level(rates: Sequence[float]) -> bool:
+    return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
+
+
+def slow_path(look: Look) -> Optional[Hit]:
+    """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
+    one = _udp_printed(look)
+    loss, size = look.loss or 0.0, payload(look)
+    if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
+        return None
+    if one.rate / (1 - loss) / 8 / size > VERY_FEW or is_one_of_several(look):
+        return None
+    return Hit(
+        0.76,
+        f"only {amounts.rate(one.rate)} arrive, and {amounts.percent(loss)} of the datagrams are "
+        "lost, although they are few and unfragmented: the path is slower than what was offered",
+        (fact("received, bit/s", round(one.rate)), fact("lost / datagrams", look.loss)),
+        "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
+        "it is loss at any rate (cable, radio)",
+        confidence=MEDIUM,
+    )
+
+
+def line_of_datagrams(look: Look) -> Optional[Hit]:
+    """UDP: more was asked for than the link carries."""
+    one = _udp_printed(look)
+    sent = look.flow.sent.rate if look.flow else None
+    if one is None or not sent or not look.asked or look.asked < sent / OF_LINE_UDP[0]:
+        return None
+    if not _fills_line(sent):
+        return None
+    return Hit(
+        1.0,
+        f"-b asked for {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
+        "over this Ethernet",
+        (fact("sent, bit/s", round(sent)), fact("-b", round(look.asked))),
+        "ask for less (-b), or use a faster link",
+        confidence=MEDIUM,
+    )
+
+
+def _fills_line(rate: float) -> bool:
+    lowest, highest = OF_LINE_UDP
+    return any(lowest <= rate / speed <= highest for speed in SPEEDS)
+
+
+def _are_few(one: Printed, arrived: float) -> bool:
+    """Whether any host could have received these datagrams, so that the path lost the others."""
+    return arrived / 8 / (one.run.datagram or DATAGRAM) < FEW
+
+
+def stalled(look: Look) -> Optional[Hit]:
+    """The first window went out, and nothing after it."""
+    flow = look.flow
+    if look.protocol != "tcp" or flow is None or look.phase.sender or look.phase.receiver:
+        return None
+    first, last = _stall(flow)
+    if first is None or last is None:
+        return None
+    return Hit(
+        1.0,
+        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, and the window "
+        "fell to one segment: full-size packets vanish on the path (MTU), or all of them do",
+        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
+        'then set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
+        "1472 tells",
+        confidence=MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
+    )
+
+
+def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
+    """The only interval with data and the last one, if the sender kept trying in between."""
+    known = [one for one in flow.intervals if one.bytes is not None]
+    if len(known) < 3 or any(one.bytes for one in known[1:]):
+        return None, None
+    last, is_tried = known[-1], any(one.retransmits for one in known)
+    if last.cwnd is not None:
+        is_tried = last.cwnd <= ETHERNET
+    return (known[0], last) if is_tried else (None, None)
+
+
+PRINTED_PATH = (
+    Rule("D18", "path capacity reached", LIMIT, given_rate),
+    Rule("D18", "path capacity reached", LIMIT, constant_arrival),
+    Rule("D18", "path capacity reached", LIMIT, slow_path),
+    Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
+    Rule("D21", "path MTU black hole", FAULT, stalled),
+)

@@ -1,0 +1,239 @@
+"""What iperf alone says of a run: for outputs of others, where no host was sampled.
+
+`printed` derives the figures that the rules in `conditions.printed` compare. Rates are in bit/s,
+sizes in bytes, times in seconds; None is "not known".
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median, pstdev
+from typing import Optional, Union
+
+from neuca_tools.selftest.evidence.look import FLAT, Look
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+
+MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
+# What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
+# section 4.6). An interval of iperf may contain some of the recovery.
+FALLS = 0.85
+RISES = 1.1
+FOLLOWS = 0.95  # of the rate before the window fell
+SHORT = 2.0  # seconds
+ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
+TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
+# Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
+THREADED = (3, 16)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One direction of a run. `late` are its intervals after slow start, `every` all of them."""
+
+    run: Run
+    rate: float
+    every: tuple[Interval, ...]
+    late: tuple[Interval, ...]
+    rtt: Optional[float]
+    retransmits: Optional[int]
+    share: float  # of the segments that were sent again
+
+    @property
+    def rates(self) -> list[float]:
+        return [one.rate for one in self.late if one.rate is not None]
+
+    @property
+    def spread(self) -> Optional[float]:
+        """The coefficient of variation of the rate; None for fewer than three intervals."""
+        rates = self.rates
+        if len(rates) < 3 or mean(rates) <= 0:
+            return None
+        return pstdev(rates) / mean(rates)
+
+    @property
+    def streams(self) -> int:
+        return max(1, self.run.streams or 1)
+
+    @property
+    def mss(self) -> int:
+        return self.run.mss or MSS
+
+    @property
+    def cwnds(self) -> list[float]:
+        return [one.cwnd for one in self.late if one.cwnd]
+
+    @property
+    def cwnd(self) -> Optional[float]:
+        return median(self.cwnds) if self.cwnds else None
+
+    @property
+    def trips(self) -> list[float]:
+        return [one.rtt for one in self.late if one.rtt]
+
+    @property
+    def flights(self) -> list[float]:
+        """Bytes in flight in each interval: its rate times its round trip."""
+        return [one.rate * one.rtt / 8 for one in self.late if one.rate and one.rtt]
+
+    @property
+    def arrivals(self) -> list[float]:
+        """The rates of the intervals whose losses a receiver counted."""
+        return [one.rate for one in self.late if one.rate and one.lost is not None]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the congestion window stayed where it was."""
+        cwnds = self.cwnds
+        return len(cwnds) > 1 and max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing made the congestion window change: neither loss nor a need for more."""
+        return self.is_flat and self.retransmits == 0
+
+    @property
+    def events(self) -> int:
+        """In how many intervals, slow start included, something was sent again."""
+        return sum(1 for one in self.every if one.retransmits)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether window and rate still grow from what a loss in slow start left of them."""
+        cwnds, rates = [one.cwnd for one in self.every if one.cwnd], _known_rates(self.every)
+        third = len(self.every) // 3
+        if not third or not self.every[0].retransmits or len(cwnds) != len(rates):
+            return False
+        if any(one.retransmits for one in self.every[third:]):
+            return False
+        return _rises(cwnds, third) and _rises(rates, third)
+
+    @property
+    def follows_loss(self) -> bool:
+        """Whether the congestion window fell after a loss, and the rate with it.
+
+        A queue on the path keeps the rate up while the window falls. An interval of many seconds
+        tells the window at its end alone, so that the rates cannot be compared.
+        """
+        falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
+        later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
+        if not later:
+            return bool(falls) or self.is_recovering
+        before, after = (sum(_known_rates(side)) for side in zip(*later))
+        return after <= FOLLOWS * before or later[0][0].seconds > SHORT
+
+    @property
+    def is_local_network(self) -> bool:
+        """Whether both ends are in one subnet, as far as their addresses tell."""
+        return any(_same_subnet(one.local, one.remote, SUBNETS) for one in self.run.connections)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
+        hosts = [host for one in self.run.connections for host in (one.local, one.remote)]
+        hosts.append(self.run.peer or "")
+        same = any(one.local == one.remote for one in self.run.connections)
+        if same or self.mss > ETHERNET:
+            return True
+        return any(host == "localhost" or _is_loopback(host) for host in hosts)
+
+    @property
+    def implied_rtt(self) -> float:
+        """The round trip if the congestion window is what limits the rate; 0 if it is not known."""
+        return (self.cwnd or 0.0) * 8 / self.rate
+
+    @property
+    def cpus(self) -> tuple[float, float]:
+        """How busy each iperf process kept its CPU, the local one first; 1 is full.
+
+        Of the threads that it has, their mean.
+        """
+        threads = self.streams if _version(self.run) >= THREADED else 1
+        local, remote = self.run.cpu_local or 0.0, self.run.cpu_remote or 0.0
+        return local / threads / 100, remote / threads / 100
+
+
+def printed(look: Look) -> Optional[Printed]:
+    """None if a host was sampled, which says more, or if no rate is known."""
+    run, flow = look.phase.run, look.flow
+    if run is None or flow is None or look.phase.sender or look.phase.receiver or not look.rate:
+        return None
+    every = _whole(flow.intervals)
+    late = _after_slow_start(look, every)
+    rates, rate = _known_rates(late), look.rate
+    if rates and look.protocol == "tcp":
+        rate = mean(rates)
+    again = _retransmits(flow, every)
+    share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
+    return Printed(run, rate, every, late, look.rtt, again, share)
+
+
+def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Of a short test all but the first interval, although slow start may be part of it."""
+    steady = set(look.throughput.steady)
+    late = tuple(one for one in every if one in steady)
+    return late if len(late) > 2 else every[1:] or every
+
+
+def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
+    """Of the whole run, slow start included."""
+    counts = [one.retransmits for one in every if one.retransmits is not None]
+    if flow.sent.retransmits is not None or not counts:
+        return flow.sent.retransmits
+    return sum(counts)
+
+
+def _size(flow: Flow, every: Sequence[Interval]) -> float:
+    """Bytes that were sent; infinite if that is not known."""
+    return flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
+
+
+def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Without a last one that is much shorter than the others."""
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+        return tuple(intervals)
+    return tuple(intervals[:-1])
+
+
+def _known_rates(intervals: Sequence[Interval]) -> list[float]:
+    return [one.rate for one in intervals if one.rate is not None]
+
+
+def _rises(values: Sequence[float], third: int) -> bool:
+    return mean(values[-third:]) >= RISES * mean(values[:third])
+
+
+def _fell(before: Interval, after: Interval) -> bool:
+    if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
+        return False
+    return after.cwnd <= FALLS * before.cwnd
+
+
+def _address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _same_subnet(one: str, other: str, lengths: dict[int, int]) -> bool:
+    first, second = _address(one), _address(other)
+    if first is None or second is None or first.version != second.version:
+        return False
+    shift = first.max_prefixlen - lengths[first.version]
+    return int(first) >> shift == int(second) >> shift
+
+
+def _version(run: Run) -> tuple[int, ...]:
+    digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
+    return tuple(int(one) for one in digits if one.isdecimal())

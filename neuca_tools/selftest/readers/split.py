@@ -1,0 +1,80 @@
+"""Cut a text into the runs that were pasted into it, and join what both ends wrote of one run."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.readers.gather import OMITTED
+from neuca_tools.selftest.readers.lines import LONGEST_LINE, Row, parse_command, parse_row
+
+MOST_RUNS = 100
+_HEADER = re.compile(
+    r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
+)
+
+
+def texts(document: str) -> list[str]:
+    """The text of each run; the last ones together if there are too many."""
+    found: list[list[str]] = [[]]
+    last: dict[str, float] = {}
+    for line in document.split("\n"):
+        row = parse_row(line[:LONGEST_LINE])
+        if last and len(found) < MOST_RUNS and _begins(line[:LONGEST_LINE], row, last):
+            found.append([])
+            last = {}
+        if row is not None and OMITTED not in row.rest:
+            last[_key(row)] = max(row.end, last.get(_key(row), 0.0))
+        found[-1].append(line)
+    return ["\n".join(lines) for lines in found]
+
+
+def _key(row: Row) -> str:
+    return f"{row.id} {row.role}"
+
+
+def _begins(line: str, row: Optional[Row], last: dict[str, float]) -> bool:
+    """Whether the results of another run begin here; `last`: when each stream's last row ended."""
+    if row is None:
+        return bool(_HEADER.search(line) or parse_command(line))
+    before = last.get(_key(row), 0.0)
+    # A line with totals starts at 0 as well, but lasts as long as the run.
+    return row.start == 0 and row.end < before - 1
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """The same runs; of two ends of one connection, the client's run with what arrived."""
+    found: list[Run] = []
+    for run in runs:
+        other = next((one for one in found if _is_other_end(one, run)), None)
+        if other is None:
+            found.append(run)
+            continue
+        client, server = (run, other) if _is_server(other) else (other, run)
+        found[found.index(other)] = _with_received(client, server)
+    return found
+
+
+def _is_other_end(one: Run, run: Run) -> bool:
+    ports = {(each.local_port, each.remote_port) for each in one.connections}
+    return any((each.remote_port, each.local_port) in ports for each in run.connections)
+
+
+def _is_server(run: Run) -> bool:
+    """Whether the port that all connections share is its own: the client has one for each."""
+    return any(each.local_port < each.remote_port for each in run.connections)
+
+
+def _with_received(client: Run, server: Run) -> Run:
+    """What the receiver counted, if the client does not have it."""
+    flows = []
+    for flow in client.flows:
+        other = server.flow(flow.direction) or next(iter(server.flows), Flow())
+        received = other.received if other.received.rate else replace(other.sent, retransmits=None)
+        flows.append(flow if flow.received.rate else replace(flow, received=received))
+    return replace(client, flows=tuple(flows), error=client.error or server.error)

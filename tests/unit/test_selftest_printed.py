@@ -1,0 +1,322 @@
+"""What iperf alone printed: each rule on a run with that cause, and on a healthy one like it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
+from neuca_tools.selftest.readers.documents import evidence_of
+
+WAN = ("198.51.100.7", "203.0.113.20")
+LAN = ("10.20.0.8", "10.20.0.9")
+
+
+def text(
+    rates,
+    cwnds=None,
+    retransmits=None,
+    ends=LAN,
+    command="",
+    header=(),
+    cpu=None,
+    summary=True,
+    total=None,
+) -> str:
+    """A run of iperf3: Mbit/s and KBytes of each second."""
+    local, remote = ends
+    lines = [f"$ iperf3 {command}"] if command else []
+    lines += [
+        *header,
+        f"Connecting to host {remote}, port 5201",
+        f"[  5] local {local} port 41000 connected to {remote} port 5201",
+        "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd",
+    ]
+    counts = retransmits or [0] * len(rates)
+    for at, rate in enumerate(rates):
+        window = f"{counts[at]:5}   {cwnds[at]} KBytes" if cwnds else ""
+        lines.append(_row(at, at + 1, rate, window))
+    mean = sum(rates) / len(rates)
+    again = sum(counts) if total is None else total
+    if summary:
+        lines += ["- - - - - - - - - - - - - - -", "[ ID] Interval  Transfer  Bitrate  Retr"]
+        count = again if cwnds or total is not None else ""
+        lines.append(_row(0, len(rates), mean, f"{count}   sender"))
+        lines.append(_row(0, len(rates), mean, "receiver"))
+    if cpu:
+        lines.append(
+            f"CPU Utilization: local/sender {cpu[0]}% (1.0%u/1.0%s), "
+            f"remote/receiver {cpu[1]}% (1.0%u/1.0%s)"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _row(start, end, rate, rest) -> str:
+    size = rate * 1e6 / 8 * (end - start) / 2**20
+    return f"[  5] {start:6.2f}-{end:<6.2f} sec  {size:.2f} MBytes  {rate:.1f} Mbits/sec  {rest}"
+
+
+def document(rates, rtts, cwnd=6_000_000, snd_wnd=None, retransmits=None, cpu=(4.0, 3.0), **asked):
+    """The same as JSON: Mbit/s and milliseconds of each second."""
+    counts = retransmits or [0] * len(rates)
+    intervals = []
+    for at, (rate, rtt) in enumerate(zip(rates, rtts)):
+        one = {
+            "start": at,
+            "end": at + 1,
+            "seconds": 1,
+            "bytes": rate * 1e6 / 8,
+            "bits_per_second": rate * 1e6,
+            "retransmits": counts[at],
+            "sender": True,
+        }
+        stream = {**one, "snd_cwnd": cwnd, "snd_wnd": snd_wnd, "rtt": rtt * 1000}
+        intervals.append({"streams": [stream], "sum": one})
+    mean = sum(rates) / len(rates) * 1e6
+    total = {"seconds": len(rates), "bytes": mean / 8 * len(rates), "bits_per_second": mean}
+    ends = {"local_host": WAN[0], "local_port": 41000, "remote_host": WAN[1], "remote_port": 5201}
+    return json.dumps(
+        {
+            "start": {
+                "connected": [ends],
+                "version": "iperf 3.12",
+                "test_start": {"protocol": "TCP", "num_streams": 1, **asked},
+            },
+            "intervals": intervals,
+            "end": {
+                "sum_sent": {**total, "retransmits": sum(counts)},
+                "sum_received": total,
+                "cpu_utilization_percent": {"host_total": cpu[0], "remote_total": cpu[1]},
+            },
+        }
+    )
+
+
+def udp(arriving, offered, ends=LAN, size=1448) -> str:
+    """A server's rows: Mbit/s that arrived and that were sent in each second."""
+    lines = [
+        f"Accepted connection from {ends[0]}, port 41000",
+        "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams",
+    ]
+    for at, (got, sent) in enumerate(zip(arriving, offered)):
+        count = int(sent * 1e6 / 8 / size)
+        lost = int(count * (1 - got / sent))
+        lines.append(_row(at, at + 1, got, f"0.030 ms  {lost}/{count} ({lost / count:.1%})"))
+    return "\n".join(lines) + "\n"
+
+
+def told(content: str) -> Diagnosis:
+    return diagnose(evidence_of(content.encode()))
+
+
+def causes(content: str) -> list[str]:
+    return [one.id for one in told(content).findings if one.severity != "info"]
+
+
+SAWTOOTH = [310, 330, 350, 180, 200, 220, 240, 130, 150, 170]
+EVEN = [0.8, 1, 1.2, 1, 0.9, 1.1, 1, 1.2, 0.8, 1]
+UNEVEN = [rate * 300 for rate in EVEN]
+BLACK_HOLE = text([0.6, 0, 0, 0, 0], [1.41] * 5, [2, 1, 1, 0, 1], WAN)
+SLOW_LINK = text([3.3, 0, 0, 0, 0], [33.9] * 5, [0, 1, 0, 0, 0], WAN)
+UDP_SLOW = """$ iperf3 -c 203.0.113.20 -u -b 20M
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-5.00   sec  11.9 MBytes  20.0 Mbits/sec  0.000 ms  0/8620 (0%)  sender
+[  5]   0.00-5.03   sec  8.33 MBytes  13.9 Mbits/sec  0.455 ms  2580/8620 (30%)  receiver
+"""
+UDP_LINE = """$ iperf3 -c 10.20.0.9 -u -b 5G
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  1.11 GBytes   956 Mbits/sec  0.000 ms  0/825000 (0%)  sender
+[  5]   0.00-10.04  sec  1.11 GBytes   954 Mbits/sec  0.012 ms  0/824900 (0%)  receiver
+"""
+IPERF2_WINDOW = """Client connecting to 203.0.113.20, TCP port 5001
+TCP window size: 96.0 KByte (WARNING: requested 48.0 KByte)
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.1 sec  14.8 MBytes  12.3 Mbits/sec
+"""
+BIDIR = """Connecting to host 10.20.0.9, port 5201
+[  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
+[  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
+[ ID][Role] Interval           Transfer     Bitrate         Retr
+[  5][TX-C]   0.00-10.00  sec  {there} MBytes   {there} Mbits/sec    9             sender
+[  5][TX-C]   0.00-10.00  sec  {there} MBytes   {there} Mbits/sec                  receiver
+[  7][RX-C]   0.00-10.00  sec  {back} MBytes   {back} Mbits/sec    4             sender
+[  7][RX-C]   0.00-10.00  sec  {back} MBytes   {back} Mbits/sec                  receiver
+"""
+
+# The condition that must come first, and a run.
+CAUSES = {
+    "loss that the window follows": (
+        "D05",
+        text(SAWTOOTH, SAWTOOTH, [0, 0, 0, 40, 0, 0, 0, 31, 0, 0], WAN),
+    ),
+    "loss in slow start, from which a long path recovers": (
+        "D05",
+        text([31, 36, 41, 46], [270, 300, 330, 360], [88, 0, 0, 0], WAN),
+    ),
+    "heavy loss, without windows": ("D05", text(UNEVEN, ends=WAN, total=4200)),
+    "a loss rate that keeps the window at some segments": (
+        "D05",
+        text([8.1, 8.4, 8.0, 8.3, 8.2, 8.1], [14, 10, 14, 11, 14, 10], [31, 28, 30, 29, 31, 28]),
+    ),
+    "a receive buffer of 4 MiB at 180 ms": (
+        "D01",
+        document([88, 98, 88, 93, 98, 88], [180, 181, 180, 180, 182, 180]),
+    ),
+    "-w 512K on a long path, round trip known": (
+        "D01",
+        document([40, 42, 41, 40, 42], [100] * 5, 900_000, sock_bufsize=0),
+    ),
+    "-w 2M on a long path": (
+        "D01",
+        text([160] + [54] * 8, [610] * 9, ends=WAN, command="-w 2M -c x"),
+    ),
+    "the small window of iperf 2 on a long path": ("D01", IPERF2_WINDOW),
+    "a full CPU that iperf counts": ("D09", text(UNEVEN, cpu=(99.6, 12.0))),
+    "a receiver whose softirqs leave iperf 80 %": ("D09", text(UNEVEN, cpu=(10.0, 81.0))),
+    "a router that sends as fast as it can": ("D09", text([412] * 8, [160] * 8)),
+    "a MIPS router, of which nothing but the windows is known": (
+        "D09",
+        text([412] * 8, [160] * 8, ends=WAN, header=["Linux box 5.15.1 #0 SMP mips"]),
+    ),
+    "one stream through a relay on the same host": (
+        "D09",
+        text(
+            [r * 15_000 for r in EVEN], [2000 + 90 * at for at in range(10)], [3, 0] * 5, ("a", "b")
+        ),
+    ),
+    "a shaper of 20 Mbit/s with a bucket": (
+        "D18",
+        text([950, 21, 17, 24, 19, 18, 22], [400 + 60 * at for at in range(7)], ends=WAN),
+    ),
+    "a cloud's limit of 2 Gbit/s": (
+        "D18",
+        text([1961, 1957, 1966, 1960, 1963, 1958], [900, 1400, 700, 1100, 800, 1000], [9] * 6, WAN),
+    ),
+    "a rate that nothing varies": (
+        "D18",
+        text([33.5, 33.4, 33.5, 33.6, 33.5, 33.5, 33.4], ends=WAN),
+    ),
+    "many streams that lose above what 1 Gbit/s Ethernet carries": (
+        "D18",
+        text([963], total=300),
+    ),
+    "UDP of which the same amount arrives all the time": ("D18", udp([44.1] * 6, [90] * 6)),
+    "UDP through a link of 100 Mbit/s": ("D18", udp([95.6] * 2, [400] * 2)),
+    "-b below one block for each tick": (
+        "D04",
+        text([10.5] * 6, ends=WAN, command="-c x -b 64K"),
+    ),
+    "blocks of 1 KiB": ("D09", text([3100, 3000, 3050, 3200, 3150], command="-c x -l 1K")),
+    "datagrams that a slow path drops": ("D18", UDP_SLOW),
+    "large datagrams of which as many are lost": (
+        "D07",
+        UDP_SLOW.replace("2580/8620", "450/1500").replace("0/8620", "0/1500"),
+    ),
+    "datagrams for 5 Gbit/s over 1 Gbit/s": ("D18", UDP_LINE),
+    "an MTU black hole": ("D21", BLACK_HOLE),
+    "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_comes_first(name):
+    wanted, content = CAUSES[name]
+    assert causes(content)[:1] == [wanted], told(content).findings
+
+
+HEALTHY = {
+    "1 Gbit/s that loses some segments": text(
+        [941, 939, 935, 941, 940, 937], [410, 290, 380, 270, 350, 300], [0, 12, 0, 9, 0, 11]
+    ),
+    "1 Gbit/s with a window that nothing makes grow": text([941] * 6, [480] * 6),
+    "the same with -w": text([941] * 6, [480] * 6, command="-c 10.20.0.9 -w 1M"),
+    "100 Mbit/s whose first second fills the send buffer": text(
+        [118, 94.1, 94.2, 94.1, 94.1, 94.2], [380] * 6
+    ),
+    "1 Gbit/s over IPv6": text([928] * 6, [500] * 6, ends=("2001:db8::1", "2001:db8::2")),
+    "10 Gbit/s with jumbo frames": text([9900] * 6, [3010] * 6),
+    "25 Gbit/s, a busy sender": text([23_500] * 6, [3010] * 6, cpu=(96.0, 70.0)),
+    "two retransmits in 5 GB": text(
+        [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
+    ),
+    "a short loss that costs nothing": text(
+        UNEVEN, [900 + 9 * at for at in range(10)], [0, 4, 0, 0, 2, 0, 0, 0, 1, 0], ("a", "b")
+    ),
+    "a slow host or a shaper in a local network: nothing tells them apart": text([81.0] * 8),
+    "the same through WireGuard": text([901] * 6, [500] * 6),
+    "a link so slow that one block takes seconds": SLOW_LINK,
+    "a queue that keeps a radio link busy whatever the window does": text(
+        [580, 650, 640, 560, 530, 600, 640, 540],
+        [900, 1300, 850, 1200, 1400, 800, 1100, 1300],
+        [0, 0, 12, 0, 0, 9, 0, 0],
+        ends=("a", "b"),
+    ),
+    "loopback": text(
+        [r * 30_000 for r in EVEN], [1300] * 10, ends=("127.0.0.1", "127.0.0.1"), cpu=(97.0, 60.0)
+    ),
+    "a large MSS, between namespaces": text(
+        [r * 30_000 for r in EVEN],
+        [1300 + 80 * at for at in range(10)],
+        ends=("fd00::1:0", "fd00::2:0"),
+        header=["      TCP MSS: 32741 (default)"],
+    ),
+    "as fast as -b allows": text([50.0] * 6, [200] * 6, ends=WAN, command="-c x -b 50M"),
+    "a short round trip: nothing to wait for": document([700, 820, 760, 690, 800], [0.3] * 5),
+    "both directions, nearly alike": BIDIR.format(there=850, back=730),
+    "both directions, a third apart by chance": BIDIR.format(there=600, back=450),
+    "both directions of a loopback": BIDIR.format(there=9000, back=4000).replace(
+        "10.20.0.", "127.0.0."
+    ),
+    "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
+    "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_raised_for_a_healthy_run(name):
+    content = (
+        HEALTHY[name]
+        .replace('"iperf 3.12"', '"iperf 3.17"')
+        .replace(
+            '"num_streams": 1', '"num_streams": 4' if "threads" in name else '"num_streams": 1'
+        )
+    )
+    assert causes(content) == [], told(content).findings
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([941] * 6, "941 Mbit/s is all that TCP can carry over 1.00 Gbit/s Ethernet"),
+        (
+            [900, 900, 941, 860, 840, 850],
+            "the best interval fills 1.00 Gbit/s Ethernet; the mean is 873 Mbit/s",
+        ),
+    ],
+)
+def test_a_full_link_is_information(rates, words):
+    (found,) = told(text(rates, [480] * 6)).findings
+    assert (found.id, found.severity, found.text) == ("D18", "info", words)
+
+
+def test_a_mathis_limit_far_below_the_rate_is_no_cause_and_not_shown():
+    """Five retransmits in 360 MB at 80 ms, and a window that stays: TCP paid nothing for them."""
+    content = document([280, 300, 310, 290, 300], [80] * 5, 9_000_000, retransmits=[0, 5, 0, 0, 0])
+    found = told(content).findings
+    assert "D05" not in [one.id for one in found]
+    assert not any("Mathis" in fact.field for one in found for fact in one.evidence)
+
+
+def test_the_send_buffer_is_named_where_the_receivers_window_has_room():
+    content = document([88, 98, 88, 93, 98, 88], [180] * 6, snd_wnd=12_000_000)
+    first = told(content).findings[0]
+    assert (first.id, first.end) == ("D01", "sender")
+    assert "a buffer of the sender limits" in first.text
+
+
+def test_a_window_without_a_bound_of_the_path_predicts_no_rate():
+    content = document([88, 98, 88, 93, 98, 88], [180] * 6)
+    assert told(content).findings[0].predicted is None
