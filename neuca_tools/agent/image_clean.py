@@ -23,7 +23,7 @@ from typing import Union
 
 from neuca_tools.agent import first_boot
 from neuca_tools.config import Config
-from neuca_tools.desired import marks
+from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users
@@ -145,12 +145,15 @@ def _logs(config: Config) -> list[Path]:
 
 
 def _marks(config: Config) -> list[Path]:
-    """The configuration files that keep network managers off our NICs, or set sysctls."""
+    """The files that keep network managers off our NICs or make one the DHCP client, or set sysctls."""
+    directory = config.networkd_directory
+    clients = [name for name in names_in(directory) if dhcp_files.is_ours(name)]
     return [
+        *(directory / name for name in clients),
         config.networkmanager_directory / marks.NETWORKMANAGER_FILE,
         config.sysctl_directory / marks.SYSCTL_FILE,
-        config.networkd_directory / marks.NETWORKD_NICS_FILE,
-        config.networkd_directory / marks.NETWORKD_VLANS_FILE,
+        directory / marks.NETWORKD_NICS_FILE,
+        directory / marks.NETWORKD_VLANS_FILE,
     ]
 
 

@@ -25,7 +25,7 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
 from neuca_tools.model import Problem, Record
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import WriteFile
+from neuca_tools.plan.operations import Tell, WriteFile
 from neuca_tools.state import intentions, leftovers, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
@@ -54,6 +54,8 @@ class Pass(Purpose):
         record = updates.forget_restored(record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
         record = leftovers.settled(record, have, world, decision.silent_managers)
+        if any(isinstance(failure.operation, Tell) for failure in result.failures):
+            record = leftovers.untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -14,6 +14,7 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.rounds import waiting
+from neuca_tools.backends import leases
 from neuca_tools.config import Config
 from neuca_tools.desired import platform_roles
 from neuca_tools.desired.names import own_names
@@ -89,12 +90,29 @@ def _notes(
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
     notes += platform_roles.choice(resolution.roles)
+    notes += _leases(decision)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):
         profiles = ", ".join(resolution.tuning.choice.profiles)
         notes.append(f"profile {profiles}: until the next boot (neuca tune apply)")
     return notes
+
+
+def _leases(decision: Decision) -> Iterator[str]:
+    """A sentence for each lease and other address that the client has set on a dataplane NIC."""
+    roles, world = decision.resolution.roles, decision.world
+    for mac in sorted(roles.leased & roles.nics.keys()):
+        device = roles.nics[mac]
+        found = {lease.address: lease for lease in leases.read(device.index)}
+        for address in world.addresses.get(device.index, ()):
+            lease = found.get(str(address.ip))
+            if lease is not None:
+                server = f" from {lease.server}" if lease.server else ""
+                until = f" until {lease.until}" if lease.until else ""
+                yield f"{device.name}: DHCP lease of {address}{server}{until}"
+            elif (device.index, address) in world.leased and not address.is_link_local:
+                yield f"{device.name}: {address} from DHCP or a router advertisement"
 
 
 def _reason(intake: Intake) -> list[str]:

@@ -16,7 +16,7 @@ from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
 from neuca_tools.model import Document, NetworkState, Record, World
-from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING
+from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
@@ -74,6 +74,7 @@ class Decision:
         scope = changes.changed(self.record, self.resolution, self.world)
         if self._has_tables():
             scope |= {POLICY_ROUTING}
+        scope |= {f"{ROUTES_OF}{mac}" for mac in self.resolution.roles.leased}
         kept = {hop.identity for hop in self.want.hops}
         gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
         return scope | gone if "" in scope else scope
@@ -91,15 +92,18 @@ def decide(
     marks = _marks(resolution, record, policies, world)
     want = replace(resolution.want, files=marks.files, tell=marks.tell)
     resolution = replace(resolution, want=want)
+    leased = resolution.roles.leased
     record = leftovers.leave(
-        record,
+        leftovers.stay(record, leased),
         resolution.roles.nics,
-        manager_files.marked(resolution, record),
+        manager_files.marked(resolution, record) - leased,
         world.managers,
         world.silent_managers,
     )
     have = found(resolution, world, record)
-    made = router_advertisements.removable(resolution.removable, have, world, resolution.quiet)
+    # networkd marks its addresses in the same way as the kernel.
+    quiet = {key for key in resolution.quiet if key.rank or key.mac not in leased}
+    made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     return Decision(world, record, replace(resolution, removable=removable), have, want)
 
@@ -122,4 +126,6 @@ def _marks(
     paths = [Path(path) for path, content in world.files.items() if content is not None]
     present = [path.name for path in paths if path.parent == places.udev]
     sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
-    return manager_files.wanted(resolution, record, places, present, sysctls)
+    found = manager_files.wanted(resolution, record, places, present, sysctls)
+    clients = manager_files.dhcp_client(resolution, places, world.files)
+    return manager_files.Marks({**found.files, **clients.files}, {**found.tell, **clients.tell})

@@ -15,7 +15,7 @@ from neuca_tools.apply.observation import Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
-from neuca_tools.desired import marks
+from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import names_in, read_bytes
@@ -60,9 +60,15 @@ def _sysctls(paths: Collection[str]) -> dict[str, str]:
 
 
 def read_files(where: Places) -> dict[str, Optional[bytes]]:
-    """The agent's own files: each rule that is there, and each list, None where it is not. Raises ObserveError."""
+    """The agent's own files: each rule and DHCP file that is there, and each list, None where it is not.
+
+    Raises ObserveError.
+    """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [where.udev / name for name in rules]
+    paths += [
+        where.networkd / name for name in names_in(where.networkd) if dhcp_files.is_ours(name)
+    ]
     paths += [where.networkd / marks.NETWORKD_NICS_FILE, where.networkd / marks.NETWORKD_VLANS_FILE]
     paths += [where.networkmanager / marks.NETWORKMANAGER_FILE, where.sysctl / marks.SYSCTL_FILE]
     return {str(path): _content(path) for path in paths}

@@ -25,6 +25,7 @@ RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 # RTNLGRP_IPV4_RULE, _IPV6_RULE; RTNLGRP_IPV4_ROUTE, _IPV6_ROUTE
 RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
+RTPROT_DHCP = 16  # linux/rtnetlink.h
 PROTOCOL_AT = 5  # offset of rtm_protocol in struct rtmsg
 HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
@@ -86,7 +87,8 @@ class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
     If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
-    `routed` is set, so does any change of a link, an address or a rule, and the loss of a route of ours.
+    `routed` is set, so does any change of a link, an address or a rule, the loss of a route of ours,
+    and any change of a route from DHCP.
     """
 
     def __init__(self) -> None:
@@ -120,7 +122,8 @@ class LinkWatch(Watch):
 
     def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
-            return kind == RTM_DELROUTE and body[PROTOCOL_AT] == ROUTE_PROTOCOL
+            protocol = body[PROTOCOL_AT]
+            return protocol == RTPROT_DHCP or (kind == RTM_DELROUTE and protocol == ROUTE_PROTOCOL)
         if kind not in (RTM_NEWLINK, RTM_DELLINK):
             return addresses or self._routed
         family, _, index, _, _ = INFO.unpack_from(body)

@@ -34,7 +34,7 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed` are
-    the gateways of links with policy routing.
+    the gateways of links with policy routing; a network manager does DHCP on NICs that are `leased`.
     """
 
     def __init__(
@@ -45,8 +45,9 @@ class CommonSettings:
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
+        leased: Collection[str],
     ) -> None:
-        self.world, self.record, self.limits = world, record, limits
+        self.world, self.record, self.limits, self.leased = world, record, limits, leased
         self.sure, self.rules, self.routed = sure, rules, routed
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
@@ -77,7 +78,7 @@ class CommonSettings:
             if not (small and name.startswith(IPV6))
         }
         near = bare(request, self.routed, self.limits)
-        quiet = quieted(request, link, self.world, small)
+        quiet = quieted(request, link, self.world, small, request.key.mac in self.leased)
         return replace(
             link,
             state=request.state,

@@ -50,7 +50,7 @@ class LinkResolver:
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.names, self.limits, self.routed = names, limits, routed
-        self.common = CommonSettings(world, record, limits, sure, rules, routed)
+        self.common = CommonSettings(world, record, limits, sure, rules, routed, roles.leased)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
@@ -156,8 +156,10 @@ class LinkResolver:
         """What network managers should say of the link; nothing of one that another program does
         DHCP on.
         """
-        if key.mac in self.roles.leased:
+        if key.mac in self.roles.left:
             return {}
+        if key.mac in self.roles.leased and not key.rank:
+            return {**UNMANAGED, self.roles.client: "managed"}
         return UNMANAGED
 
     def _nic(self, request: LinkRequest) -> Optional[Link]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.desired import marks
+from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, LinkRequest, NicRecord, Record
 from neuca_tools.model.topology import VIRTUAL_NICS
@@ -110,12 +110,12 @@ def _is_news(record: Record, dataplane: frozenset[str]) -> bool:
 
 
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
-    """The MACs of the NICs that network managers must leave alone.
+    """The MACs of the NICs that managers must leave alone, except for the client of one with DHCP.
 
-    Dataplane NICs without DHCP; without a complete document also those that were dataplane NICs before.
+    Dataplane NICs; without a complete document also those that were dataplane NICs before.
     """
     roles = resolution.roles
-    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.leased
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.left
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -174,8 +174,9 @@ def _rules(
         file = marks.udev_rule_name(
             mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
         )
+        client = resolution.roles.client if mac in resolution.roles.leased else ""
         rules[str(places.udev / file)] = marks.udev_rule(
-            mac, name, mac in dataplane, _asked(mac, resolution)
+            mac, name, mac in dataplane, _asked(mac, resolution), client
         )
     return rules
 
@@ -200,7 +201,9 @@ def _lists(
 ) -> dict[str, tuple[str, bytes]]:
     patterns = sorted(_patterns(resolution, record, dataplane))
     networkd = marks.networkd_files(
-        dataplane, patterns, {key.kind for key in resolution.names if key.made}
+        dataplane - _clients(resolution, "networkd"),
+        patterns,
+        {key.kind for key in resolution.names if key.made},
     )
     files = {
         str(places.networkd / name): ("networkd", networkd.get(name, b""))
@@ -212,6 +215,36 @@ def _lists(
     )
     files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, record, sysctls_now))
     return files
+
+
+def _clients(resolution: Resolution, manager: str) -> frozenset[str]:
+    """The NICs on which this manager does DHCP."""
+    roles = resolution.roles
+    return roles.leased if roles.client == manager else frozenset()
+
+
+def dhcp_client(
+    resolution: Resolution, places: Places, files: Mapping[str, Optional[bytes]]
+) -> Marks:
+    """The files that make a manager the DHCP client of NICs; `files` are those that are there.
+
+    A file is removed once the document no longer asks for it, or its NIC is ignored.
+    """
+    roles = resolution.roles
+    found: dict[str, Optional[bytes]] = {}
+    for path, (_, mac) in dhcp_files.known(files).items():
+        is_known = LinkKey(mac) in resolution.requests or roles.role(mac) == "ignored"
+        if (resolution.complete or is_known) and mac not in roles.held:
+            found[path] = None
+    for mac in _clients(resolution, "networkd"):
+        request = resolution.requests.get(LinkKey(mac))
+        path = str(places.networkd / dhcp_files.networkd_name(mac))
+        found.pop(path, None)
+        if request is not None and request.automatic is not None:
+            link = resolution.want.links.get(request.key)
+            has_mtu = link is not None and link.mtu is not None
+            found[path] = dhcp_files.networkd(mac, request.automatic, has_mtu)
+    return Marks(found, dict.fromkeys(found, "networkd"))
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
@@ -227,7 +260,7 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     for key, name in names.items():
         if key.made:
             bases.add(key.given_name)
-        if key.rank and key.mac not in roles.leased:
+        if key.rank and key.mac not in roles.left:
             made.add(name)
     return {f"{name}.*" for name in bases - others - {""}} | (made - others)
 

@@ -31,8 +31,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
-def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
+# The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).
+_OWNERS = {"": MANAGER, "networkd": "io.systemd.Network"}
+
+
+def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "") -> bytes:
     """The rule file of one physical NIC: its name and, for a dataplane NIC, the properties that claim it.
+
+    `client` is the manager that does DHCP on it, empty for none.
 
     `DRIVERS` requires a parent device, which a VLAN, macvlan or bond with the same MAC does not have.
     DSA ports and additional interfaces of a WLAN card have one, but also a DEVTYPE, which an Ethernet
@@ -53,7 +59,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str) -> bytes:
     )
     lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
     if dataplane:
-        marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{MANAGER}"'
+        marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{_OWNERS[client]}"'
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
     if _PLAIN.fullmatch(name):
         lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME:="{name}"')

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired import platform_roles
+from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
@@ -70,7 +70,19 @@ def stack(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back NICs that may be for management."""
-    layers = _stacked(document, local, policy, world, record)
+    layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
+    complete = document is not None and document.complete
+    roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
+    requests = dhcp.without_kernel(layers.requests, roles)
+    notes = layers.notes
+    if document is not None and document.platform is not None:
+        notes = tuple(platform_roles.notes(document.platform, roles, requests))
+    return replace(layers, roles=roles, requests=requests, notes=notes)
+
+
+def _held_back(
+    layers: Layers, local: Sequence[LinkRequest], world: World, record: Record
+) -> Layers:
     held = layers.roles.undecided
     if not held:
         held = _held(layers.roles, {request.key.mac for request in local}, world, record)
@@ -139,10 +151,8 @@ def _stacked(
     platform, problems = bound(document.platform, world, record)
     roles = _roles(platform, own, local, policy, world, record)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
-    roles = replace(roles, leased=platform_roles.leased(requests, roles))
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    notes = tuple(platform_roles.notes(platform, roles, requests))
-    return Layers(requests, roles, (*routes, *more), tuple(problems), notes)
+    return Layers(requests, roles, (*routes, *more), tuple(problems))
 
 
 def _roles(

@@ -60,7 +60,7 @@ def nic_names(
         for mac, device in roles.nics.items()
         if roles.role(mac) == "dataplane"
         and device.index not in roles.protected
-        and mac not in roles.leased
+        and mac not in roles.left | roles.leased
     }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     wishes = _wishes(map(LinkKey, movable), requests, record, roles)

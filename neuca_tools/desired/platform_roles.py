@@ -15,6 +15,7 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.topology import identity, is_nic
 
 LEFT = "DHCP on it is left to the network manager of this host"
+UPPER = "systemd-networkd does DHCP on NICs, and not on links on top of them"
 STAYS = "the default route of this host stays with the management NIC"
 
 
@@ -117,8 +118,10 @@ def notes(
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
             continue
-        if is_leased(requests[key]):
+        if is_leased(requests[key]) and key.mac in roles.left:
             yield Note("dhcp", "not applicable", LEFT, key)
+        elif is_leased(requests[key]) and key.rank:
+            yield Note("dhcp", "not applicable", UPPER, key)
         elif key in gateways and not is_leased(request):
             yield Note("gateway", "not applicable", f"{gateways[key]}; {STAYS}", key)
 

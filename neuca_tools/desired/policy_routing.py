@@ -74,26 +74,31 @@ def gateways(
     choice: Choice,
     world: World,
     found: Mapping[LinkKey, Device],
+    learned: Gateways,
 ) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, of the links whose addresses get rules; a link without one gets none.
 
     `choice` is that of the configuration, which also has the `local` requests. `found` are the devices
-    that are present.
+    that are present. `learned` are the gateways from DHCP, which count unless a document names one.
     """
     configured = {request.key: request for request in local}
     routed: dict[LinkKey, dict[int, Host]] = {}
     for key, request in requests.items():
-        if request.state in ("up", None) and _is_routed(request, configured.get(key), choice):
+        implied = request.routing.implied or key in learned
+        own = configured.get(key)
+        if request.state in ("up", None) and _is_routed(request, own, choice, implied):
             index = found[key].index if key in found else 0
-            routed[key] = _gateways(request, index, world)
+            routed[key] = {**learned.get(key, {}), **_gateways(request, index, world)}
     return routed
 
 
-def _is_routed(request: LinkRequest, configured: Optional[LinkRequest], choice: Choice) -> bool:
+def _is_routed(
+    request: LinkRequest, configured: Optional[LinkRequest], choice: Choice, implied: bool
+) -> bool:
     """Whether the link is to have rules: as its own section in the configuration says, or the host's, or a document."""
     own = configured.routing.choice if configured else None
     said = own or (choice if choice != "auto" else request.routing.choice) or "auto"
-    return said == "yes" or (said == "auto" and request.routing.implied)
+    return said == "yes" or (said == "auto" and implied)
 
 
 def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, forwarding, policy_routing
+from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -86,6 +86,11 @@ class Resolution:
     quiet: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = field(default_factory=dict)
 
+    @property
+    def is_routed(self) -> bool:
+        """Whether there are routing rules to keep, or routes from DHCP to copy."""
+        return bool(self.want.rules or self.roles.leased)
+
 
 def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
@@ -133,7 +138,10 @@ def _gateways(
     requests: Mapping[LinkKey, LinkRequest], settings: Settings, world: World, roles: Roles
 ) -> dict[LinkKey, dict[int, Host]]:
     found = find_links(world, roles)
-    return policy_routing.gateways(requests, settings.links, settings.policy_routing, world, found)
+    learned = dhcp.gateways(roles, world)
+    return policy_routing.gateways(
+        requests, settings.links, settings.policy_routing, world, found, learned
+    )
 
 
 def _router(document: Optional[Document], settings: Settings) -> Router:

@@ -30,10 +30,11 @@ class Roles:
     only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be dataplane
     links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for now although
     a document names them (see `merge`); network managers are also kept off those that are `ahead`.
-    Another program does DHCP on the dataplane NICs that are `leased`, and keeps them. `stacked` are
-    the virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has the role of
-    each one that is asked for. `ours` are the device indexes of the virtual links that we created,
-    VLANs included. `hands_off` are the MACs to ignore, present or not.
+    On the dataplane NICs that are `leased`, the network manager `client` does DHCP for us (see
+    `dhcp`); without one, NICs with DHCP are `left` to other programs. `stacked` are the virtual links
+    on this host that we created, by "KIND NAME"; `stacked_roles` has the role of each one that is
+    asked for. `ours` are the device indexes of the virtual links that we created, VLANs included.
+    `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -51,6 +52,8 @@ class Roles:
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
     leased: frozenset[str] = frozenset()
+    client: str = ""
+    left: frozenset[str] = frozenset()
     stacked: Mapping[str, Device] = field(default_factory=dict)
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
     ours: frozenset[int] = frozenset()

@@ -71,7 +71,7 @@ def quiet(
         for key, request in requests.items()
         if roles.role_of(key) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
-        if not is_left_on(request)
+        if key.mac in roles.leased or not is_left_on(request)
     )
 
 
@@ -86,11 +86,15 @@ def is_left_on(request: LinkRequest) -> bool:
 
 
 def quieted(
-    request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str]
+    request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str], has_client: bool
 ) -> dict[str, str]:
-    """What keeps advertisements from a link that is there, or that would be made with them on."""
+    """What keeps advertisements from a link that is there, or that would be made with them on.
+
+    `has_client`: a network manager reads them itself, and the kernel does not (see `dhcp`).
+    """
     is_off = link.index == 0 and world.accept_ra == "0"
-    if world.accept_ra is None or without_ipv6 or is_off or is_left_on(request):
+    left = is_left_on(request) and not has_client
+    if world.accept_ra is None or without_ipv6 or is_off or left:
         return {}
     return {ACCEPT_RA: "0"}
 

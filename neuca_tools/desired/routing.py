@@ -1,4 +1,4 @@
-"""The desired routes and rules of all links: those of the documents, and those of policy routing."""
+"""The desired routes and rules of all links: of the documents, of policy routing and from DHCP."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.desired import policy_routing
+from neuca_tools.desired import dhcp, policy_routing
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
@@ -41,19 +41,21 @@ def resolve_routing(
     """The routing for these links, which `work` has resolved."""
     world, roles, limits = work.world, work.roles, work.limits
     hops = resolve_routes(layers.routes, links, layers.addresses, world, work.found_keys, limits)
+    learned = dhcp.learned(roles, world, limits, {hop.identity for hop in hops.hops})
+    leased = learned.added_to(links)
     policy = policy_routing.build(
-        work.routed, links, work.requests, world, roles, work.record.tables
+        work.routed, leased, work.requests, world, roles, work.record.tables
     )
     tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, roles), links, tables, limits)
     return Routing(
-        (*hops.hops, *policy.hops),
+        (*hops.hops, *learned.hops, *policy.hops),
         hops.banned,
         {**rules, **policy.rules},
         policy.tables,
         hops.loose,
-        (*hops.problems, *problems),
-        policy.notes,
+        (*hops.problems, *problems, *learned.problems),
+        (*policy.notes, *learned.notes),
     )
 
 

@@ -13,6 +13,7 @@ from neuca_tools.model.routing import (
     NOWHERE,
     POLICY_ROUTING,
     ROUTE_PROTOCOL,
+    ROUTES_OF,
     Rule,
 )
 from neuca_tools.plan.operation import Operation, Phase, Target, Value, Writer
@@ -47,7 +48,7 @@ class _RouteOperation(Operation):
     @property
     def handles(self) -> frozenset[str]:
         if self.hop.traits.table == MAIN_TABLE:
-            return super().handles
+            return super().handles | {f"{ROUTES_OF}{mac}" for mac in self.domains}
         return super().handles | {POLICY_ROUTING}
 
     def route(self, writer: Writer) -> Route:

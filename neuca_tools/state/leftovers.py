@@ -53,6 +53,12 @@ def leave(
     return replace(record, nics=known)
 
 
+def stay(record: Record, leased: Collection[str]) -> Record:
+    """The record, in which no manager has to release these NICs: one does DHCP there for us."""
+    nics = {mac: replace(nic, leaving="") for mac, nic in record.nics.items() if mac in leased}
+    return replace(record, nics={**record.nics, **nics}) if nics else record
+
+
 def removable(
     owned: Owned, record: Record, have: NetworkState, world: World, roles: Roles
 ) -> Owned:
@@ -68,6 +74,16 @@ def removable(
         if (have.links[key].index, address.version) not in kept
     }
     return replace(owned, addresses=owned.addresses | leased)
+
+
+def untold(record: Record) -> Record:
+    """The record after a manager could not be told of files: it is told again, about every dataplane NIC."""
+    nics = {
+        mac: replace(nic, unheard=True)
+        for mac, nic in record.nics.items()
+        if nic.role == "dataplane"
+    }
+    return replace(record, nics={**record.nics, **nics})
 
 
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:

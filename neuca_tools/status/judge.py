@@ -70,7 +70,7 @@ class DocumentStatus:
 @dataclass(frozen=True)
 class Status:
     """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`. `routed`: there
-    are routing rules to keep.
+    are routing rules to keep, or routes from DHCP to copy.
     """
 
     data: Mapping[str, Any]
@@ -118,7 +118,7 @@ def judge(
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    return Status(data, _exit_code(state, codes), bool(resolution.roles.held))
+    return Status(data, _exit_code(state, codes), bool(resolution.roles.held), resolution.is_routed)
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -231,7 +231,11 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
         wanted = resolution.want.links.get(key)
         if wanted is None or not wanted.managers:  # empty: a manager does DHCP on it
             continue
-        managing = [one for one, state in link.managers.items() if state == "managed"]
+        managing = [
+            one
+            for one, state in link.managers.items()
+            if state == "managed" != wanted.managers.get(one)
+        ]
         texts = [f"{MANAGERS.get(one, one)} manages it" for one in managing]
         problems += [Problem("contested", text, key) for text in texts]
     return problems

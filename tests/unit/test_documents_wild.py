@@ -99,14 +99,20 @@ def test_unused_keys_of_version_1_and_of_openstack_are_named_with_their_subnets_
 
 
 def test_the_only_link_that_may_be_for_management_is_left_to_others_with_its_keys():
-    document = nic(dhcp4=True, optional=True)
+    document = nic(dhcp4=True, wakeonlan=True)
     assert (list(hints(document)), faults(document)) == ([MAC], [])
-    both = {"dhcp4": True, "optional": True}
+    both = {"dhcp4": True, "wakeonlan": True}
     document = netplan(ethernets={"a": {**both}, "b": {**both}})
     assert faults(document) == [
-        'warning: network-config "ethernets.a": these keys have no effect: optional',
-        'warning: network-config "ethernets.b": these keys have no effect: optional',
+        'warning: network-config "ethernets.a": these keys have no effect: wakeonlan',
+        'warning: network-config "ethernets.b": these keys have no effect: wakeonlan',
     ]
+
+
+def test_keys_beside_dhcp_have_an_effect_where_there_is_dhcp():
+    beside = {"dhcp4-overrides": {"use-dns": True}, "link-local": [], "optional": True}
+    both = {"dhcp4": True, "critical": True, **beside}
+    assert faults(netplan(ethernets={"a": {**both}, "b": {**both}})) == []
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ ID = b"0123456789abcdef0123456789abcdef\n"
 RULE = "neuca-persistent-fe163e006daf.rules"
 OURS = (
     f"udev/10-{RULE} udev/15-{RULE} udev/10-{RULE}.neuca-new nm/neuca.conf networkd/05-neuca-nics.network"
+    " networkd/04-neuca-dhcp-fe163e006daf.network"
     " networkd/05-neuca-vlans.network sysctl/neuca.conf sysctl/neuca.conf.neuca-new log/neuca-agent.log log/neuca-agent.log.1"
     " log/neuca-agent.log.2.gz log/neucad.out state/record.json state/journal.json state/document.json"
     " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
@@ -40,6 +41,7 @@ CONTENTS = {
 }
 OTHERS = (
     "udev/70-persistent-net.rules udev/10-neuca-persistent-notes.rules nm/mine.conf networkd/10-mine.network"
+    " networkd/04-neuca-dhcp-notes.network"
     " sysctl/90-mine.conf log/neuca-agent.log.old log/another.log state/mine run/mine"
 ).split()
 IDENTITY = (

@@ -23,6 +23,8 @@ _OVERRIDES = (
     "use-routes",
 )
 KEYS = frozenset(("dhcp4", "dhcp6", "accept-ra", "link-local", "optional", "critical", *_OVERRIDES))
+# Keys with an effect on a link that has DHCP or router advertisements.
+_BESIDE = ("dhcp4-overrides", "dhcp6-overrides", "link-local", "optional", "critical")
 _FAMILIES = ("ipv4", "ipv6")
 # The family of each type of subnet with DHCP, in OpenStack's document and in NoCloud's version 1.
 DHCP = {
@@ -37,13 +39,13 @@ ADVERTISED = ("ipv6_slaac", "ipv6_dhcpv6-stateless")
 
 
 def of_netplan(link: Part) -> Automatic:
-    """The settings of a link of netplan. None of the keys counts as used."""
+    """The settings of a link of netplan. Those beside DHCP count as used if the link has it."""
     part = replace(link, used=set())
     families = None
     if "link-local" in part.tree:
         read = (part.made("link-local", text, _family) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
-    return Automatic(
+    found = Automatic(
         dhcp4=_flag(part, "dhcp4"),
         dhcp6=_flag(part, "dhcp6"),
         accept_ra=_flag(part, "accept-ra"),
@@ -53,6 +55,10 @@ def of_netplan(link: Part) -> Automatic:
         optional=_flag(part, "optional"),
         critical=_flag(part, "critical"),
     )
+    if found.dhcp4 or found.dhcp6 or found.accept_ra:
+        for key in _BESIDE:
+            link.close(key)
+    return found
 
 
 def _family(text: str) -> str:

@@ -1,0 +1,268 @@
+"""DHCP and router advertisements on dataplane NICs, with the host's network manager as the client.
+
+Anybody on the dataplane can answer. So the manager puts every route, that of the network of an
+address too, into a table of the NIC that no rule leads to (`table`). From there, the routes that a
+document could also ask for are copied into the main table, and the gateway is used for policy
+routing. A default route is never copied.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+from neuca_tools.desired import dhcp_files, platform_roles
+from neuca_tools.desired.coverage import public
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.safety import Fence
+from neuca_tools.model import (
+    ACCEPT_RA,
+    Address,
+    Device,
+    Hop,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Network,
+    Problem,
+    Route,
+    World,
+)
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+
+SETTING = "dhcp"
+# The managers that can be the client, the preferred one first.
+CLIENTS = ("networkd",)
+MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the client has learned on each NIC: addresses, and allowed routes."""
+
+    addresses: Mapping[LinkKey, tuple[Address, ...]] = field(default_factory=dict)
+    hops: tuple[Hop, ...] = ()
+    notes: tuple[Note, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
+        """The links with their learned addresses too."""
+        found = dict(links)
+        for key in self.addresses.keys() & links.keys():
+            asked = links[key].addresses
+            more = tuple(one for one in self.addresses[key] if one not in asked)
+            found[key] = replace(links[key], addresses=(*asked, *more))
+        return found
+
+
+def wants(request: LinkRequest) -> bool:
+    """Whether the document has DHCP or router advertisements on this NIC."""
+    found = request.automatic
+    if found is None or request.key.rank or request.state in ("down", "user"):
+        return False
+    return bool(found.dhcp4 or found.dhcp6 or found.accept_ra)
+
+
+def client(world: World, roles: Roles) -> str:
+    """The manager that is the client, empty for none: one that has the management NIC if possible.
+
+    Before any manager runs, in the boot, it is the one that has files of ours.
+    """
+    running = [name for name in CLIENTS if name in world.managers]
+    names = {world.devices[index].name for index in roles.management if index in world.devices}
+    for name in running:
+        if any(world.managers[name].get(interface) == "managed" for interface in names):
+            return name
+    before = {manager for manager, _ in dhcp_files.known(world.files).values()}
+    if not running and not world.managers:
+        running = [name for name in CLIENTS if name in before]
+    return next(iter(running), "")
+
+
+def assigned(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
+) -> Roles:
+    """The roles with the client, and the NICs on which it is to work.
+
+    Without a complete document, unlisted NICs keep what they have. Without a client, NICs with DHCP
+    are left to whatever program does it.
+    """
+    found = client(world, roles)
+    if not found:
+        return replace(roles, left=platform_roles.leased(requests, roles))
+    macs = {key.mac for key, request in requests.items() if wants(request)}
+    leased = {mac for mac in macs if roles.role(mac) == "dataplane"}
+    if not complete:
+        kept = dhcp_files.known(world.files).values()
+        leased |= {
+            mac for manager, mac in kept if manager == found and roles.role(mac) == "unlisted"
+        }
+    return replace(roles, leased=frozenset(leased), client=found)
+
+
+def without_kernel(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles
+) -> dict[LinkKey, LinkRequest]:
+    """The requests, without router advertisements for the kernel where there is a client."""
+    found = dict(requests)
+    for mac in roles.leased & {key.mac for key in requests if not key.rank}:
+        request = found[LinkKey(mac)]
+        sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
+        found[LinkKey(mac)] = replace(request, sysctls=sysctls)
+    return found
+
+
+def learned(roles: Roles, world: World, limits: Fence, taken: Collection[object]) -> Learned:
+    """What the clients have learned so far. `taken` are the identities of requested routes."""
+    work = _Work(world, limits, {*taken, *_foreign(world)})
+    for key, device in _devices(roles).items():
+        work.nic(key, device)
+    return Learned(work.addresses, tuple(work.hops), tuple(work.notes), tuple(work.problems))
+
+
+def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
+    """The gateways, by family, that the clients have learned."""
+    found: dict[LinkKey, dict[int, Host]] = {}
+    for key, device in _devices(roles).items():
+        found[key] = {}
+        for route in _inbox(key, device, world):
+            if route.to.prefixlen == 0 and route.via is not None:
+                found[key].setdefault(route.to.version, route.via)
+    return found
+
+
+def _devices(roles: Roles) -> dict[LinkKey, Device]:
+    """The NICs that are present and have a client, in a fixed order."""
+    return {
+        LinkKey(mac): roles.nics[mac]
+        for mac in sorted(roles.leased & roles.nics.keys())
+        if roles.nics[mac].index not in roles.protected
+    }
+
+
+def _inbox(key: LinkKey, device: Device, world: World) -> list[Route]:
+    """The routes in the table of this NIC, the preferred ones first."""
+    number = dhcp_files.table(key.mac)
+    routes = [
+        route
+        for route in world.tables
+        if (route.index, route.traits.table) == (device.index, number)
+        and route.protocol != ROUTE_PROTOCOL
+        and not (_is_everywhere(route.to) or route.to.is_multicast)
+    ]
+    return sorted(routes, key=lambda route: (route.metric, route.via is not None, str(route.to)))
+
+
+def _foreign(world: World) -> Iterator[object]:
+    """The identities of routes in the main table that are not ours: the kernel would replace them."""
+    for route in world.routes:
+        if route.protocol != ROUTE_PROTOCOL:
+            yield (route.to, MAIN_TABLE, route.metric, route.traits.tos)
+
+
+class _Work:
+    """What has been learned on the NICs so far."""
+
+    def __init__(self, world: World, limits: Fence, taken: set[object]) -> None:
+        self.world, self.limits, self.taken = world, limits, taken
+        self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
+        self.hops: list[Hop] = []
+        self.notes: list[Note] = []
+        self.problems: list[Problem] = []
+
+    def nic(self, key: LinkKey, device: Device) -> None:
+        """Look at the routes in the table of this NIC, and at its addresses."""
+        routes = _inbox(key, device, self.world)
+        sources = {route.traits.source for route in routes}
+        self.addresses[key] = tuple(
+            address
+            for address in self.world.addresses.get(device.index, ())
+            if not _is_everywhere(address.network)
+            if (device.index, address) in self.world.leased or address.ip in sources
+        )
+        self._copy(key, device, routes)
+        self._check(key, device)
+
+    def _copy(self, key: LinkKey, device: Device, routes: Collection[Route]) -> None:
+        """Copy allowed routes into the main table, those to networks on the link first."""
+        present = self.world.addresses.get(device.index, ())
+        near = {address.network for address in present}
+        near -= {address.network for address in self.addresses[key]}
+        for route in sorted(routes, key=lambda route: route.via is not None):
+            if route.to.prefixlen == 0:
+                continue
+            if self._is_there(route):
+                near.add(route.to)
+                continue
+            reason = self._reason(route, near)
+            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
+                reason = f"there are more than {MOST_ROUTES} routes"
+            if reason:
+                text = f"the route to {route.to} that was offered on it is not used: {reason}"
+                self.notes.append(Note(SETTING, "not applicable", text, key))
+                continue
+            source = route.traits.source
+            if source not in {address.ip for address in present}:
+                source = None
+            hop = Hop(route.to, key, route.via, route.metric, traits=Traits(source=source))
+            self.taken.add(hop.identity)
+            self.hops.append(hop)
+            if route.via is None:
+                near.add(route.to)
+
+    def _is_there(self, route: Route) -> bool:
+        """Whether the main table has the route already, as for an address from before our file."""
+        return any(
+            (one.to, one.index, one.via, one.metric)
+            == (route.to, route.index, route.via, route.metric)
+            and _is_foreign(one)
+            for one in self.world.routes
+        )
+
+    def _reason(self, route: Route, near: Collection[Network]) -> Optional[str]:
+        """Why the route is not copied. `near` are the networks on the link in the main table."""
+        if (route.to, MAIN_TABLE, route.metric, 0) in self.taken:
+            return "there is another route with the same prefix and metric"
+        reason = self.limits.route(route.to)
+        if reason or route.via is None:
+            return reason
+        via = route.via
+        if any(via == own.ip for found in self.world.addresses.values() for own in found):
+            return f"its next hop {via} is this host itself"
+        if route.to.is_link_local:
+            return "link-local addresses are not routed"
+        if public([route.to], route.to.version):
+            return "only a document can route public addresses"
+        is_near = via.is_link_local or any(
+            via.version == network.version and via in network for network in near
+        )
+        return None if is_near else f"its next hop {via} is in no network on this link"
+
+    def _check(self, key: LinkKey, device: Device) -> None:
+        """Report what a client must not have set: it is left as it is, since it is not ours."""
+        for address in self.addresses[key]:
+            reason = self.limits.bare_address(address)
+            if reason:
+                text = f"it got the address {address} from a server or router: {reason}"
+                self.problems.append(Problem("contested", text, key))
+        for route in self.world.routes:
+            if route.index == device.index and route.to.prefixlen == 0 and _is_foreign(route):
+                family = route.to.version
+                text = (
+                    f"the main table has an IPv{family} default route through it that is not ours"
+                )
+                self.problems.append(Problem("contested", text, key))
+
+
+def _is_everywhere(network: Network) -> bool:
+    """Whether it is a link-local IPv6 network, which the kernel gives every link."""
+    return network.version == 6 and network.is_link_local
+
+
+def _is_foreign(route: Route) -> bool:
+    return route.protocol != ROUTE_PROTOCOL

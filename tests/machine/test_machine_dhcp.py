@@ -1,0 +1,138 @@
+"""systemd-networkd does DHCP on dataplane NICs for the agent, and nothing else there."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from guest import MANAGEMENT, mac, nics
+from steps import STATUS, addresses, names
+
+SOURCE = "/etc/lab-drive"
+PLACE = f"{SOURCE}/openstack/latest"
+LEASES = {mac(1): "10.99.1.16/24", mac(2): "10.99.2.16/24"}
+STATIC = {mac(1): {"172.16.0.1/24"}, mac(3): {"172.18.0.1/24"}}
+AGENT = "neuca-guest-tools"
+
+
+def tempted():
+    return [replace(nic, dhcp=not nic.management) for nic in nics(3)]
+
+
+def network_data(leased):
+    links = (MANAGEMENT, *(mac(number) for number in (1, 2, 3)))
+    networks = [{"id": "m", "link": MANAGEMENT, "type": "ipv4_dhcp"}]
+    networks += [{"id": f"d{nic}", "link": nic, "type": "ipv4_dhcp"} for nic in leased]
+    for nic, some in STATIC.items():
+        for address in some:
+            ip, length = address.split("/")
+            networks.append(
+                {"id": ip, "link": nic, "type": "ipv4", "ip_address": ip, "netmask": length}
+            )
+    return json.dumps(
+        {
+            "links": [{"id": nic, "type": "ovs", "ethernet_mac_address": nic} for nic in links],
+            "networks": networks,
+            "services": [],
+        }
+    )
+
+
+def write(guest, leased):
+    for name, text in (
+        ("network_data.json", network_data(leased)),
+        ("meta_data.json", json.dumps({"uuid": "i"})),
+    ):
+        encoded = base64.b64encode(text.encode()).decode()
+        guest.check(f"mkdir -p {PLACE}; echo {encoded} | base64 -d > {PLACE}/{name}")
+
+
+def expected(leased):
+    found = {nic: set(STATIC.get(nic, ())) for nic in (mac(1), mac(2), mac(3))}
+    for nic in leased:
+        found[nic].add(LEASES[nic])
+    return found
+
+
+def settled(guest, leased):
+    """Addresses, roles and routes are right, and the agent has nothing left to do."""
+    called = names(guest)
+
+    def has_all(done):
+        if not done.output.startswith("{"):
+            return False
+        seen, data = addresses(guest), done.json
+        rules = guest.check("ip rule show")
+        return (
+            {nic: seen[called[nic]] for nic in called if nic != MANAGEMENT} == expected(leased)
+            and data["state"] == "ok"
+            and all(f"from {LEASES[nic].partition('/')[0]} " in rules for nic in leased)
+        )
+
+    status = guest.eventually(STATUS, has_all, 400).json
+    roles = {one["mac"]: one["role"] for one in status["interfaces"]}
+    assert roles == {
+        MANAGEMENT: "management",
+        **dict.fromkeys((mac(1), mac(2), mac(3)), "dataplane"),
+    }
+    routes = guest.check("ip route show default").splitlines()
+    assert [f" dev {called[MANAGEMENT]} " in f"{route} " for route in routes] == [True]
+    for nic in leased:
+        way = guest.check(f"ip route get {LEASES[nic].rpartition('.')[0]}.2")
+        assert f" dev {called[nic]} " in way
+        source = LEASES[nic].partition("/")[0]
+        way = guest.check(f"ip route get 203.0.113.1 from {source}")
+        assert f" via {source.rpartition('.')[0]}.2 dev {called[nic]} " in way
+    return status
+
+
+def defaults_seen(guest):
+    """The default routes of the main table that were ever set on dataplane links in this boot."""
+    called = names(guest)
+    found = []
+    for line in guest.check("cat /run/lab-monitor").splitlines():
+        match = re.search(r"\] (default via .* dev (\S+) .*)", f"{line} ")
+        if match and " table " not in line and match.group(2) != called[MANAGEMENT]:
+            found.append(match.group(1))
+    return found
+
+
+def lost(guest, nic):
+    """How often the lease was taken from a NIC in this boot."""
+    address = LEASES[nic].partition("/")[0]
+    lines = guest.check("cat /run/lab-monitor").splitlines()
+    return sum(f" inet {address}/" in line and "Deleted " in line for line in lines)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("image", ["C", "G"])
+def test_networkd_does_dhcp_and_the_agent_policy_routing_without_a_default_route(guests, image):
+    guest = guests(image, tempted())
+    guest.boot()
+    guest.check(f"systemctl stop {AGENT}")
+    guest.check(
+        f"printf '[metadata]\\nsources = configdrive={SOURCE}\\n' > /etc/neuca/config.d/lab.conf"
+    )
+    write(guest, LEASES)
+    guest.check(f"systemctl start {AGENT}", 120)
+    settled(guest, LEASES)
+    before = lost(guest, mac(1))
+    guest.check(f"systemctl restart {AGENT}", 120)
+    guest.check("systemctl restart systemd-networkd", 120)
+    status = settled(guest, LEASES)
+    assert lost(guest, mac(1)) == before
+    assert any("10.99.1.16/24" in note for note in status["notes"]), status["notes"]
+    guest.reboot()
+    settled(guest, LEASES)
+    assert defaults_seen(guest) == []
+    assert "management" in guest.check("neuca status")
+    write(guest, [mac(2)])
+    guest.check("neuca apply", 300)
+    settled(guest, [mac(2)])
+    assert "020" not in guest.check("ls /etc/systemd/network | grep dhcp | grep 01.network || true")
+    assert guest.reachable()

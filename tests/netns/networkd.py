@@ -1,0 +1,62 @@
+"""systemd-networkd itself in a namespace of the laboratory: the DHCP server outside, or the client in the guest."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+PROGRAM = Path("/lib/systemd/systemd-networkd")
+# Read-only, /sys tells it that there is no udev to wait for. It has a /run of its own, and no bus.
+SCRIPT = """umount /sys 2> /dev/null || true
+mount -t sysfs -o ro sysfs /sys
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
+mount --bind "$2" /run/systemd/netif/leases
+chown -R systemd-network:systemd-network /run/systemd/netif
+mount --bind "$1" /run/systemd/network
+exec "$0"
+"""
+
+
+class Networkd:
+    """The daemon with the files of one directory; `leases` is where it stores its leases."""
+
+    def __init__(self, namespace, folder: Path) -> None:
+        self.namespace, self.files, self.leases = namespace, folder / "files", folder / "leases"
+        for place in (self.files, self.leases):
+            place.mkdir(parents=True)
+        self._process = None
+
+    def write(self, name: str, text: str) -> None:
+        (self.files / name).write_text(text)
+
+    def start(self) -> None:
+        words = [
+            *self.namespace.enter,
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+        ]
+        self._process = subprocess.Popen(
+            [*words, SCRIPT, PROGRAM, self.files, self.leases],
+            stderr=(self.files.parent / "log").open("w"),
+            env={**os.environ, "SYSTEMD_LOG_LEVEL": "err"},
+        )
+
+    def stop(self, restart: bool = False) -> None:
+        """End it, as systemd does; with `restart` as before another start (RestartKillSignal= of its unit)."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGUSR2 if restart else signal.SIGTERM)
+            self._process.wait(60)
+            self._process = None
+
+    def restart(self) -> None:
+        self.stop(restart=True)
+        self.start()

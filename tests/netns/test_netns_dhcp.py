@@ -1,0 +1,233 @@
+"""DHCP on a dataplane NIC with systemd-networkd as client and server, and what a hostile server can reach."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+from lab import GATEWAY, mac
+from networkd import PROGRAM, Networkd
+from test_netns_policy_routing import PROBE
+
+from neuca_tools.desired import dhcp_files
+
+FAR = "203.0.113.1"
+LEASE, ROUTER = "10.9.0.51", "10.9.0.1"
+FILE = dhcp_files.networkd_name(mac(1))
+TABLE = dhcp_files.table(mac(1))
+SERVER = f"""[Match]
+Name=dp1
+[Network]
+Address={ROUTER}/24
+DHCPServer=yes
+{{more}}
+[DHCPServer]
+PoolOffset=51
+PoolSize=1
+DNS={ROUTER}
+SendOption=26:uint16:1400
+SendOption=121:string:{{routes}}
+"""
+RA = """IPv6SendRA=yes
+[IPv6Prefix]
+Prefix=fd00:9::/64
+"""
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not PROGRAM.exists(), reason="it needs root and systemd-networkd"
+)
+
+
+def classless(*routes):
+    """Option 121 (RFC 3442), as systemd.network(5) writes bytes."""
+    data = b""
+    for to, via in routes:
+        host, length = to.split("/")
+        octets = bytes(map(int, host.split(".")))[: (int(length) + 7) // 8]
+        data += bytes([int(length)]) + octets + bytes(map(int, via.split(".")))
+    return "".join(f"\\x{one:02x}" for one in data)
+
+
+USUAL = (("192.168.77.0/24", ROUTER), ("0.0.0.0/0", ROUTER), ("169.254.169.254/32", ROUTER))
+HOSTILE = (
+    ("0.0.0.0/1", ROUTER),
+    ("128.0.0.0/1", ROUTER),
+    (f"{GATEWAY}/32", ROUTER),
+    ("192.0.2.0/24", ROUTER),
+    ("11.0.0.0/8", ROUTER),
+    ("169.254.169.254/32", ROUTER),
+    ("8.8.8.8/32", ROUTER),
+    ("0.0.0.0/0", ROUTER),
+)
+
+
+@pytest.fixture
+def daemons():
+    """They end after the laboratory, which makes a last pass."""
+    started = []
+    yield started
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture
+def cloud(daemons, lab, tmp_path):
+    """A guest whose second NIC leads to a DHCP server; the agent has chosen networkd as the client at an earlier boot."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.run("ip", "address", "add", f"{FAR}/32", "dev", "lo", where=lab.outside)
+    lab.server = Networkd(lab.outside, tmp_path / "server")
+    lab.client = Networkd(lab.guest, tmp_path / "client")
+    drive = lab.folder / "drive" / "openstack" / "latest"
+    drive.mkdir(parents=True)
+    (drive / "meta_data.json").write_text(json.dumps({"uuid": "i"}))
+    lab.configure(sources=f"configdrive={lab.folder / 'drive'}")
+    (lab.folder / "networkd").mkdir()
+    (lab.folder / "networkd" / FILE).write_text("")
+    daemons += [lab.client, lab.server]
+    return lab
+
+
+def ask(lab, *kinds, static=""):
+    networks = [{"id": kind, "link": "l", "type": kind} for kind in kinds]
+    if static:
+        address = {"ip_address": static, "netmask": "24"}
+        networks.append({"id": "s", "link": "l", "type": "ipv4", **address})
+    links = [{"id": "l", "type": "phy", "ethernet_mac_address": mac(1)}]
+    place = lab.folder / "drive" / "openstack" / "latest" / "network_data.json"
+    place.write_text(json.dumps({"links": links, "networks": networks, "services": []}))
+    done = lab.once()
+    assert done.code == 0, done
+
+
+def serve(lab, routes=USUAL, more=""):
+    lab.server.write("dp1.network", SERVER.format(routes=classless(*routes), more=more))
+    lab.server.start()
+
+
+def lease(lab, address=f"{LEASE}/24"):
+    """Start the client with the agent's file, and make a pass once there is a lease.
+
+    A veth has no permanent MAC address, so that it is matched by its current one.
+    """
+    text = (lab.folder / "networkd" / FILE).read_text()
+    lab.client.write(FILE, text.replace("PermanentMACAddress=", "MACAddress="))
+    lab.client.start()
+    lab.wait("the lease", lambda: address in lab.addresses("dp1") and inbox(lab, address))
+    assert lab.once().code == 0
+
+
+def inbox(lab, address=LEASE):
+    """The routes in the table of the client."""
+    family = "-6" if ":" in address else "-4"
+    return {one["dst"] for one in lab.look(f"{family} route show table {TABLE}")}
+
+
+def through(lab):
+    """The routes through the NIC in the main table, without the kernel's own."""
+    found = lab.look("route show table main dev dp1")
+    return {(one["dst"], one.get("gateway")) for one in found if one["protocol"] != "kernel"}
+
+
+def answered(lab, pairs):
+    lab.settle()
+    words = [sys.executable, "-c", PROBE, json.dumps(pairs), 10.0]
+    return json.loads(lab.run(*words, where=lab.outside).out)
+
+
+def test_a_nic_gets_its_address_mtu_and_routes_and_answers_through_its_own_gateway(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp", static="172.16.0.5")
+    lease(cloud)
+    assert cloud.addresses("dp1") == {f"{LEASE}/24", "172.16.0.5/24"}
+    assert cloud.link("dp1")["mtu"] == 1400
+    assert through(cloud) == {
+        ("10.9.0.0/24", None),
+        (ROUTER, None),
+        ("192.168.77.0/24", ROUTER),
+    }
+    assert [one["dev"] for one in cloud.look("route show default")] == ["mgmt0"]
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
+    assert answered(cloud, pairs) == pairs
+    code, _ = cloud.status()
+    assert (code, cloud.role(mac(1))) == (0, "dataplane")
+
+
+def test_a_hostile_server_gets_no_route_into_the_main_table(cloud):
+    before = cloud.look("route show table main")
+    serve(cloud, HOSTILE)
+    ask(cloud, "ipv4_dhcp")
+    lease(cloud)
+    assert through(cloud) == {("10.9.0.0/24", None), (ROUTER, None)}
+    now = cloud.look("route show table main")
+    assert [one for one in now if one["dev"] != "dp1"] == before
+    ways = {
+        host: cloud.look(f"route get {host}")[0]["dev"] for host in ("11.1.1.1", FAR, "8.8.8.8")
+    }
+    assert set(ways.values()) == {"mgmt0"}
+    assert cloud.look("route get 169.254.169.254")[0]["dev"] == "mgmt0"
+
+
+def test_the_lease_and_the_settings_of_the_agent_survive_restarts_of_both(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp", static="172.16.0.5")
+    lease(cloud)
+    routes = through(cloud)
+    with cloud.monitored() as monitor:
+        assert cloud.once().code == 0
+        assert monitor.lines() == []
+    cloud.client.restart()
+    cloud.wait("the lease again", (cloud.client.leases / str(cloud.index("dp1"))).exists)
+    cloud.once()
+    assert cloud.addresses("dp1") == {f"{LEASE}/24", "172.16.0.5/24"}
+    assert through(cloud) == routes
+
+
+def test_a_lease_that_is_no_longer_requested_is_released_with_all_that_came_of_it(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp", static="172.16.0.5")
+    lease(cloud)
+    ask(cloud, static="172.16.0.5")
+    assert not (cloud.folder / "networkd" / FILE).exists()
+    (cloud.client.files / FILE).unlink()
+    cloud.client.stop()
+    cloud.wait("no lease", lambda: cloud.addresses("dp1") == {"172.16.0.5/24"})
+    cloud.once()
+    assert through(cloud) == set()
+    assert [one for one in cloud.look("rule show") if one.get("src") == LEASE] == []
+
+
+def test_an_address_from_router_advertisements_without_their_default_route_in_the_main_table(cloud):
+    serve(cloud, more=RA)
+    ask(cloud, "ipv6_slaac")
+    text = (cloud.folder / "networkd" / FILE).read_text()
+    cloud.client.write(FILE, text.replace("PermanentMACAddress=", "MACAddress="))
+    cloud.client.start()
+
+    def own():
+        return [one for one in cloud.addresses("dp1") if one.startswith("fd00:9:")]
+
+    cloud.wait("an address", lambda: own() and "fd00:9::/64" in inbox(cloud, "::"))
+    before = own()
+    assert cloud.once().code == 0
+    assert own() == before
+    found = cloud.look("-6 route show table main dev dp1")
+    assert {one["dst"] for one in found} == {"fd00:9::/64", "fe80::/64"}
+    assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
+    assert cloud.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
+
+
+def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp")
+    cloud.start()
+    text = (cloud.folder / "networkd" / FILE).read_text()
+    cloud.client.write(FILE, text.replace("PermanentMACAddress=", "MACAddress="))
+    cloud.client.start()
+    cloud.wait("the routes", lambda: ("192.168.77.0/24", ROUTER) in through(cloud))
+    pairs = [[FAR, LEASE]]
+    assert answered(cloud, pairs) == pairs

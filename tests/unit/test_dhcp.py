@@ -1,0 +1,436 @@
+"""DHCP on dataplane NICs: what the client is told to do, and what becomes of what it learns."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_address, ip_interface, ip_network
+
+import pytest
+from platforms import made
+from worlds import PLACES, key, mac, nic, route, world
+
+from neuca_tools.agent.reconcile import Pass
+from neuca_tools.apply.decide import Policies, decide
+from neuca_tools.apply.execute import Failure, Result
+from neuca_tools.apply.observation import Observation
+from neuca_tools.desired import dhcp_files
+from neuca_tools.desired.dhcp import MOST_ROUTES
+from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.documents import parse
+from neuca_tools.model import Automatic, Document, NicRecord, Record, Route
+from neuca_tools.model.routing import MAIN_TABLE, Traits
+from neuca_tools.plan.operations import Tell
+from neuca_tools.status.judge import DocumentStatus, judge
+
+DHCP, RA, KERNEL = 16, 9, 2
+TABLE = dhcp_files.table(mac(2))
+RUNS = {"networkd": {"eth1": "managed", "eth2": "managed"}}
+FILE = "/networkd/04-neuca-dhcp-020000000002.network"
+
+
+def netplan(**settings):
+    """A document in which NIC 1 has DHCP, and NIC 2 what is asked for."""
+    ethernets = {
+        "eth1": {"match": {"macaddress": mac(1)}, "dhcp4": True},
+        "eth2": {"match": {"macaddress": mac(2)}, **settings},
+    }
+    data = {"network": {"version": 2, "ethernets": ethernets}}
+    return Document(platform=made("network-config", json.dumps(data)))
+
+
+def offered(to, via=None, source="10.9.0.51", protocol=DHCP, metric=1024):
+    """A route in the table of NIC 2."""
+    traits = Traits(TABLE, source=ip_address(source) if source else None)
+    return Route(ip_network(to), 2, via and ip_address(via), metric, protocol, traits=traits)
+
+
+def changed(document, **changes):
+    """The document with another request for NIC 2."""
+    platform = document.platform
+    links = tuple(replace(one, **changes) if one.key == key(2) else one for one in platform.links)
+    return replace(document, platform=replace(platform, links=links))
+
+
+LINK = offered("10.9.0.0/24")
+LEASE = ip_interface("10.9.0.51/24")
+
+
+def seen(*tables, lease="10.9.0.51/24", **more):
+    """Two NICs, the first with the default route; the second has a lease, and these routes in its table."""
+    eth1, eth2 = nic(1, up=True), nic(2, up=True)
+    found = world(
+        eth1,
+        eth2,
+        addresses={1: "192.0.2.10/24", 2: lease},
+        routes=[route("0.0.0.0/0", 1, "192.0.2.1", protocol=DHCP)],
+        metadata=1,
+    )
+    leased = frozenset((2, address) for address in found.addresses[2])
+    return replace(found, **{"managers": RUNS, "tables": tables, "leased": leased, **more})
+
+
+def solve(look, **settings):
+    return resolve(netplan(**{"dhcp4": True, **settings}), Settings(), look, Record())
+
+
+def main_routes(found):
+    """The routes for the main table that are derived from a lease."""
+    return {
+        (str(hop.to), hop.via and str(hop.via))
+        for hop in found.want.hops
+        if hop.traits.table == MAIN_TABLE
+    }
+
+
+def refusals(found):
+    return [note.reason for note in found.notes if note.setting == "dhcp"]
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+def test_the_file_for_networkd():
+    asked = Automatic(dhcp4=True)
+    assert dhcp_files.networkd(mac(2), asked, has_mtu=False).decode() == (
+        f"""# Written by neucad, which overwrites it. For DHCP on the NIC {mac(2)}; see neucad(8).
+[Match]
+PermanentMACAddress={mac(2)}
+
+[Link]
+RequiredForOnline=no
+
+[Network]
+DHCP=ipv4
+IPv6AcceptRA=no
+LinkLocalAddressing=ipv6
+KeepConfiguration=static
+IPv6PrivacyExtensions=kernel
+
+[DHCPv4]
+UseDNS=no
+UseNTP=no
+UseHostname=no
+UseDomains=no
+UseMTU=yes
+UseRoutes=yes
+UseGateway=yes
+RouteTable={TABLE}
+UseSIP=no
+SendRelease=yes
+
+[DHCPv6]
+UseDNS=no
+UseNTP=no
+UseHostname=no
+UseDomains=no
+
+[IPv6AcceptRA]
+UseDNS=no
+UseDomains=no
+UseGateway=yes
+RouteTable={TABLE}
+DHCPv6Client=no
+"""
+    )
+
+
+def lines(section="", has_mtu=False, **asked):
+    """The lines of the file for this request, or of one of its sections."""
+    text = dhcp_files.networkd(mac(2), Automatic(**asked), has_mtu).decode()
+    if section:
+        text = text.partition(f"[{section}]\n")[2].partition("\n[")[0]
+    return text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"dhcp4": True, "dhcp6": True}, "DHCP=yes"),
+        ({"dhcp6": True}, "DHCP=ipv6"),
+        ({"dhcp6": True}, "IPv6AcceptRA=yes"),
+        ({"dhcp6": True, "accept_ra": False}, "IPv6AcceptRA=no"),
+        ({"dhcp6": True}, "DHCPv6Client=yes"),
+        ({"accept_ra": True}, "DHCP=no"),
+        ({"accept_ra": True}, "IPv6AcceptRA=yes"),
+        ({"dhcp4": True, "critical": True}, "KeepConfiguration=yes"),
+        ({"dhcp4": True, "link_local": ()}, "LinkLocalAddressing=no"),
+        ({"dhcp4": True, "link_local": ("ipv4",)}, "LinkLocalAddressing=ipv4"),
+        ({"dhcp4": True, "link_local": ("ipv6", "ipv4")}, "LinkLocalAddressing=yes"),
+        ({"dhcp4": True, "optional": False}, "RequiredForOnline=no"),
+    ],
+)
+def test_what_a_document_asks_for_is_in_the_file(asked, line):
+    assert line in lines(**asked)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        ((("use-dns", "true"),), "UseDNS=yes"),
+        ((("use-ntp", "yes"),), "UseNTP=yes"),
+        ((("use-hostname", "True"),), "UseHostname=yes"),
+        ((("use-domains", "route"),), "UseDomains=no"),
+        ((("use-mtu", "false"),), "UseMTU=no"),
+        ((("use-routes", "False"),), "UseRoutes=no"),
+        ((("route-metric", "300"),), "RouteMetric=300"),
+        ((("send-hostname", "false"),), "SendHostname=no"),
+        ((("hostname", "node0"),), "Hostname=node0"),
+    ],
+)
+def test_overrides_of_netplan_keep_their_meaning(overrides, line):
+    assert line in lines("DHCPv4", dhcp4=True, dhcp4_overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [(("hostname", "a\n[Match]\nName=*"),), (("route-metric", "1\nUseGateway=yes"),)],
+)
+def test_no_override_can_add_a_line(overrides):
+    assert lines(dhcp4=True, dhcp4_overrides=overrides) == lines(dhcp4=True)
+
+
+def test_the_mtu_of_a_lease_does_not_replace_that_of_the_document():
+    assert "UseMTU=no" in lines(dhcp4=True, has_mtu=True)
+
+
+# --- the marks of managers ----------------------------------------------------------------------------
+
+
+def decided(look, document, record=None):
+    return decide(
+        Observation(replace(look, files={"/networkd/nothing": None, **look.files})),
+        document,
+        Policies(Settings(), PLACES),
+        record or Record(),
+    )
+
+
+def test_the_client_may_take_the_nic_and_no_other_manager():
+    files = decided(seen(), netplan(dhcp4=True)).want.files
+    assert files[FILE] == dhcp_files.networkd(mac(2), Automatic(dhcp4=True), has_mtu=False)
+    assert "/networkd/05-neuca-nics.network" not in {path for path in files if files[path]}
+    assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
+    rule = files["/udev/10-neuca-persistent-020000000002.rules"].decode()
+    assert 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="io.systemd.Network"' in rule
+
+
+def test_that_the_client_manages_the_nic_is_no_problem_and_that_another_does_is_one():
+    both = {**RUNS, "networkmanager": {"eth1": "managed", "eth2": "managed"}}
+    for managers, problems in (
+        (RUNS, []),
+        (both, [("contested", "NetworkManager manages it", key(2))]),
+    ):
+        found = decided(seen(managers=managers), netplan(dhcp4=True))
+        texts = judge("", DocumentStatus("nocloud"), found.resolution, found.have, ()).data
+        (eth2,) = [one for one in texts["interfaces"] if one["mac"] == mac(2)]
+        assert [(one["code"], one["text"], key(2)) for one in eth2["problems"]] == problems
+
+
+def test_networkd_is_told_of_a_new_file_and_of_one_that_goes():
+    record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
+    first = decided(seen(), netplan(dhcp4=True), record)
+    texts = [one.text for one in first.plan()]
+    assert "let networkd read its configuration again" in texts
+    there = {path: content for path, content in first.want.files.items() if content}
+    again = decided(seen(files=there), netplan(dhcp4=True), record)
+    assert not [one for one in again.plan() if one.kind in ("write-file", "tell")]
+    gone = decided(seen(files=there), netplan(addresses=["172.16.0.1/24"]), record)
+    assert gone.want.files[FILE] is None
+    texts = [one.text for one in gone.plan()]
+    assert "let networkd read its configuration again" in texts
+
+
+def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass():
+    first = decided(seen(), netplan(dhcp4=True))
+    failed = Result(failures=(Failure(Tell("networkd"), "no answer within 1 s"),))
+    record = Pass().remember(first, failed, ())
+    there = {path: content for path, content in first.want.files.items() if content}
+    again = decided(seen(files=there), netplan(dhcp4=True), record)
+    assert "let networkd read its configuration again" in [one.text for one in again.plan()]
+    record = Pass().remember(again, Result(again.plan()), ())
+    last = decided(seen(files=there), netplan(dhcp4=True), record)
+    assert [one for one in last.plan() if isinstance(one, Tell)] == []
+
+
+def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
+    found = seen(managers={}, files={FILE: b"as before"})
+    assert FILE in decided(found, netplan(dhcp4=True)).want.files
+    assert FILE not in decided(seen(managers={}), netplan(dhcp4=True)).want.files
+
+
+def test_without_a_document_a_client_keeps_its_nic():
+    record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
+    files = decided(seen(files={FILE: b"as before"}), None, record).want.files
+    assert FILE not in files
+    assert not files.get("/networkd/05-neuca-nics.network")
+
+
+@pytest.mark.parametrize("state", ["user", "down"])
+def test_a_nic_that_is_down_or_left_to_its_user_gets_no_client(state):
+    document = changed(netplan(dhcp4=True), state=state)
+    assert FILE not in decided(seen(), document).want.files
+
+
+def test_router_advertisements_are_read_by_the_client_and_not_by_the_kernel():
+    found = solve(seen(accept_ra="1"), **{"dhcp6": True, "accept-ra": True})
+    link = found.want.links[key(2)]
+    assert link.sysctls["net/ipv6/conf/{interface}/accept_ra"] == "0"
+    assert key(2) in found.quiet
+
+
+# --- what the client learns ---------------------------------------------------------------------------
+
+
+def test_the_network_and_classless_routes_of_a_lease_are_copied_into_the_main_table():
+    far = offered("192.168.77.0/24", "10.9.0.1")
+    found = solve(seen(LINK, offered("10.9.0.1/32"), far, offered("0.0.0.0/0", "10.9.0.1")))
+    assert main_routes(found) == {
+        ("10.9.0.0/24", None),
+        ("10.9.0.1/32", None),
+        ("192.168.77.0/24", "10.9.0.1"),
+    }
+    assert (found.problems, refusals(found)) == ((), [])
+
+
+def test_the_default_route_of_a_lease_is_only_used_for_packets_from_its_address():
+    found = solve(seen(LINK, offered("0.0.0.0/0", "10.9.0.1")))
+    defaults = [hop for hop in found.want.hops if hop.to.prefixlen == 0]
+    assert [(str(hop.via), hop.traits.table) for hop in defaults] == [("10.9.0.1", 31001)]
+    assert {rule.source for rule in found.want.rules} == {"10.9.0.51/32"}
+
+
+def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all():
+    settings = Settings(policy_routing="no")
+    look = seen(LINK, offered("0.0.0.0/0", "10.9.0.1"))
+    found = resolve(netplan(dhcp4=True), settings, look, Record())
+    assert [hop for hop in found.want.hops if hop.to.prefixlen == 0] == []
+    assert not found.want.rules
+
+
+@pytest.mark.parametrize(
+    ("to", "via", "reason"),
+    [
+        ("169.254.169.254/32", "10.9.0.1", "it would take over 169.254.169.254"),
+        ("192.0.2.1/32", "10.9.0.1", "it lies inside the management network 192.0.2.0/24"),
+        ("192.0.2.0/25", None, "it lies inside the management network 192.0.2.0/24"),
+        ("0.0.0.0/1", "10.9.0.1", "a prefix of length 0 or 1 would take the default route's"),
+        ("128.0.0.0/1", None, "a prefix of length 0 or 1 would take the default route's place"),
+        ("169.254.9.0/24", "10.9.0.1", "link-local addresses are not routed"),
+        ("8.8.8.8/32", "10.9.0.1", "only a document can route public addresses"),
+        ("64.0.0.0/2", "10.9.0.1", "only a document can route public addresses"),
+        ("10.200.0.0/16", "10.9.0.51", "its next hop 10.9.0.51 is this host itself"),
+        ("10.200.0.0/16", "10.77.0.1", "its next hop 10.77.0.1 is in no network on this link"),
+    ],
+)
+def test_no_server_on_the_dataplane_can_route_what_a_document_could_not(to, via, reason):
+    found = solve(seen(LINK, offered(to, via)))
+    assert main_routes(found) == {("10.9.0.0/24", None)}
+    (text,) = refusals(found)
+    assert text.startswith(f"the route to {to} that was offered on it is not used: {reason}")
+
+
+def test_a_route_of_another_program_or_of_the_document_is_not_replaced():
+    theirs = route("10.50.0.0/16", 1, "192.0.2.7", 1024, 4)
+    look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))
+    found = solve(replace(look, routes=(*look.routes, theirs)))
+    assert main_routes(found) == {("10.9.0.0/24", None)}
+    text = "there is another route with the same prefix and metric"
+    assert refusals(found)[0].endswith(text)
+
+
+def test_a_route_that_is_there_already_is_neither_set_nor_reported():
+    theirs = route("10.9.0.0/24", 2, None, 1024, KERNEL)
+    look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))
+    found = solve(replace(look, routes=(*look.routes, theirs)))
+    assert (main_routes(found), refusals(found)) == ({("10.50.0.0/16", "10.9.0.1")}, [])
+
+
+def test_a_server_cannot_fill_the_main_table():
+    many = [offered(f"10.50.{n}.0/24", "10.9.0.1") for n in range(MOST_ROUTES + 10)]
+    found = solve(seen(LINK, *many))
+    assert len(main_routes(found)) == MOST_ROUTES
+
+
+def test_routes_of_a_lease_go_with_it():
+    hop = Route(ip_network("10.50.0.0/16"), 2, ip_address("10.9.0.1"), 1024, 110)
+    look = seen(lease="10.9.0.51/24")
+    record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
+    plan = decided(replace(look, routes=(*look.routes, hop)), netplan(dhcp4=True), record)
+    done = [one.text for one in plan.plan(plan.changed()) if one.kind == "delete-route"]
+    assert done == ["delete the route to 10.50.0.0/16 via 10.9.0.1 on eth2"]
+
+
+def test_an_address_with_a_lease_stays_beside_those_of_the_document():
+    record = Record(nics={mac(2): NicRecord("eth2", "dataplane", leaving="networkd")})
+    plan = decided(seen(LINK), netplan(dhcp4=True, addresses=["172.16.0.1/24"]), record).plan()
+    assert [one.text for one in plan if "address" in one.kind] == [
+        "add the address 172.16.0.1/24 to eth2"
+    ]
+
+
+def test_an_address_that_the_client_has_from_an_advertisement_stays():
+    look = seen(lease="fd00:9::1/64", accept_ra="1")
+    (address,) = look.addresses[2]
+    record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
+    autoconf = frozenset({(2, address)})
+    for asked, gone in (
+        ({"dhcp6": True}, []),
+        ({}, ["delete the address fd00:9::1/64 from eth2"]),
+    ):
+        plan = decided(replace(look, autoconf=autoconf), netplan(**asked), record).plan()
+        assert [one.text for one in plan if one.kind == "delete-address"] == gone
+
+
+def test_the_gateway_of_a_document_goes_before_that_of_a_lease():
+    look = seen(LINK, offered("0.0.0.0/0", "10.9.0.1"))
+    found = solve(look, gateway4="10.9.0.254")
+    defaults = [str(hop.via) for hop in found.want.hops if hop.to.prefixlen == 0]
+    assert defaults == ["10.9.0.254"]
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [
+        ("192.0.2.10/24", "it is an address of the management NIC"),
+        (
+            "169.254.169.254/32",
+            "it would take over 169.254.169.254, which is reached through the management NIC",
+        ),
+    ],
+)
+def test_an_address_that_no_document_could_have_is_reported(lease, reason):
+    found = solve(seen(lease=lease))
+    texts = [problem.text for problem in found.problems]
+    assert texts == [f"it got the address {lease} from a server or router: {reason}"]
+
+
+def test_a_default_route_that_gets_into_the_main_table_is_reported():
+    look = seen(LINK)
+    leak = route("0.0.0.0/0", 2, "10.9.0.1", 5000, DHCP)
+    found = solve(replace(look, routes=(*look.routes, leak)))
+    assert [problem.text for problem in found.problems] == [
+        "the main table has an IPv4 default route through it that is not ours"
+    ]
+    assert found.roles.role(mac(2)) == "dataplane"
+
+
+def test_the_network_and_gateway_of_router_advertisements():
+    address = ip_interface("fd00:9::1/64")
+    look = seen(
+        offered("fd00:9::/64", None, "", RA),
+        offered("::/0", "fe80::1", "", RA),
+        lease=str(address),
+    )
+    document = changed(netplan(), automatic=Automatic(accept_ra=True))
+    found = resolve(document, Settings(), look, Record())
+    assert main_routes(found) == {("fd00:9::/64", None)}
+    assert {rule.source for rule in found.want.rules} == {"fd00:9::1/128"}
+
+
+def test_a_nic_that_a_neuca_document_names_gets_no_client():
+    text = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
+    document = replace(parse(text), platform=netplan(dhcp4=True).platform)
+    assert FILE not in decided(seen(), document).want.files
