@@ -65,18 +65,15 @@ def resolve_routes(
     banned: list[Network] = []
     problems: list[Problem] = []
     own = {address.ip for address in _all_addresses(links, world)}
-    for route in routes:
-        if route.state == "user":
-            continue
+    for route in (route for route in routes if route.state != "user"):
         if route.state == "absent":
             reason = _ban_reason(route, usable)
             if reason is None:
                 banned.append(route.to)
         else:
             hop, reason = finder.hop(route, own)
-            if hop is not None and not reason:
-                reason = _twin(hop, taken)
-            if hop is not None and not reason:
+            reason = reason or (hop and _twin(hop, taken))
+            if hop and not reason:
                 taken[hop.identity] = hop
                 loose |= finder.loose(route, hop.link)
         if reason:
