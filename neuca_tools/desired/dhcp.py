@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files, platform_roles
@@ -73,14 +74,14 @@ def client(world: World, roles: Roles) -> str:
 
     Before any manager runs, in the boot, it is the one that has files of ours.
     """
+    if not world.managers:
+        before = {manager for manager, _ in dhcp_files.known(world.files).values()}
+        return next((name for name in CLIENTS if name in before), "")
     running = [name for name in CLIENTS if name in world.managers]
     names = {world.devices[index].name for index in roles.management if index in world.devices}
     for name in running:
         if any(world.managers[name].get(interface) == "managed" for interface in names):
             return name
-    before = {manager for manager, _ in dhcp_files.known(world.files).values()}
-    if not running and not world.managers:
-        running = [name for name in CLIENTS if name in before]
     return next(iter(running), "")
 
 
@@ -231,17 +232,22 @@ class _Work:
         reason = self.limits.route(route.to)
         if reason or route.via is None:
             return reason
-        via = route.via
-        if any(via == own.ip for found in self.world.addresses.values() for own in found):
-            return f"its next hop {via} is this host itself"
         if route.to.is_link_local:
             return "link-local addresses are not routed"
         if public([route.to], route.to.version):
             return "only a document can route public addresses"
-        is_near = via.is_link_local or any(
-            via.version == network.version and via in network for network in near
-        )
-        return None if is_near else f"its next hop {via} is in no network on this link"
+        return self._next_hop_reason(route.via, near)
+
+    def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
+        """Why the next hop cannot be used; None if it can."""
+        own = {address.ip for address in chain.from_iterable(self.world.addresses.values())}
+        if via in own:
+            return f"its next hop {via} is this host itself"
+        if via.is_link_local:
+            return None
+        if any(via.version == network.version and via in network for network in near):
+            return None
+        return f"its next hop {via} is in no network on this link"
 
     def _check(self, key: LinkKey, device: Device) -> None:
         """Report what a client must not have set: it is left as it is, since it is not ours."""

@@ -37,6 +37,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
@@ -218,11 +219,7 @@ def bound(
         platform,
         links=_bound_links(platform.links, found),
         routes=tuple(_bound_routes(platform.routes, found)),
-        rules=tuple(
-            replace(rule, link=rule.link and LinkKey(mac, rule.link.vlan_id))
-            for rule in platform.rules
-            for mac in (found.get(rule.link.mac, (rule.link.mac,)) if rule.link else ())
-        ),
+        rules=tuple(_bound_rules(platform.rules, found)),
         management=tuple(
             hint._replace(mac=mac)
             for hint in platform.management
@@ -230,6 +227,16 @@ def bound(
         ),
     )
     return bound_document, problems
+
+
+def _bound_rules(
+    rules: Iterable[RuleRequest], found: Mapping[str, Collection[str]]
+) -> Iterator[RuleRequest]:
+    for rule in rules:
+        link = rule.link
+        if link is not None:
+            for mac in found.get(link.mac, (link.mac,)):
+                yield replace(rule, link=LinkKey(mac, link.vlan_id))
 
 
 def _bound_links(

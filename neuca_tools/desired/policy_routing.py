@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.roles import Roles
@@ -51,6 +52,7 @@ TABLES = range(31001, 32000)
 # Addresses of a platform that a route of the main table may lead to, and that answers have to leave
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
+EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 RTPROT_RA = 9
 MOST_ROUTES = 16384  # a bound of our own: each table has the networks of all other NICs
 
@@ -155,22 +157,31 @@ def _tables(
     """The table of each link: the requested one, the one that it had, or the first that nobody uses."""
     foreign, ours = _used_tables(world)
     taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
-    asked = set(map(str, requests))
-    kept = {table for key, table in recorded.items() if key in asked}
-    others = {table for key, table in recorded.items() if key not in asked}
-    # A table of a NIC that is not asked for now is given to another one last of all.
-    free = [one for one in TABLES if one not in taken | kept | others]
-    spare = iter([*free, *sorted(others - taken - kept)])
+    spare = iter(_spare_tables(taken, recorded, set(map(str, requests))))
+    usable = set(TABLES) - (foreign - ours)
     found: dict[LinkKey, int] = {}
     for key in sorted(links, key=lambda key: key.order):
         before = recorded.get(str(key), 0)
         table = requests[key].routing.table
-        if not table and before in TABLES and (before not in foreign or before in ours):
+        if not table and before in usable:
             table = before
         table = table or next(spare, 0)
         if table:
             found[key] = table
     return found
+
+
+def _spare_tables(
+    taken: Collection[int], recorded: Mapping[str, int], requested: Collection[str]
+) -> list[int]:
+    """The tables for links without one.
+
+    That of a link that is not requested now is given to another one last of all.
+    """
+    kept = {table for key, table in recorded.items() if key in requested}
+    others = set(recorded.values()) - kept
+    free = [table for table in TABLES if table not in {*taken, *kept, *others}]
+    return [*free, *sorted(others.difference(taken))]
 
 
 def _used_tables(world: World) -> tuple[set[int], set[int]]:
@@ -184,6 +195,15 @@ def _used_tables(world: World) -> tuple[set[int], set[int]]:
     return foreign, ours
 
 
+def _foreign_sources(world: World) -> list[tuple[Network, int]]:
+    """The source and priority of each rule of another program."""
+    return [
+        (ip_network(seen.rule.source), seen.rule.priority)
+        for seen in world.rules
+        if seen.protocol != ROUTE_PROTOCOL and seen.rule.source
+    ]
+
+
 class _Work:
     """The routes, rules and notes collected so far; `used` are the links that have some."""
 
@@ -193,21 +213,14 @@ class _Work:
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
-        self.foreign = [
-            (ip_network(seen.rule.source), seen.rule.priority)
-            for seen in world.rules
-            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source
-        ]
+        self.foreign = _foreign_sources(world)
         self.led = {route.to for route in world.routes}
-        self.management = [
-            address
-            for index in sorted(roles.management)
-            for address in world.addresses.get(index, ())
-        ]
+        management = (world.addresses.get(index, ()) for index in sorted(roles.management))
+        self.management = list(chain.from_iterable(management))
         self.own = {address.ip for address in self.management}
-        present = [address for found in world.addresses.values() for address in found]
-        asked = [address for link in links.values() for address in link.addresses]
-        self.ours = {address.ip for address in (*present, *asked)}
+        present = chain.from_iterable(world.addresses.values())
+        asked = chain.from_iterable(link.addresses for link in links.values())
+        self.ours = {address.ip for address in chain(present, asked)}
 
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
@@ -245,8 +258,7 @@ class _Work:
     ) -> Iterator[Hop]:
         """The routes of one family, in an order in which each next hop is known."""
         own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
-        on_link = gateway.is_link_local or any(gateway in network for network in own)
-        if not on_link:
+        if not gateway.is_link_local and not any(gateway in network for network in own):
             yield _hop(_single(gateway), key, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
@@ -254,10 +266,15 @@ class _Work:
         others = sorted(self._siblings(key, gateway) - own.keys())
         for network in others:
             yield _hop(network, key, table, gateway)
-        for host in PLATFORM_HOSTS:
-            if host.version == gateway.version and _single(host) in self.led:
-                yield _hop(_single(host), key, table, gateway)
-        yield _hop(ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0"), key, table, gateway)
+        for host in self._platform_hosts(gateway.version):
+            yield _hop(_single(host), key, table, gateway)
+        yield _hop(EVERYTHING[gateway.version], key, table, gateway)
+
+    def _platform_hosts(self, version: int) -> list[Host]:
+        """The platform's addresses to which the main table has a route of its own."""
+        return [
+            host for host in PLATFORM_HOSTS if host.version == version and _single(host) in self.led
+        ]
 
     def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
         """The networks of all other NICs, the management NIC's too, but not one with the gateway in it."""

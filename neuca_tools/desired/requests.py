@@ -125,13 +125,20 @@ def digests(
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(asked)
     for route in routes:
-        link = networks.link(route.via) or (route.link if _is_tied(route) else None)
-        mac = link.mac if link and link.mac in parts else ""
-        parts[mac].append(repr(replace(route, where="")))
+        mac = _mac_of(route, networks)
+        parts[mac if mac in parts else ""].append(repr(replace(route, where="")))
     return {
         mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
         for mac, texts in parts.items()
     }
+
+
+def _mac_of(route: RouteRequest, networks: Networks) -> str:
+    """The MAC of the link that a route belongs to; empty if it belongs to none."""
+    link = networks.link(route.via)
+    if link is None and _is_tied(route):
+        link = route.link
+    return link.mac if link else ""
 
 
 def _is_tied(route: RouteRequest) -> bool:

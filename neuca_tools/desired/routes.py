@@ -66,21 +66,21 @@ def resolve_routes(
     problems: list[Problem] = []
     own = {address.ip for address in _all_addresses(links, world)}
     for route in routes:
-        if route.state == "user":
-            continue
-        if route.state == "absent":
-            reason = _ban_reason(route, usable)
-            if reason is None:
-                banned.append(route.to)
-        else:
+        hop: Optional[Hop] = None
+        reason: Optional[str] = None
+        if route.state == "present":
             hop, reason = finder.hop(route, own)
-            if hop is not None and not reason:
-                reason = _twin(hop, taken)
-            if hop is not None and not reason:
-                taken[hop.identity] = hop
-                loose |= finder.loose(route, hop.link)
+        elif route.state == "absent":
+            reason = _ban_reason(route, usable)
+        if hop is not None:
+            reason = reason or _twin(hop, taken)
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
+        elif hop is not None:
+            taken[hop.identity] = hop
+            loose |= finder.loose(route, hop.link)
+        elif route.state == "absent":
+            banned.append(route.to)
     return Hops(tuple(taken.values()), tuple(banned), tuple(problems), frozenset(loose))
 
 

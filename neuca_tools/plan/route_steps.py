@@ -56,11 +56,12 @@ def routes(sides: Sides) -> Iterator[Operation]:
             phase = Phase.UP if _is_ready(sides, hop) else Phase.ROUTE
             yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
             continue
-        deleted = bool(sides.gone & set(_links(before)))
-        moved = before.body != hop.body and not deleted
-        if moved or deleted or any(map(sides.goes_down, links)):
-            leaves = sides.target(before.link) if moved else None
-            yield ReplaceRoute(_targets(sides, hop), hop, leaves, before if moved else None)
+        if sides.gone & set(_links(before)):
+            yield ReplaceRoute(_targets(sides, hop), hop)
+        elif before.body != hop.body:
+            yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
+        elif any(map(sides.goes_down, links)):
+            yield ReplaceRoute(_targets(sides, hop), hop)
 
 
 def _is_ready(sides: Sides, hop: Hop) -> bool:
