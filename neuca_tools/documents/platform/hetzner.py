@@ -8,11 +8,14 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model.routing import Traits
 
 NAME, ROOT = "Hetzner private networks", "networks"
 KEYS = frozenset(("ip", "alias_ips", "mac_address", "network", "gateway"))
@@ -43,6 +46,8 @@ def read(root: Part) -> PlatformDocument:
 
 
 def _route(draft: Draft) -> None:
+    """The route to the network; no address of the NIC has the gateway in its prefix."""
     network, gateway = draft.part.text("network"), draft.part.text("gateway")
     if network and gateway:
         draft.add_route(draft.part, "network", network, None, gateway)
+        draft.routes = [replace(one, traits=Traits(onlink=True)) for one in draft.routes]
