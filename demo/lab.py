@@ -1,7 +1,7 @@
-"""Sets up the demo: the four NICs of a guest in this network namespace, and their peers in another one.
+"""Sets up the demo: four NICs of a guest in this network namespace, their peers in another one.
 
-`private` runs a program in its own network, mount, PID and UTS namespaces, with a tmpfs on /run. They
-end with the program, so there is nothing to clean up.
+`private` runs a program in its own network, mount, PID and UTS namespaces, with a tmpfs on /run.
+They end with the program, so there is nothing to clean up.
 """
 
 # SPDX-License-Identifier: MIT
@@ -62,7 +62,7 @@ def ip(*words: str, stdin: str = "") -> str:
 
 
 def build() -> None:
-    """Create the NICs. The management NIC is configured as a cloud image would; the others are not."""
+    """Create the NICs. Only the management NIC is configured, as by a cloud image."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     WORK.mkdir()
     ip("netns", "add", "cloud")

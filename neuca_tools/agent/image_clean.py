@@ -145,7 +145,7 @@ def _logs(config: Config) -> list[Path]:
 
 
 def _marks(config: Config) -> list[Path]:
-    """The files that keep network managers off our NICs or make one the DHCP client, or set sysctls."""
+    """The files that mark NICs as ours, make a manager the DHCP client, or set sysctls."""
     directory = config.networkd_directory
     clients = [name for name in names_in(directory) if dhcp_files.is_ours(name)]
     return [

@@ -68,8 +68,8 @@ class Outcome:
     `failed`: the number of failures. `attentive`: a NIC is absent or contested, so any change of a
     link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
     and there is a pass at each poll. `routed`: routing rules and tables have to be kept, which any
-    change of a link, an address or a rule may affect. `unanswered`: whether no source responded; None if none was
-    asked. `text`: a line for systemctl status.
+    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
+    None if none was asked. `text`: a line for systemctl status.
     """
 
     ran: bool = False

@@ -1,3 +1,3 @@
-"""Look, decide, transaction: what reads the host for a decision, and the only code that changes it."""
+"""Look, decide, transaction: read the host for a decision, and make all changes to it."""
 
 # SPDX-License-Identifier: MIT

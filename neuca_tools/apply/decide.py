@@ -1,4 +1,4 @@
-"""The decision of a pass: from the observation and the document to the desired state and its plan."""
+"""The decision of a pass: derive the desired state and its plan from observation and document."""
 
 # SPDX-License-Identifier: MIT
 

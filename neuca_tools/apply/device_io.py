@@ -1,4 +1,4 @@
-"""Reads and writes the settings of network devices, each through its backend: qdisc, ethtool, queue files."""
+"""Reads and writes device settings, each through its backend: qdisc, ethtool, queue files."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,7 +18,7 @@ from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 
 def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
-    """The settings of these devices, by index, in the groups that are asked for. Raises ObserveError."""
+    """The requested groups of settings of these devices, by index. Raises ObserveError."""
     if not asked:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Carries out operations in their order, without looking at the state: `plan` has decided what to do.
+"""Carries out operations in their order, without looking at the state: `plan` has decided.
 
 Links are changed only through the writer, which knows the links that a pass may touch and refuses
 all others, whatever the plan says.
@@ -31,7 +31,8 @@ from neuca_tools.plan.route_operations import AddRule, DeleteRule
 HARMLESS = (Unmanage, WriteSysctl, SetDevice, AddRule, DeleteRule)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
-# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are failures.
+# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
+# failures.
 DECLINES = (
     errno.EOPNOTSUPP,
     errno.EINVAL,
@@ -97,7 +98,10 @@ class Result:
 
     @property
     def to_retry(self) -> tuple[str, ...]:
-        """The paths of the sysctls that the kernel refused. Values that another program changed again are not retried."""
+        """The paths of the sysctls that the kernel refused.
+
+        Values that another program changed again are not retried.
+        """
         refused = {
             failure.operation.path
             for failure in self.failures
@@ -107,7 +111,7 @@ class Result:
 
 
 class GuardedWriter:
-    """Writes through netlink, sysctls, files and network managers, to the allowed links and those created on them.
+    """Writes to the allowed links and those created on them, and to sysctls, files and managers.
 
     VLANs can also be created on the `carriers`, which are not written to otherwise.
     """
@@ -172,7 +176,10 @@ class GuardedWriter:
         self._netlink.add_address(index, address, bare=True)
 
     def delete_address(self, index: int, address: Address) -> None:
-        """Delete this address only: without promote_secondaries the kernel deletes secondary addresses with the primary."""
+        """Delete this address only.
+
+        Without promote_secondaries the kernel deletes secondary addresses with the primary.
+        """
         path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
         before = sysctl.read(path) if address.version == 4 else None
         if before == "0":
@@ -219,7 +226,10 @@ class _Progress:
         self.stopped: frozenset[str] = frozenset()
 
     def ready(self, batch: Iterable[Operation]) -> list[Operation]:
-        """The operations of a batch that may be tried; the others are skipped, with all that shares their fate."""
+        """The operations of a batch that may be tried.
+
+        The others are skipped, and so are all later ones that share their fate.
+        """
         ready: list[Operation] = []
         left: list[Operation] = []
         for operation in batch:
@@ -244,7 +254,10 @@ class _Progress:
 
 
 def apply(operations: Iterable[Operation], writer: Writer) -> Result:
-    """Carry out all operations. Files in one directory are written together, NICs are taken from a manager together."""
+    """Carry out all operations.
+
+    Files in one directory are written together, and NICs are taken from a manager together.
+    """
     progress = _Progress()
     for batch in _batches(operations):
         ready = progress.ready(batch)
@@ -274,7 +287,10 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
 
 
 def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
-    """Carry out a batch, all of one kind if it has several. Returns the error if it failed, None if not."""
+    """Carry out a batch; if it has several operations, all are of one kind.
+
+    Returns the error if it failed, None if not.
+    """
     files = {one.path: one.content for one in batch if isinstance(one, WriteFile)}
     unmanaged = [one for one in batch if isinstance(one, Unmanage)]
     try:

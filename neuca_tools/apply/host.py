@@ -78,7 +78,7 @@ class Host:
         return decide(seen, document, policies, record)
 
     def _origin(self) -> str:
-        """The NIC through which a metadata service has answered for this instance; empty for none."""
+        """The NIC through which a metadata service answered for this instance; empty for none."""
         config = self.config
         try:
             origin = records.load_machine(config.state).origin

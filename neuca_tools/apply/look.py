@@ -1,4 +1,4 @@
-"""All the reading that a decision needs, in one place: the kernel, our own files, the network managers, the profiles."""
+"""Everything that a decision reads: the kernel, our own files, the network managers, profiles."""
 
 # SPDX-License-Identifier: MIT
 
@@ -37,7 +37,7 @@ def places(config: Config) -> Places:
 def look(
     interest: Interest, netlink: Netlink, managers: Managers, config: Config, ages: bool
 ) -> Observation:
-    """Read everything of interest. `ages`: whether the age of the boot matters here. Raises ObserveError."""
+    """Read all of interest. `ages`: whether the age of the boot matters. Raises ObserveError."""
     world = netlink.look(interest.hosts)
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
@@ -60,7 +60,7 @@ def _sysctls(paths: Collection[str]) -> dict[str, str]:
 
 
 def read_files(where: Places) -> dict[str, Optional[bytes]]:
-    """The agent's own files: each rule and DHCP file that is there, and each list, None where it is not.
+    """The agent's own files: the present rule and DHCP files, and each list, None if absent.
 
     Raises ObserveError.
     """

@@ -1,7 +1,7 @@
-"""NetworkManager and systemd-networkd: which links they manage, and how they are told to release them.
+"""NetworkManager and systemd-networkd: which links they manage, and how they release them.
 
-They are not contacted with `[linux] managers = none`, nor if they belong to the host and not to this
-network namespace.
+They are not contacted with `[linux] managers = none`, nor if they belong to the host and not to
+this network namespace.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,7 +19,10 @@ from neuca_tools.model import LinkKey
 
 
 class Managers:
-    """Both managers over one bus connection, for one pass. `reasons`: why a manager gave no answer to the last `ask`."""
+    """Both managers over one bus connection, for one pass.
+
+    `reasons`: why a manager gave no answer to the last `ask`.
+    """
 
     def __init__(self, bus: Bus, enabled: bool) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
@@ -27,7 +30,7 @@ class Managers:
         self.reasons: dict[str, str] = {}
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
-        """What each running manager says of each interface: "managed", "unmanaged" or another state."""
+        """Each running manager's state of each interface: "managed", "unmanaged" or another."""
         found: dict[str, dict[str, str]] = {}
         self.reasons = {}
         if not self._enabled:
@@ -42,7 +45,7 @@ class Managers:
         return found
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
-        """Have NetworkManager release links; systemd-networkd has no such call. Raises ManagerError."""
+        """Have NetworkManager release links; networkd has no call for it. Raises ManagerError."""
         if self._enabled and manager == "networkmanager":
             self._networkmanager.unmanage(names)
 
@@ -57,12 +60,15 @@ class Managers:
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:
-    """A sentence for each udev rule of another program, as cloud-init or netplan, that gives a NIC another name."""
+    """A sentence for each foreign udev rule that gives a NIC another name.
+
+    Examples are the rules of cloud-init and netplan.
+    """
     for path, text in udev.rules():
         for mac, name in names_given(text).items():
             wanted = names.get(LinkKey(mac))
             if wanted and name != wanted and rule_mac(path.name, substring) is None:
                 yield (
-                    f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name in both, or no mention of this'
-                    " NIC there, spares it two renames at each boot"
+                    f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name'
+                    " in both, or no mention of this NIC there, spares it two renames at each boot"
                 )

@@ -1,4 +1,7 @@
-"""What a pass has to read (`Interest`), and what was read (`Observation`); no later stage reads from the host."""
+"""What a pass has to read (`Interest`), and what was read (`Observation`).
+
+No later stage reads from the host.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -110,7 +113,7 @@ def _is_own(path: str) -> bool:
 def _settings_of(
     requests: Iterable[LinkRequest], record: Record
 ) -> tuple[dict[LinkKey, set[str]], dict[LinkKey, set[str]]]:
-    """The sysctls and the groups of device settings of each link, requested or changed by us before."""
+    """The sysctls and device setting groups of each link, requested or changed by us before."""
     templates: dict[LinkKey, set[str]] = defaultdict(set)
     groups: dict[LinkKey, set[str]] = defaultdict(set)
     for request in requests:

@@ -1,4 +1,4 @@
-"""The present state in the terms of the desired state: links, their settings, routes and our files."""
+"""The present state in terms of the desired state: links, their settings, routes and our files."""
 
 # SPDX-License-Identifier: MIT
 
@@ -34,12 +34,12 @@ from neuca_tools.model.topology import automatic, lifelines
 
 
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
-    """The present state for a plan: dataplane links, and links that the agent itself once changed."""
+    """The present state for a plan: dataplane links, and links that the agent once changed."""
     everything = find_links(world, resolution.roles)
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
-    # VLANs are created on a NIC although another VLAN on it is for management; no pass writes to it.
+    # VLANs are created even on a NIC with a VLAN for management; no pass writes to that NIC.
     carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
     devices: dict[LinkKey, Device] = {}
     links: dict[LinkKey, Link] = {}
@@ -136,7 +136,7 @@ def _state(device: Device) -> LinkState:
 
 
 def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
-    """The addresses of the device. A requested one with a lease will not last: it counts as absent."""
+    """The device's addresses. A requested one with a lease counts as absent: it will expire."""
     return tuple(
         address
         for address in world.addresses.get(device.index, ())
@@ -213,7 +213,7 @@ def _rules(
 def _is_left_behind(
     route: Route, key: LinkKey, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether a network manager that is leaving the NIC had set the route; `kept` are the lifelines."""
+    """Whether a departing network manager had set the route; `kept` are the lifelines."""
     if key.vlan_id is not None or not automatic(route) or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, NicRecord()).leaving)

@@ -1,8 +1,8 @@
-"""Which operations of a plan are carried out in a round: not those that failed, nor those that must wait for the disk.
+"""Which operations of a plan are carried out in a round.
 
-While the state cannot be saved, settings are added to NICs, as the next boot drops them like all
-state of the kernel. Nothing is removed: the old state on the disk would bring it back at the next
-boot.
+Operations that failed are left out, and so are those that wait for the disk. While the state cannot
+be saved, settings are added to NICs, as the next boot drops them like all state of the kernel.
+Nothing is removed: the old state on the disk would bring it back at the next boot.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,7 +30,7 @@ from neuca_tools.plan.route_operations import DeleteRoute, DeleteRule
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
-    """The operations that are still to do: not those that failed, nor files and calls to network managers."""
+    """The operations still to do, without failed ones, files, and calls to network managers."""
     failed = {identity(failure.operation)[:2] for failure in result.failures}
     return tuple(
         operation
@@ -51,15 +51,15 @@ def identity(operation: Operation) -> tuple[object, ...]:
 
 
 def as_it_was(link: Link, world: World) -> Link:
-    """The link with what a roll-back can restore: without automatic addresses and write-only settings."""
+    """The link as a roll-back can restore it, without automatic addresses and write-only values."""
     return replace(link, device=restorable(link.device), addresses=lasting(link, world))
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """The operations that wait until the state can be saved: all that remove something.
 
-    A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a whole,
-    with the NICs that share its fate: the rest of its plan relies on the removal.
+    A NIC that would lose a VLAN, its place in a bond, or an address to another NIC waits as a
+    whole, with the NICs that share its fate: the rest of its plan relies on the removal.
     """
     held = _held(operations)
     return tuple(
@@ -86,7 +86,7 @@ def _held(operations: Sequence[Operation]) -> set[str]:
 
 
 def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:
-    """Whether it deletes a link, takes one out of its bond or bridge, or moves an address between links."""
+    """Whether it deletes a link, takes one out of a bond or bridge, or moves an address."""
     if isinstance(operation, SetMaster):
         return bool(operation.before)
     if isinstance(operation, AddAddress):

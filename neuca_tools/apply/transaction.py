@@ -1,7 +1,7 @@
-"""One transaction: mark, journal, apply, verify, roll back, remember. The only code that changes a host.
+"""One transaction: mark, journal, apply, verify, roll back, remember.
 
-A pass, `tune`, `release` and `revert` differ only in their purpose: which operations of a decision
-they carry out, and what the record says afterwards.
+This is the only code that changes a host. A pass, `tune`, `release` and `revert` differ only in
+their purpose: which operations of a decision they carry out, and what the record says afterwards.
 """
 
 # SPDX-License-Identifier: MIT
@@ -67,7 +67,7 @@ class Host(Protocol):
 
 
 class Store(Protocol):
-    """Where the record and the journal are kept. What is saved is on the disk when a method returns."""
+    """Where the record and the journal are kept; what its methods save is on the disk on return."""
 
     def save_record(self, record: Record) -> None:
         """Raises ApplyError."""
@@ -111,7 +111,8 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` is the whole of it.
 
-    `before` are the links to roll back to. `marked`: network managers have been told to release ours.
+    `before` are the links to roll back to. `marked`: network managers have been told to release
+    ours.
     """
 
     host: Host
@@ -138,7 +139,7 @@ class Transaction:
     # --- the steps ---
 
     def _mark(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """Have network managers release our NICs first, and look again: they may flush their settings.
+        """Have network managers release our NICs first; look again, as they may flush settings.
 
         Returns the operations that are planned after that.
         """
@@ -179,10 +180,10 @@ class Transaction:
     def _verify(self, watch: Watcher) -> None:
         """Look again, with growing delays, until nothing is left to do.
 
-        An operation that was done and is planned again has failed. But sysctls, MTU and queue length
-        are set once more: udev runs systemd-sysctl late, and after a rename it applies .link files
-        again (those of cloud-init have an MTU). New operations, because of a NIC that has appeared
-        or of a side effect in the kernel, are carried out in a second round.
+        An operation that was done and is planned again has failed. But sysctls, MTU and queue
+        length are set once more: udev runs systemd-sysctl late, and after a rename it applies .link
+        files again (those of cloud-init have an MTU). New operations, because of a NIC that has
+        appeared or of a side effect in the kernel, are carried out in a second round.
         """
         if not self.result.done and not self.result.declined:
             return
@@ -251,7 +252,7 @@ class Transaction:
         self.decision = self._decide(intentions.record_declined(record, self.result.declined))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """The planned operations, without those that wait until the state can be saved, or were done by `_mark`."""
+        """The planned operations that are neither waiting for the disk nor done by `_mark`."""
         held = set(waiting(planned)) if self.store.unsaved() else set()
         if self.marked:
             held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}

@@ -87,8 +87,8 @@ class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
     If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
-    `routed` is set, so does any change of a link, an address or a rule, the loss of a route of ours,
-    and any change of a route from DHCP.
+    `routed` is set, so does any change of a link, an address or a rule, the loss of a route of
+    ours, and any change of a route from DHCP.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Reads and sets which CPUs serve the queues and interrupts of a device, and when it interrupts them.
+"""Reads and sets which CPUs serve a device's queues and interrupts, and its interrupt delays.
 
-See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys are
-found by its name, and used only if /sys shows this network namespace.
+See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys
+are found by its name, and used only if /sys shows this network namespace.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,7 +1,7 @@
 """Reads and writes routes of every table, and routing rules, as messages of rtnetlink(7).
 
-The messages are made here rather than by pyroute2, because a request to delete a rule that lacks one
-attribute deletes the first rule that the others match, whoever added it.
+The messages are made here rather than by pyroute2, because a request to delete a rule that lacks
+one attribute deletes the first rule that the others match, whoever added it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -100,7 +100,7 @@ def _dump(
         raise
 
 
-# --- Routes -----------------------------------------------------------------------------------------
+# --- Routes ---------------------------------------------------------------------------------------
 
 
 def _routes(kernel: wire.Socket, version: int) -> Iterator[Route]:
@@ -181,7 +181,7 @@ def _host(data: Optional[bytes]) -> Optional[Host]:
 
 
 def replace_route(route: Route) -> None:
-    """Set a route, in place of the one with the same prefix, table, TOS and metric. Raises ApplyError."""
+    """Set a route, replacing one with the same prefix, table, TOS and metric. Raises ApplyError."""
     _change(NEW_ROUTE, wire.CREATE | wire.REPLACE, _route_message(route))
 
 
@@ -240,7 +240,7 @@ def _short(table: int) -> int:
     return table if table < 256 else _COMPATIBLE
 
 
-# --- Rules ------------------------------------------------------------------------------------------
+# --- Rules ----------------------------------------------------------------------------------------
 
 
 def _rules(kernel: wire.Socket, version: int) -> Iterator[SeenRule]:

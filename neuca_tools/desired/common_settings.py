@@ -33,8 +33,9 @@ IPV6 = "net/ipv6/"
 class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host.
 
-    `sure` are the links that an incomplete document is sure of, None if it is complete. `routed` are
-    the gateways of links with policy routing; a network manager does DHCP on NICs that are `leased`.
+    `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
+    are the gateways of links with policy routing; a network manager does DHCP on NICs that are
+    `leased`.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class CommonSettings:
     def add(self, request: LinkRequest, link: Link, room: int) -> Link:
         """The link with the settings; those that are not asked for get their original value.
 
-        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from it
-        (IPV6_MIN_MTU).
+        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from
+        it (IPV6_MIN_MTU).
         """
         small = None
         if room < LEAST_IPV6_MTU:

@@ -1,7 +1,7 @@
 """Settings of the device behind a link: which of them the device supports, and what has to be set.
 
-A document asks for groups (`rings = rx 256 tx 512`). Here every value is separate (`rings.rx`), as a
-driver may support one and not the other. A qdisc that is the kernel's default is written "default
+A document asks for groups (`rings = rx 256 tx 512`). Here every value is separate (`rings.rx`), as
+a driver may support one and not the other. A qdisc that is the kernel's default is written "default
 KIND".
 """
 
@@ -60,7 +60,7 @@ def same(setting: str, found: Optional[str], wanted: str) -> bool:
 def to_do(
     found: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
-    """Each group with something to set: its name, the present values (as far as known), and the new ones."""
+    """Each group with something to set: its name, the known present values, and the new ones."""
     differing = sorted(
         name for name, value in wanted.items() if not same(name, found.get(name), value)
     )
@@ -86,7 +86,7 @@ def restorable(found: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class Wish:
-    """The device settings that are asked for a link: `wanted` are to be set, `notes` tell why others are not.
+    """Device settings requested for a link: `wanted` are to be set, `notes` say why others are not.
 
     `has` is None if the link does not exist yet. Only its qdisc is known then; the other settings
     follow once it exists.
@@ -157,10 +157,11 @@ class Wish:
         return str(most) if value == "max" else value
 
     def queue(self, txqueuelen: Optional[int], asks: bool, kind: str, packets: int) -> None:
-        """Apply the length of the transmit queue to the qdisc: it is the limit of a `pfifo`, and unused by most others.
+        """Apply the length of the transmit queue to the qdisc.
 
-        `txqueuelen` is the length to set, in packets. `asks`: the document asks for it. `kind` is the
-        present root qdisc, `packets` the present length, 0 if there is none.
+        It is the limit of a `pfifo`; most other qdiscs do not use it. `txqueuelen` is the length to
+        set, in packets. `asks`: the document asks for it. `kind` is the present root qdisc,
+        `packets` the present length, 0 if there is none.
         """
         found = self._present_qdisc()
         if self.wanted.get("qdisc") == "pfifo":

@@ -160,7 +160,7 @@ def _inbox(key: LinkKey, device: Device, world: World) -> list[Route]:
 
 
 def _foreign(world: World) -> Iterator[object]:
-    """The identities of routes in the main table that are not ours: the kernel would replace them."""
+    """The identities of foreign routes in the main table, which the kernel would replace."""
     for route in world.routes:
         if route.protocol != ROUTE_PROTOCOL:
             yield (route.to, MAIN_TABLE, route.metric, route.traits.tos)

@@ -1,9 +1,9 @@
-"""Whether this host is a router: forwarding in both families, unless a NIC that is not dataplane would lose its routes.
+"""Forwarding in both families, unless a NIC that is not dataplane would lose its routes.
 
-A NIC that forwards IPv6 ignores the routes in router advertisements unless its accept_ra is 2, and the
-kernel drops those that it has when forwarding is switched on for all NICs. Switching on dataplane NICs
-alone has no effect: without conf/all no packet is forwarded (ip-sysctl.rst; ip6_forward in
-net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
+A NIC that forwards IPv6 ignores the routes in router advertisements unless its accept_ra is 2, and
+the kernel drops those that it has when forwarding is switched on for all NICs. Switching on
+dataplane NICs alone has no effect: without conf/all no packet is forwarded (ip-sysctl.rst;
+ip6_forward in net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
 """
 
 # SPDX-License-Identifier: MIT
@@ -44,7 +44,8 @@ def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str],
     del wanted[IPV6]
     name = listening[0]
     reason = (
-        f"IPv6 forwarding stays off: {name} takes its default route from router advertisements (accept_ra = 1), and a host"
-        f" that forwards takes none; to have both, set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply"
+        f"IPv6 forwarding stays off: {name} takes its default route from router advertisements"
+        " (accept_ra = 1), and a host that forwards takes none; to have both,"
+        f" set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply"
     )
     return wanted, [Problem("contested", reason)]

@@ -106,7 +106,7 @@ class LinkResolver:
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
-        """A member or port: its master has the addresses, and a bond sets the MTU of its members."""
+        """A member or port: its master has the addresses, and a bond sets its members' MTU."""
         for address in link.addresses:
             self.refuse(
                 link.key, f'address {address}: it is in "{master.given_name}", which can have it'
@@ -116,14 +116,14 @@ class LinkResolver:
         return replace(link, master=master, addresses=())
 
     def _may_write(self, key: LinkKey) -> bool:
-        """Whether this is a dataplane NIC that is present, free and unprotected, or a VLAN on one."""
+        """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
         role = self.roles.role_of(key)
         if role == "dataplane":
             return self._is_free(key)
         if role == "management" and not self._is_only_carrier(key):
             reason = self.roles.reasons.get(key.mac, "its MAC says so")
-            # While it is in doubt which NIC is management, the problem is contested: any change of a
-            # link may decide it.
+            # While it is in doubt which NIC is management, the problem is contested: any change of
+            # a link may decide it.
             code: ProblemCode = "refused"
             if key.mac in self.roles.doubtful:
                 code = "contested"

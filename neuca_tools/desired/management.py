@@ -1,8 +1,9 @@
-"""Which NICs are for management, and why: by default those of one link, the one that the guest is reached through.
+"""Which NICs are for management, and why: by default those that the guest is reached through.
 
-A NIC is management because it is named (by the configuration, a device tag or the platform's primary
-flag), is recorded, has led to the metadata service of this instance, or because a route shows it.
-Every other NIC that the platform describes is a dataplane NIC, whatever gateway or DHCP its subnet has.
+A NIC is management because it is named (by the configuration, a device tag or the platform's
+primary flag), is recorded, has led to the metadata service of this instance, or because a route
+shows it. Every other NIC that the platform describes is a dataplane NIC, whatever gateway or DHCP
+its subnet has.
 """
 
 # SPDX-License-Identifier: MIT
@@ -37,7 +38,7 @@ FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's do
 
 @dataclass(frozen=True)
 class Policy:
-    """The administrator's settings on roles: MACs to ignore, and MACs that are management in any case.
+    """The administrator's settings on roles: MACs to ignore, and MACs that are always management.
 
     `origin` is the NIC through which a metadata service has answered for this instance, if one has.
     """
@@ -67,10 +68,11 @@ NOTHING = Said()
 class Management:
     """The management NICs with the reasons.
 
-    `doubtful` maps NICs that are management only because of automatic default routes to the families
-    of those routes (4, 6). `declared` are management only because a document says so. One of the
-    `undecided` is, but nothing on the host shows yet which one. `rivals` are NICs that the document does
-    not set apart from the chosen ones. `beside` those there are others that only a route shows.
+    `doubtful` maps NICs that are management only because of automatic default routes to the
+    families of those routes (4, 6). `declared` are management only because a document says so. One
+    of the `undecided` is, but nothing on the host shows yet which one. `rivals` are NICs that the
+    document does not set apart from the chosen ones. `beside` are further NICs that only a route
+    shows.
     """
 
     reasons: Mapping[str, str]
@@ -93,7 +95,7 @@ def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
 
 
 def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
-    """The IDs of the management VLANs on those of these NICs that are for management only because of VLANs.
+    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
 
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
     metadata service, goes through a VLAN on it.
@@ -115,7 +117,7 @@ def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
 
 
 def _is_plain(nic: Device, world: World) -> bool:
-    """Whether the NIC has no master, and no address or route but those of every device with IPv6."""
+    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
     if nic.master or nic.slave or nic.index == world.metadata_index:
         return False
     prefixes = {address.network for address in world.addresses.get(nic.index, ())}
@@ -175,8 +177,8 @@ class _Chooser:
     def _metadata(self) -> frozenset[str]:
         """The NICs that carry the route to the metadata service, if the route proves anything.
 
-        Anybody on the link can advertise a route. A DHCP server is not believed on a NIC for which the
-        document has neither DHCP nor a gateway while it has them for other NICs.
+        Anybody on the link can advertise a route. A DHCP server is not believed on a NIC for which
+        the document has neither DHCP nor a gateway while it has them for other NICs.
         """
         index = self.world.metadata_index
         nics = nics_of(self.world, [index]) - self.dataplane
@@ -228,8 +230,9 @@ class _Chooser:
     def _has_ended(self, mac: str, doubt: Collection[int]) -> bool:
         """Whether another NIC has a better sign in all of these families.
 
-        Of default routes with one metric the kernel uses any whose gateway it can reach (fib_select_default):
-        the one that leads to the metadata service for the moment is not better than the others.
+        Of default routes with one metric the kernel uses any whose gateway it can reach
+        (fib_select_default): the one that leads to the metadata service for the moment is not
+        better than the others.
         """
         if not {*doubt} <= self.anchored:
             return False
@@ -264,7 +267,8 @@ class _Chooser:
     def _first(self, routes: Iterable[Route]) -> set[str]:
         """The NICs of the first of these routes, which is the one that the kernel uses.
 
-        The route to the metadata service shows it. Automatic routes have to agree with the document.
+        The route to the metadata service shows it. Automatic routes have to agree with the
+        document.
         """
         order = sorted(routes, key=lambda route: route.index != self.world.metadata_index)
         for route in order:
@@ -295,7 +299,7 @@ class _Chooser:
         return {mac: FIRST for group in self._candidates()[:1] for mac in group}
 
     def _candidates(self) -> list[Mapping[str, str]]:
-        """The links with a gateway or DHCP that may be management, present ones if there are any."""
+        """The links with a gateway or DHCP that may be management; only present ones if any are."""
         groups = [group for group in self.said.gateways if not group.keys() & self.dataplane]
         return [group for group in groups if group.keys() & self.present] or groups
 

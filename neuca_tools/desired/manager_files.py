@@ -1,7 +1,7 @@
-"""The files on disk: a udev rule for each NIC, drop-ins for the network managers, and sysctls for new links.
+"""The files on disk: udev rules, drop-ins for the network managers, and sysctls for new links.
 
-A dataplane NIC keeps its files until a complete document no longer lists it. Its name stays pinned
-after that.
+Every NIC has a udev rule. A dataplane NIC keeps its files until a complete document no
+longer lists it; its name stays pinned after that.
 """
 
 # SPDX-License-Identifier: MIT
@@ -51,7 +51,7 @@ def wanted(
     present: Iterable[str],
     sysctls_now: bytes = b"",
 ) -> Marks:
-    """All files with their content. `present` are the names of the files in the directory of udev rules.
+    """All files with their content. `present` are the file names in the udev rules directory.
 
     `sysctls_now` is the content of our file in sysctl.d. Without a complete document, a file is
     removed only if its NIC is ignored or released, or if another file of ours replaces it.
@@ -248,7 +248,7 @@ def dhcp_client(
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
-    """The names of virtual links, and a pattern for the VLANs of each dataplane NIC and virtual link.
+    """The names of virtual links, and a pattern for VLANs on each dataplane NIC and virtual link.
 
     A name that is asked for and not granted is left out: the interface that has it now belongs to
     another manager.
@@ -270,7 +270,7 @@ def _recorded_name(mac: str, record: Record) -> str:
 
 
 def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
-    """The sysctls of interfaces that are asked for and not refused. Restored original values need no file.
+    """The requested and accepted sysctls of interfaces. Restored original values need no file.
 
     Router advertisements are off on a dataplane NIC from boot on, whether it is present now or not.
     """

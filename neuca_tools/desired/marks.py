@@ -1,7 +1,8 @@
-"""The files that pin the names of NICs and keep other managers off them: udev, NetworkManager, networkd and sysctl.d.
+"""The files that pin the names of NICs and keep other managers away from them.
 
-Every function returns a whole file. A name that one of the readers would take for syntax is left out:
-a missing mark shows in `neuca status`, a mark that matches a foreign interface breaks a host.
+They are for udev, NetworkManager, networkd and sysctl.d. Every function returns a whole file. A
+name that a reader would parse as syntax is left out: a missing mark shows in `neuca status`, but a
+mark that matches a foreign interface breaks a host.
 """
 
 # SPDX-License-Identifier: MIT
@@ -17,7 +18,7 @@ from typing import Optional
 # 99-unmanaged-devices.conf of tutorials.
 NETWORKMANAGER_FILE = "neuca.conf"
 SYSCTL_FILE = "neuca.conf"
-# The first file that matches wins in networkd: before the 10-netplan-… and 10-cloud-init-… that generators write.
+# The first matching file wins in networkd; generators write 10-netplan-… and 10-cloud-init-….
 NETWORKD_NICS_FILE = "05-neuca-nics.network"
 NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
 
@@ -36,26 +37,27 @@ _OWNERS = {"": MANAGER, "networkd": "io.systemd.Network"}
 
 
 def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "") -> bytes:
-    """The rule file of one physical NIC: its name and, for a dataplane NIC, the properties that claim it.
+    """The udev rule file of a NIC: its name and, for a dataplane NIC, properties that claim it.
 
     `client` is the manager that does DHCP on it, empty for none.
 
-    `DRIVERS` requires a parent device, which a VLAN, macvlan or bond with the same MAC does not have.
-    DSA ports and additional interfaces of a WLAN card have one, but also a DEVTYPE, which an Ethernet
-    NIC does not have. A NIC in a bond has the MAC of the bond, which is that of another NIC: no NIC
-    with a master matches. `dev_id` is not compared: on some cards it is the number of the port.
+    `DRIVERS` requires a parent device, which a VLAN, macvlan or bond with the same MAC does not
+    have. DSA ports and additional interfaces of a WLAN card have one, but also a DEVTYPE, which an
+    Ethernet NIC does not have. A NIC in a bond has the MAC of the bond, which is that of another
+    NIC: no NIC with a master matches. `dev_id` is not compared: on some cards it is the number of
+    the port.
 
-    udevd applies NAME on `add` only (udev(7)); `:=` prevents later rules from naming the NIC, as those
-    of netplan and cloud-init would (99-netplan-eth0.rules, 70-persistent-net.rules). The properties are
-    set on every event: the master may be set only after `add` (azure-vm-utils #106), and networkd
-    reads ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) on each event.
+    udevd applies NAME on `add` only (udev(7)); `:=` prevents later rules from naming the NIC, as
+    those of netplan and cloud-init would (99-netplan-eth0.rules, 70-persistent-net.rules). The
+    properties are set on every event: the master may be set only after `add` (azure-vm-utils #106),
+    and networkd reads ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) on each event.
 
     >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
     nic = (
-        f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}", ENV{{DEVTYPE}}!="?*", '
-        'TEST!="master"'
+        f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}",'
+        ' ENV{DEVTYPE}!="?*", TEST!="master"'
     )
     lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
     if dataplane:
@@ -79,7 +81,9 @@ def udev_rule_name(
 
 
 def rule_mac(filename: str, substring: str) -> Optional[str]:
-    """The MAC of the NIC that a rule file of ours is for, whatever its priority; None for a file that is not ours.
+    """The MAC of the NIC that a rule file of ours is for; None for a file that is not ours.
+
+    The name may have any priority.
 
     >>> rule_mac("15-neuca-persistent-fe163e006daf.rules", "neuca-persistent")
     'fe:16:3e:00:6d:af'
@@ -89,20 +93,23 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
 
 
 def names_given(rules: str) -> dict[str, str]:
-    """MAC to name, of those NICs that a file of udev rules names, in the form that cloud-init and netplan write.
+    """MAC to name, of the NICs that a udev rules file names as cloud-init and netplan write it.
 
-    >>> names_given('SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*", ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
+    >>> names_given('SUBSYSTEM=="net", ACTION=="add", DRIVERS=="?*",'
+    ...             ' ATTR{address}=="fe:16:3e:00:6d:af", NAME="ens17"')
     {'fe:16:3e:00:6d:af': 'ens17'}
     """
     return {found["mac"]: found["name"] for found in map(_NAMES.match, rules.splitlines()) if found}
 
 
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
-    """A file for NetworkManager's conf.d that keeps it off these NICs (by permanent MAC) and VLANs; empty for none.
+    """A conf.d file that keeps NetworkManager away from these NICs and VLANs; empty for none.
 
-    `+=` appends to the administrator's list (NetworkManager.conf(5)). An `except:` in that list, such
-    as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the second
-    section is independent of it.
+    NICs are matched by their permanent MAC.
+
+    `+=` appends to the administrator's list (NetworkManager.conf(5)). An `except:` in that list,
+    such as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the
+    second section is independent of it.
     """
     specs = [f"mac:{_checked(mac)}" for mac in sorted(set(macs))]
     specs += [f"interface-name:{pattern}" for pattern in _plain(vlan_patterns)]
@@ -125,12 +132,12 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
 def networkd_files(
     macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()
 ) -> dict[str, bytes]:
-    """The .network files, by name, that keep systemd-networkd off these NICs, their VLANs and links of these kinds.
+    """The .network files, by name, that keep systemd-networkd away from NICs, VLANs and kinds.
 
     There is none for an empty list: a [Match] section without a condition matches every interface
     (systemd.network(5)). A VLAN has no permanent MAC. `Type=` lists DEVTYPEs, which every networkd
-    knows; `Kind=` is newer (version 251). A macvlan has no DEVTYPE (drivers/net/macvlan.c) and the type
-    of a NIC; an older networkd matches it by its name only.
+    knows; `Kind=` is newer (version 251). A macvlan has no DEVTYPE (drivers/net/macvlan.c) and the
+    type of a NIC; an older networkd matches it by its name only.
     """
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
@@ -149,11 +156,13 @@ def networkd_files(
 
 
 def sysctl_conf(keys: Mapping[str, str]) -> bytes:
-    """A file for sysctl.d with our per-interface keys (`net/ipv4/conf/eth1.1445/rp_filter`); empty for none.
+    """A file for sysctl.d with our per-interface keys; empty for none.
 
-    udevd runs systemd-sysctl for every new interface (99-systemd.rules); with this file it writes our
-    values instead of those of a glob. As the first separator is a slash, dots are not converted. With
-    `-`, an absent interface is not an error (sysctl.d(5)).
+    A key is a path such as `net/ipv4/conf/eth1.1445/rp_filter`.
+
+    udevd runs systemd-sysctl for every new interface (99-systemd.rules); with this file it writes
+    our values instead of those of a glob. As the first separator is a slash, dots are not
+    converted. With `-`, an absent interface is not an error (sysctl.d(5)).
     """
     lines = [
         f"-{key} = {' '.join(keys[key].split())}"

@@ -1,7 +1,8 @@
-"""Merges the local configuration, the NEuca document and the platform's documents, in this order of precedence.
+"""Merges the local configuration, the NEuca document and the platform's documents.
 
-They are merged setting by setting. The platform lists every NIC, including the management NIC, so
-roles are assigned first, and only its requests for dataplane NICs are used.
+They are merged setting by setting, and take precedence in this order. The platform lists every NIC,
+including the management NIC, so roles are assigned first, and only its requests for dataplane NICs
+are used.
 """
 
 # SPDX-License-Identifier: MIT
@@ -70,7 +71,7 @@ def stack(
     world: World,
     record: Record,
 ) -> Layers:
-    """Merge a document and the local configuration, and hold back NICs that may be for management."""
+    """Merge a document and the local configuration, and hold back possible management NICs."""
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
     roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
@@ -164,7 +165,7 @@ def _roles(
     world: World,
     record: Record,
 ) -> Roles:
-    """The roles with what the platform's document says of NICs that neither of `own` and `local` names."""
+    """The roles, with the platform's requests for NICs that neither `own` nor `local` names."""
     named = {key.mac for key in own}
     configured = {request.key.mac for request in local}
     said = platform_roles.says(platform, configured, world)
@@ -180,7 +181,7 @@ def _roles(
 def _platform_routes(
     platform: PlatformDocument, roles: Roles, taken: Collection[Network]
 ) -> Iterator[RouteRequest]:
-    """The platform's routes through dataplane NICs, to prefixes that no other document has a route to."""
+    """The platform's routes through dataplane NICs to prefixes that no other document routes."""
     for route in platform.routes:
         if route.link is None or route.to in taken:
             continue
@@ -283,7 +284,10 @@ def _macs(platform: PlatformDocument) -> Iterable[str]:
 
 
 def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
-    """The NICs whose name matches the pattern. Recorded names count, as another NIC may have the name now."""
+    """The NICs whose present or recorded name matches the pattern.
+
+    A recorded name counts because another NIC may have the name now.
+    """
     names = {}
     for device in filter(is_nic, world.devices.values()):
         mac = identity(device)

@@ -1,4 +1,4 @@
-"""The MTU that each link may have, in bytes: within the limits of its own, lower and upper devices."""
+"""The MTU in bytes that each link may have, within the limits of its lower and upper devices."""
 
 # SPDX-License-Identifier: MIT
 
@@ -81,7 +81,8 @@ class Sizes:
                 return self.with_ipv6(key, mtu, device)
             self.refuse(
                 key,
-                f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}" is not ours and has MTU {foreign.mtu}',
+                f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}"'
+                f" is not ours and has MTU {foreign.mtu}",
             )
         return None
 
@@ -104,8 +105,8 @@ class Sizes:
     def made(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
 
-        A bond sets the MTU of its members; a bridge has at most that of its ports, a VXLAN or macvlan
-        what its parent leaves.
+        A bond sets the MTU of its members; a bridge has at most that of its ports, a VXLAN or
+        macvlan what its parent leaves.
         """
         mtu, found = self.requests[key].mtu, self.found.get(key)
         if key.kind == "bond":

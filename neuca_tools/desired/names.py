@@ -31,7 +31,7 @@ class Step(Generic[Key]):
 
 
 def vlan_name(parent: str, key: LinkKey) -> str:
-    """`<parent>.<ID>`, or a short form with the end of the NIC's MAC if that is too long for the kernel.
+    """`<parent>.<ID>`, or a short form with the end of the NIC's MAC if that is too long.
 
     >>> vlan_name("eth1", LinkKey("fe:16:3e:00:6d:af", 1445))
     'eth1.1445'
@@ -119,10 +119,11 @@ def _grant(
     owners: Mapping[str, Optional[LinkKey]],
     asked: Container[LinkKey],
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
-    """Grant wishes until nothing changes: a refused NIC keeps its name, which another NIC may have wished for.
+    """Grant wishes until nothing changes; a NIC that is refused its wish keeps its name.
 
-    `owners` maps each present name to its NIC, or to None if no NIC that can be renamed has it. A
-    recorded name takes precedence over a name that is asked for another NIC.
+    Another NIC may have wished for that name. `owners` maps each present name to its NIC, or to
+    None if no NIC that can be renamed has it. A recorded name takes precedence over a name that is
+    asked for another NIC.
     """
     order = sorted(wishes, key=lambda key: (key in asked, key))
     refused: dict[LinkKey, Problem] = {}
@@ -151,11 +152,11 @@ def boot_names(
     record: Record,
     in_use: Collection[int] = (),
 ) -> dict[int, str]:
-    """The name that every NIC should have before the network starts, by index, management and unknown NICs included.
+    """The name that every NIC should have before the network starts, by index.
 
-    Ignored NICs, those of `in_use` and other devices keep their names, which no NIC is given. An
-    unknown NIC, or a NIC that shares its MAC, gets a free name if its own belongs to another NIC,
-    even to an absent one.
+    Management and unknown NICs are included. Ignored NICs, those of `in_use` and other devices keep
+    their names, which no NIC is given. An unknown NIC, or a NIC that shares its MAC, gets a free
+    name if its own belongs to another NIC, even to an absent one.
     """
     free = _free_to_rename(roles, in_use)
     others = (device for device in world.devices.values() if device.index not in free)
@@ -229,7 +230,7 @@ def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) 
 def own_names(
     roles: Roles, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> dict[LinkKey, str]:
-    """The name that each NIC should have, whether it can be given now or not, without ignored NICs."""
+    """The name that each NIC should have, even if not possible now, without ignored NICs."""
     keys = [LinkKey(mac) for mac, role in roles.by_mac.items() if role != "ignored"]
     found = {key: _wish(key, requests, record, roles) or roles.name(key.mac) for key in keys}
     return {key: name for key, name in found.items() if name}
@@ -249,7 +250,8 @@ def rename_steps(current: Mapping[Key, str], wanted: Mapping[Key, str]) -> list[
     """Renames in an order in which every new name is free; a cycle needs one temporary name.
 
     >>> a, b = LinkKey("02:00:00:00:00:01"), LinkKey("02:00:00:00:00:02")
-    >>> [(step.old, step.new) for step in rename_steps({a: "eth0", b: "eth1"}, {a: "eth1", b: "eth0"})]
+    >>> steps = rename_steps({a: "eth0", b: "eth1"}, {a: "eth1", b: "eth0"})
+    >>> [(step.old, step.new) for step in steps]
     [('eth0', 'neuca-tmp0'), ('eth1', 'eth0'), ('neuca-tmp0', 'eth1')]
     """
     waiting = _possible(current, wanted)

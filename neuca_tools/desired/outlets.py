@@ -29,7 +29,7 @@ NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, ALONE, ROUTED = range(6)
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An interface with the NICs below it, and how likely it is a management one (the lowest rank)."""
+    """An interface with the NICs below it; the lowest rank is most likely for management."""
 
     device: Device
     nics: frozenset[str]
@@ -152,7 +152,7 @@ def _rank(routes: Collection[Route]) -> tuple[int, int]:
 
 
 def _leads_to_service(route: Route) -> bool:
-    """Whether the route is made for the service, unlike 169.254.0.0/16, which every NIC may have."""
+    """Whether the route is specific to the service, unlike 169.254.0.0/16, which is common."""
     meant = route.via is not None or route.to.prefixlen == route.to.max_prefixlen
     return meant and route.to.version == SERVICE.version and SERVICE in route.to
 

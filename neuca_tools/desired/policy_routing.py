@@ -1,9 +1,10 @@
-"""Policy routing: packets from an address of a NIC leave through this NIC, by a table and three rules.
+"""Policy routing: packets from an address of a NIC leave through this NIC.
 
-The rules of an address A with the table T of its NIC, the same at every host:
+A table for the NIC and three rules do this. The rules of an address A with the table T of its NIC,
+the same at every host:
 
     31000: from A lookup T suppress_prefixlength 0      its own and the other NICs' networks
-    31100: from A lookup main suppress_prefixlength 0   containers, VPNs, the user's routes, as before
+    31100: from A lookup main suppress_prefixlength 0   containers, VPNs, other routes: unchanged
     31200: from A lookup T                              everything else, through the NIC's gateway
 
 T has the networks of the NIC, the networks of the other NICs through its own gateway (a cloud drops
@@ -78,10 +79,11 @@ def gateways(
     found: Mapping[LinkKey, Device],
     learned: Gateways,
 ) -> dict[LinkKey, dict[int, Host]]:
-    """The gateways, by family, of the links whose addresses get rules; a link without one gets none.
+    """The gateways, by family, of links whose addresses get rules; none for a link without one.
 
-    `choice` is that of the configuration, which also has the `local` requests. `found` are the devices
-    that are present. `learned` are the gateways from DHCP, which count unless a document names one.
+    `choice` is that of the configuration, which also has the `local` requests. `found` are the
+    devices that are present. `learned` are the gateways from DHCP, which count unless a document
+    names one.
     """
     configured = {request.key: request for request in local}
     routed: dict[LinkKey, dict[int, Host]] = {}
@@ -97,7 +99,10 @@ def gateways(
 def _is_routed(
     request: LinkRequest, configured: Optional[LinkRequest], choice: Choice, implied: bool
 ) -> bool:
-    """Whether the link is to have rules: as its own section in the configuration says, or the host's, or a document."""
+    """Whether the link is to have rules.
+
+    Its own section in the configuration decides, then the host's setting, then a document.
+    """
     own = configured.routing.choice if configured else None
     said = own or (choice if choice != "auto" else request.routing.choice) or "auto"
     return said == "yes" or (said == "auto" and implied)
@@ -118,7 +123,7 @@ def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]
 
 
 def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
-    """The addresses in the management network, which rules and a table of the link make possible."""
+    """The addresses in the management network; the link's rules and table make them usable."""
     families = routed.get(request.key, {})
     return tuple(
         one for one in request.addresses if one.version in families and limits.is_near(one)
@@ -154,7 +159,7 @@ def _tables(
     world: World,
     recorded: Mapping[str, int],
 ) -> dict[LinkKey, int]:
-    """The table of each link: the requested one, the one that it had, or the first that nobody uses."""
+    """The table of each link: the requested one, its previous one, or the first unused one."""
     foreign, ours = _used_tables(world)
     taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
     spare = iter(_spare_tables(taken, recorded, set(map(str, requests))))
@@ -243,7 +248,7 @@ class _Work:
                 self.rules.update(dict.fromkeys(_rules(address, table), link.key))
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
-        """Whether it is an address of the management NIC, or a rule of another program is about it."""
+        """Whether it is an address of the management NIC, or has a rule of another program."""
         if address.ip in self.own:
             return True
         for network, priority in self.foreign:
@@ -277,7 +282,7 @@ class _Work:
         ]
 
     def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
-        """The networks of all other NICs, the management NIC's too, but not one with the gateway in it."""
+        """The networks of all other NICs, management included, without one that has the gateway."""
         addresses = list(self.management)
         for other, link in self.links.items():
             addresses += link.addresses if other != key else ()

@@ -48,7 +48,7 @@ def merge(
 
 
 def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
-    """The addresses that are asked for on several dataplane links, with these links; none of them gets it.
+    """The addresses requested on several dataplane links, with these links; none of them gets it.
 
     This depends on the documents, not on which NICs are present. Link-local IPv6 addresses are
     unique per link only (RFC 4291, 2.5.6), and do not count.
@@ -111,7 +111,7 @@ def digests(
     routes: Iterable[RouteRequest],
     sysctls: Mapping[str, str] = NONE,
 ) -> dict[str, str]:
-    """The digest of each NIC's request: its links, and the routes through networks that are asked for on it.
+    """The digest of each NIC's request: its links, and the routes through networks requested on it.
 
     The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
     depends on the documents only: plugging in a NIC changes no other NIC's request.

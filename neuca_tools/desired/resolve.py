@@ -61,10 +61,11 @@ class Settings:
 class Resolution:
     """The desired state (`want`), and what it was derived from.
 
-    `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the key
-    "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to the
-    user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On links
-    that are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
+    `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the
+    key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
+    the user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On
+    links that are `quiet`, router advertisements have no effect. `tables` are those of policy
+    routing.
     """
 
     want: NetworkState

@@ -1,8 +1,8 @@
-"""The role of each NIC: management, dataplane, ignored or unlisted; and the devices that no pass may write to.
+"""The role of each NIC, and the devices that no pass may write to.
 
-A NIC is identified by its permanent MAC, or by its current MAC if the driver reports no permanent
-one. It must have no master, and must have a parent device or be a veth or a tap. If no NIC or more
-than one matches, none is touched.
+A NIC is management, dataplane, ignored or unlisted. It is identified by its permanent MAC, or by
+its current MAC if the driver reports no permanent one. It must have no master, and must have a
+parent device or be a veth or a tap. If no NIC or more than one matches, none is touched.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,18 +23,18 @@ from neuca_tools.model.topology import above, base, identity, is_nic
 class Roles:
     """The role of every NIC, by MAC.
 
-    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected` and
-    `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that are
-    management only because of automatic default routes to the families of those routes (4, 6).
-    `declared` are management only because a document says so. `tagged` maps NICs that are management
-    only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be dataplane
-    links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for now although
-    a document names them (see `merge`); network managers are also kept off those that are `ahead`.
-    On the dataplane NICs that are `leased`, the network manager `client` does DHCP for us (see
-    `dhcp`); without one, NICs with DHCP are `left` to other programs. `stacked` are the virtual links
-    on this host that we created, by "KIND NAME"; `stacked_roles` has the role of each one that is
-    asked for. `ours` are the device indexes of the virtual links that we created, VLANs included.
-    `hands_off` are the MACs to ignore, present or not.
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected`
+    and `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that
+    are management only because of automatic default routes to the families of those routes (4, 6).
+    `declared` are management only because a document says so. `tagged` maps NICs that are
+    management only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be
+    dataplane links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for
+    now although a document names them (see `merge`); network managers are also kept off those that
+    are `ahead`. On the dataplane NICs that are `leased`, the network manager `client` does DHCP for
+    us (see `dhcp`); without one, NICs with DHCP are `left` to other programs. `stacked` are the
+    virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has the role of each
+    one that is asked for. `ours` are the device indexes of the virtual links that we created, VLANs
+    included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -118,9 +118,10 @@ def _made_key(device: Device, world: World) -> LinkKey:
 def find_nics(
     world: World, named: Collection[str], ours: Collection[int] = ()
 ) -> tuple[dict[str, Device], list[Problem]]:
-    """Every NIC that is free and has a MAC of its own, by MAC; and a problem for each named one that is not.
+    """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
-    A NIC is free if it has no master, or if its master is one of `ours`, the devices that we created.
+    A NIC is free if it has no master, or if its master is one of `ours`, the devices that we
+    created.
     """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
@@ -283,7 +284,7 @@ def _without_false_management(record: Record, world: World, ours: Collection[int
 def _indexes(
     world: World, macs: Collection[str], ours: Collection[int], vlans: bool = True
 ) -> frozenset[int]:
-    """The indexes of devices that we did not create and that have one of these MACs, permanent or current.
+    """The indexes of devices with one of these MACs, permanent or current, that we did not create.
 
     `vlans` False: a VLAN belongs to its lower device, whatever its own MAC is.
     """

@@ -78,8 +78,8 @@ def quiet(
 def is_left_on(request: LinkRequest) -> bool:
     """Whether another program needs advertisements on the link.
 
-    The document has DHCPv6, which a client starts for an advertisement only (RFC 4861, 4.2), or SLAAC
-    beside DHCP.
+    The document has DHCPv6, which a client starts for an advertisement only (RFC 4861, 4.2), or
+    SLAAC beside DHCP.
     """
     found = request.automatic
     return found is not None and bool(found.dhcp6 or (found.dhcp4 and found.accept_ra))

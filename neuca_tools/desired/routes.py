@@ -117,7 +117,7 @@ class _Finder:
                 key, reason = self._link(replace(route, via=via), own)
                 links += [key] if key else []
         if reason is not None or len(links) < len(vias):
-            # Without a reason, the address that leads to the next hop was refused, which is reported.
+            # Without a reason, the address that leads to the next hop was refused and reported.
             return None, reason
         first, *others = links or [NOWHERE]
         hop = Hop(
@@ -154,7 +154,7 @@ class _Finder:
         return (None, reason) if reason else (key, None)
 
     def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
-        """The NIC of the route, if the next hop is in the network of no address that is asked for."""
+        """The NIC of the route, if the next hop is in no network of a requested address."""
         if route.via is None or self._asked.link(route.via):
             return set()
         return {key.mac}

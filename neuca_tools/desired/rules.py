@@ -19,7 +19,7 @@ def resolve_rules(
     tables: Collection[int],
     limits: Fence,
 ) -> tuple[dict[Rule, LinkKey], list[Problem]]:
-    """The rules that can be set, each with its link. `tables` are those that only we add routes to."""
+    """The rules that can be set, with their links. Only we add routes to the `tables`."""
     own = {
         address.ip
         for link in links.values()
@@ -46,7 +46,10 @@ def _reason(
         if not rule.mask:
             return "it has neither from nor mark, so that it could be about the management NIC"
         if rule.table not in tables:
-            return f"without from, its table has to be one of the document's own, and {rule.table} is not"
+            return (
+                "without from, its table has to be one of the document's own,"
+                f" and {rule.table} is not"
+            )
         return None
     source = ip_network(rule.source)
     if source.prefixlen == source.max_prefixlen and source.network_address in own:

@@ -1,4 +1,4 @@
-"""What is refused because it would cut off the management NIC, the metadata service or the default route.
+"""Refuse what would cut off the management NIC, the metadata service or the default route.
 
 Each function returns the reason for a refusal, or None.
 """
@@ -192,7 +192,7 @@ def _connected(world: World, roles: Roles) -> set[Network]:
 
 
 def _routed(world: World, roles: Roles) -> frozenset[Network]:
-    """The prefixes that other programs route through a management gateway, without default routes."""
+    """The prefixes that others route through a management gateway, without default routes."""
     return frozenset(
         route.to
         for route in world.routes

@@ -132,7 +132,10 @@ class _Judge:
         if wrong or virtual is None:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
-            return "no link here has the network of its local or remote address: say which parent it is on"
+            return (
+                "no link here has the network of its local or remote address:"
+                " say which parent it is on"
+            )
         reasons = (self._forbidden(key, lower) for lower in virtual.lower)
         return next(filter(None, reasons), None)
 
@@ -208,10 +211,10 @@ def deletable(
     record: Record,
     stacks: Optional[Stacks],
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
-    """The links of ours that may be deleted: not one that is asked for and refused, or has a foreign link on it.
+    """The links of ours that may be deleted.
 
-    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may be
-    deleted.
+    A link that is requested but refused may not, nor one with a foreign link on it. `stacks` is
+    None if the document is incomplete. Then only links with a refused MAC address may be deleted.
     """
     owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
     held = _held(owned | copies, world, roles, record)

@@ -1,7 +1,10 @@
-"""Parse documents: `envelope` finds the text in the bytes of a source, `neuca` and `platform` parse it. Pure.
+"""Parse documents, without side effects.
 
-In `neuca`, `ini` splits the text into lines, `interface_lines`, `links` and `tables` interpret them,
-and `values` has the readers of single values. `privacy` decides what messages and `redact` may show.
+`envelope` finds the text in the bytes of a source; `neuca` and `platform` parse it.
+
+In `neuca`, `ini` splits the text into lines, `interface_lines`, `links` and `tables` interpret
+them, and `values` has the readers of single values. `privacy` decides what messages and `redact`
+may show.
 """
 
 # SPDX-License-Identifier: MIT

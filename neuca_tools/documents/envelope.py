@@ -1,4 +1,4 @@
-"""Find the text of a NEuca document in the bytes of a source: unpack gzip and MIME, skip foreign user-data."""
+"""Find a NEuca document in the bytes of a source: unpack gzip and MIME, skip other user-data."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,7 +23,8 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 # How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
 _FOREIGN = re.compile(
-    rb"#!|##\s*template:|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
+    rb"#!|##\s*template:"
+    rb"|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
     re.IGNORECASE,
 )
 _MIME = re.compile(
@@ -37,8 +38,8 @@ _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 def find_document(data: bytes) -> Optional[str]:
     """The text of the NEuca document in these bytes, with LF as line ends; None if there is none.
 
-    Raises DocumentError for data that is not foreign and is unusable: too long, not UTF-8, or without
-    any section.
+    Raises DocumentError for data that is not foreign and is unusable: too long, not UTF-8, or
+    without any section.
     """
     plain = _unzipped(data)
     if _is_foreign(plain):
@@ -56,7 +57,7 @@ def _is_foreign(data: bytes) -> bool:
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The bytes without gzip compression and byte order mark; raises DocumentError beyond the limits."""
+    """Decompress gzip and remove a byte order mark. Raises DocumentError beyond the limits."""
     limit = MAX_BYTES
     if data.startswith(_GZIP):
         data, limit = _gunzip(data), MAX_UNZIPPED_BYTES

@@ -1,4 +1,7 @@
-"""Make a copy of a document for users without root: only the network and the host name, other lines are blank."""
+"""Make a copy of a document for users without root: only the network and the host name.
+
+All other lines are blank.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -24,7 +27,7 @@ def redact(text: str) -> str:
 
 
 def _copy(line: Line, out: list[str]) -> None:
-    """Write a line to `out`, from the parsed value and not from the text, so that comments are lost."""
+    """Write a line to `out` from the parsed value, not from the text: comments are dropped."""
     first, *rest = line.value.split("\n")
     blank = " "
     if first.startswith(";"):

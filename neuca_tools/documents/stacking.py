@@ -1,4 +1,4 @@
-"""How requests depend on each other: the lower devices of a virtual link, and the upper devices of a link."""
+"""How requests depend on each other: the lower devices of a virtual link, the upper ones of any."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,7 +12,7 @@ from neuca_tools.model.links import LinkKey
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """The requests, and an empty one for each link that is only named as a lower device of another."""
+    """The requests, with an empty one for each link that is only named as a lower device."""
     every: dict[LinkKey, LinkRequest] = {}
     listed = tuple(requests)
     asked = {request.key for request in listed}

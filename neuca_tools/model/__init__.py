@@ -52,7 +52,7 @@ OWN = "{interface}"
 ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
 
 
-# --- Documents ------------------------------------------------------------------------------------------------------
+# --- Documents ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a setting of a link comes from (`line 12, [interface fe163e006daf]`), and what it overrides."""
+    """Where a setting of a link comes from (`line 12, [routes]`), and what it overrides."""
 
     setting: str
     value: str
@@ -99,8 +99,8 @@ class LinkRequest:
     """What a text requests of one link. The agent does not touch a setting that is None or empty.
 
     The keys of `sysctls` contain `{interface}`. `device` are settings such as (`rings`, `rx 256`).
-    `state` is None if the link is only named as a lower device of another one. `virtual` is None for
-    a virtual link if no text describes it.
+    `state` is None if the link is only named as a lower device of another one. `virtual` is None
+    for a virtual link if no text describes it.
     """
 
     key: LinkKey
@@ -166,17 +166,17 @@ class Document:
         return not any(fault.severity == "error" for fault in self.faults)
 
 
-# --- Observed state -------------------------------------------------------------------------------------------------
+# --- Observed state -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Device:
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
-    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device (IFLA_LINK;
-    0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge or bond. `hardware`: it has
-    a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc` is the kind of the root
-    qdisc. `options` are those of a virtual link, as in `Virtual`.
+    `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device
+    (IFLA_LINK; 0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge or bond.
+    `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc` is the
+    kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`.
     """
 
     index: int
@@ -207,13 +207,13 @@ class World:
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
     addresses with a lifetime, each with its device. `age` is in seconds since the boot while the
     network may still be coming up, and infinite if no manager brings it up. `advertised` are the
-    devices on which the kernel accepts routes from router advertisements only as long as they do not
-    forward. `sysctls` are the requested settings by path, without those that cannot be read. `files`
-    are the agent's own files, None for one that does not exist. `managers` maps manager and interface
-    to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the setting of a
-    new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router advertisements;
-    `peers` are the peer networks of point-to-point addresses. `routes` are the unicast routes of the
-    main table, `tables` those of other tables and our routes of other types.
+    devices on which the kernel accepts routes from router advertisements only as long as they do
+    not forward. `sysctls` are the requested settings by path, without those that cannot be read.
+    `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
+    interface to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the
+    setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
+    advertisements; `peers` are the peer networks of point-to-point addresses. `routes` are the
+    unicast routes of the main table, `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -237,7 +237,7 @@ class World:
     rules: tuple[SeenRule, ...] = ()
 
 
-# --- The two states that plan compares ------------------------------------------------------------------------------
+# --- The two states that plan compares ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,9 @@ class Link:
     """One link, desired or observed. None means leave alone (desired), or unknown (observed).
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
-    `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is the
-    requested bond or bridge that it is a member or port of. `bare` are the desired addresses whose
-    network gets no route in the main table.
+    `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
+    the requested bond or bridge that it is a member or port of. `bare` are the desired addresses
+    whose network gets no route in the main table.
     """
 
     key: LinkKey
@@ -271,10 +271,10 @@ class Link:
 class NetworkState:
     """The desired state, the observed state, or what a journal recorded.
 
-    `files` maps a path to its content, None for a file that should not exist, or does not. `sysctls`
-    are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps a file to
-    the manager that has to reload it once it is written (observed: the running manager, empty if it
-    has to reload in any case).
+    `files` maps a path to its content, None for a file that should not exist, or does not.
+    `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps
+    a file to the manager that has to reload it once it is written (observed: the running manager,
+    empty if it has to reload in any case).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -299,12 +299,12 @@ class Owned:
     routes: bool = False
 
 
-# --- Records --------------------------------------------------------------------------------------------------------
+# --- Records --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Original:
-    """The values of a link before the agent first changed them. None: the agent has not changed it."""
+    """The values of a link before the agent first changed them; None for those not changed."""
 
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
@@ -318,8 +318,9 @@ class NicRecord:
 
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
     VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
-    a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no response
-    and still has to be told about the NIC. `doubtful` are address families (see `desired.roles`).
+    a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no
+    response and still has to be told about the NIC. `doubtful` are address families (see
+    `desired.roles`).
     """
 
     name: str = ""

@@ -1,4 +1,4 @@
-"""The types for settings of a device beyond its link: qdisc, rings, channels, offloads and the like."""
+"""The types for settings of a device: qdisc, rings, channels, offloads and the like."""
 
 # SPDX-License-Identifier: MIT
 

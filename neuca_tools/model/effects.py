@@ -1,7 +1,8 @@
-"""Whether a requested setting is in effect, or why not. This is not a problem: no pass fails for it.
+"""Whether a requested setting is in effect, or why not; no pass fails for it.
 
 `not applicable`: the device, driver or container does not accept it, or it would change nothing;
-`unsupported`: the kernel does not have it; `overridden`: something with a higher precedence sets it.
+`unsupported`: the kernel does not have it; `overridden`: something with a higher precedence sets
+it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,7 +19,10 @@ Effect = Literal["effective", "not applicable", "unsupported", "overridden"]
 
 @dataclass(frozen=True)
 class Note:
-    """One setting by its requested name (`rings.rx`, `txqueuelen`); `link` is None for a host-wide one."""
+    """One setting by its requested name (`rings.rx`, `txqueuelen`).
+
+    `link` is None for a host-wide setting.
+    """
 
     setting: str
     effect: Effect

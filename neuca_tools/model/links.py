@@ -208,7 +208,7 @@ class Incarnation(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A setting that the agent has set: an attribute of a link, or the path of a sysctl of the host."""
+    """A setting made by the agent: an attribute of a link, or the path of a sysctl of the host."""
 
     setting: str
     link: Optional[LinkKey] = None

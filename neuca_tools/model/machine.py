@@ -1,9 +1,9 @@
-"""Whether the state directory belongs to this machine, or came with the image or clone of another one.
+"""Whether the state directory belongs to this machine, or came with an image or a clone.
 
-The instance ID from the platform decides if both sides have one; it comes with the first response of
-a source. Before that, only NICs and hardware are known, and the result must be certain: a recorded
-NIC proves that it is this machine, whatever else has changed, and a machine whose NICs were all
-replaced still has its UUID. Nothing follows from what is unknown on one side.
+The instance ID from the platform decides if both sides have one; it comes with the first response
+of a source. Before that, only NICs and hardware are known, and the result must be certain: a
+recorded NIC proves that it is this machine, whatever else has changed, and a machine whose NICs
+were all replaced still has its UUID. Nothing follows from what is unknown on one side.
 """
 
 # SPDX-License-Identifier: MIT
@@ -32,7 +32,8 @@ class Origin:
     `source` is `openstack` or `ec2`. `url` is the base URL without an interface
     (`http://169.254.169.254`, `http://[fe80::a9fe:a9fe]`). `mac` identifies the NIC through which
     it responded (its permanent MAC, followed by `.ID` for a VLAN); empty for an address of the host
-    itself. `others` are the MACs of the other NICs at that time: none of them ever replaces that NIC.
+    itself. `others` are the MACs of the other NICs at that time: none of them ever replaces that
+    NIC.
     """
 
     source: str
@@ -80,7 +81,7 @@ class Machine:
 
 
 def known(machine_id: str, uuid: str) -> Machine:
-    """The machine by the content of /etc/machine-id and the UUID of the firmware, if they are valid."""
+    """The machine by /etc/machine-id and the UUID of the firmware, as far as they are valid."""
     own, hardware = machine_id.strip().lower(), uuid.strip().lower()
     machine = Machine()
     if _MACHINE_ID.fullmatch(own):
@@ -103,7 +104,7 @@ def instance(kind: str, text: str) -> str:
 
 
 def renewed(before: Machine, instance_id: str) -> str:
-    """Why this is another machine by the instance ID from a source; empty if it is not, or unknown."""
+    """Why the source's instance ID means another machine; empty if it does not, or is unknown."""
     kind, _, name = instance_id.partition(":")
     old = before.instances.get(kind, name)
     if old == name:

@@ -1,4 +1,4 @@
-"""Routes and routing rules: requested by a document, present in the kernel, and as a plan compares them."""
+"""Routes and routing rules: requested by a document, in the kernel, and as a plan compares them."""
 
 # SPDX-License-Identifier: MIT
 
@@ -34,8 +34,8 @@ class Traits:
     """What a route may have besides prefix, next hop and metric (ip-route(8)).
 
     `scope` is `global`, `link` or `host`, empty for the usual one: `link` without a next hop, else
-    `global`. `onlink`: the next hop counts as reachable through the device. `mtu` and `advmss` are in
-    bytes, 0 if not set. `source` is the preferred source address.
+    `global`. `onlink`: the next hop counts as reachable through the device. `mtu` and `advmss` are
+    in bytes, 0 if not set. `source` is the preferred source address.
     """
 
     table: int = MAIN_TABLE
@@ -53,7 +53,7 @@ PLAIN = Traits()
 
 @dataclass(frozen=True)
 class RouteRequest:
-    """One requested route. `via` is None for a route without a next hop, or unless the state is `present`.
+    """A requested route; `via` is None without a next hop, or unless the state is `present`.
 
     `link` is None if the document does not name the link. `metric` is None if none is requested.
     `others` are further next hops.
@@ -71,7 +71,7 @@ class RouteRequest:
 
 @dataclass(frozen=True)
 class Route:
-    """One route of the kernel. `index` is the output device, 0 for none; `protocol` is rtm_protocol.
+    """A route of the kernel; `index` is the output device, 0 for none; `protocol` is rtm_protocol.
 
     `expires`: it has a lifetime. `others` are the devices and addresses of further next hops.
     """
@@ -121,9 +121,9 @@ NOWHERE = LinkKey("")
 class Rule:
     """One routing rule with the action `lookup` (ip-rule(8)).
 
-    `family` is 4 or 6. `source` and `to` are networks as text, empty for all. `mark` and `mask` are 0
-    if packets are not selected by a mark. `suppress` is a prefix length: routes with one that is not
-    longer are ignored; -1 for none.
+    `family` is 4 or 6. `source` and `to` are networks as text, empty for all. `mark` and `mask` are
+    0 if packets are not selected by a mark. `suppress` is a prefix length: routes with one that is
+    not longer are ignored; -1 for none.
     """
 
     family: int
@@ -154,7 +154,10 @@ class Rule:
 
 
 class SeenRule(NamedTuple):
-    """A rule of the kernel with its FRA_PROTOCOL. `plain`: it has no selector or action that Rule lacks."""
+    """A rule of the kernel with its FRA_PROTOCOL.
+
+    `plain`: it has no selector or action that Rule lacks.
+    """
 
     rule: Rule
     protocol: int
@@ -175,8 +178,8 @@ class NicRouting:
     """What a text says of the policy routing of one link; everything is empty if it says nothing.
 
     `gateways` has at most one address of each family. `implied`: the text is a platform's, or the
-    gateway is only there for policy routing, so that `auto` stands for `yes`. `table` is 0 for one of
-    ours.
+    gateway is only there for policy routing, so that `auto` stands for `yes`. `table` is 0 for one
+    of ours.
     """
 
     choice: Optional[Choice] = None

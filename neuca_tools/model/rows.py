@@ -1,4 +1,4 @@
-"""The parts of a document that do not concern the network: users, scripts, storage, and keys as written."""
+"""The parts of a document that are not about the network: users, scripts, storage, raw keys."""
 
 # SPDX-License-Identifier: MIT
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class StoredDocument:
     """The last good document.
 
-    `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's own
-    documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty.
+    `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's
+    own documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty.
     """
 
     source: str

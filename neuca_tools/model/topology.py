@@ -12,7 +12,7 @@ from neuca_tools.model import Device, Host, Route, World
 from neuca_tools.model.links import KINDS
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
-"""IPv4: the link-local address of RFC 3927 that every cloud uses; IPv6: EC2's (Amazon EC2 User Guide)."""
+"""IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
 # RTPROT_RA and RTPROT_DHCP (linux/rtnetlink.h): routes that no administrator configured.

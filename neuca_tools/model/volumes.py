@@ -104,8 +104,9 @@ def network_refusal(known: Known) -> str:
 def refusal(instance: str, digest: str, known: Known) -> str:
     """Why a volume is refused; empty if it is accepted.
 
-    `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on the
-    first boot, if it has an ID of this instance, or if its digest is that of an accepted volume.
+    `instance` is the instance ID on it (`openstack:ID`, empty for none). A volume is accepted on
+    the first boot, if it has an ID of this instance, or if its digest is that of an accepted
+    volume.
     """
     why = network_refusal(known)
     first_boot = not (known.instances or known.volumes or known.booted)

@@ -1,4 +1,7 @@
-"""The operation that changes settings of the device behind a link: one for each group, as many drivers reset the NIC for it."""
+"""The operation that changes settings of the device behind a link.
+
+There is one for each group, because many drivers reset the NIC for each change.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,7 +16,7 @@ from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer, was
 
 @dataclass(frozen=True)
 class SetDevice(LinkOperation):
-    """`before` and `after` have the values of one group (`rings`) by their whole names (`rings.rx`)."""
+    """`before` and `after` have one group's (`rings`) values by their whole names (`rings.rx`)."""
 
     kind = "set-device"
     group: str

@@ -1,4 +1,4 @@
-"""What makes VLANs, bonds, bridges, VXLANs and macvlans, puts links into them, and takes them apart again."""
+"""Operations that create VLANs, bonds, bridges, VXLANs and macvlans, or change their members."""
 
 # SPDX-License-Identifier: MIT
 
@@ -21,7 +21,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class CreateLink(LinkOperation):
-    """It fails together with all that it is made of: those are then as they were, each by itself."""
+    """It shares its fate with its lower devices: if it fails, they stay as they were."""
 
     kind = "create-link"
     phase = Phase.VLAN

@@ -1,6 +1,7 @@
 """An operation: one change, which can describe itself, and carry itself out through a writer.
 
-The phases are constant, and within a phase lower devices come first, so no dependency graph is needed.
+The phases are constant, and within a phase lower devices come first, so no dependency graph is
+needed.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,10 +20,11 @@ Value = Union[str, int, None]
 
 
 class Phase(IntEnum):
-    """The order of a pass: files first, for other managers; then settings that reset a NIC, before it is set up.
+    """The order of a pass.
 
-    Rules follow the tables that they lead to. Old addresses are deleted last: with the last IPv4
-    address of a link, the kernel deletes every IPv4 route through it.
+    Files come first, for other managers; then settings that reset a NIC, before it is set up. Rules
+    follow the tables that they lead to. Old addresses are deleted last: with the last IPv4 address
+    of a link, the kernel deletes every IPv4 route through it.
     """
 
     FILES = 1
@@ -40,7 +42,7 @@ class Phase(IntEnum):
 
 
 class Target(NamedTuple):
-    """The link of an operation. ifindex 0: it does not exist yet, and is found by its name later."""
+    """The link of an operation. ifindex 0: it does not exist yet, and is later found by name."""
 
     key: LinkKey
     name: str
@@ -57,7 +59,10 @@ def was(before: Value) -> str:
 
 
 class Writer(Protocol):
-    """What carries out operations. Every method raises ApplyError; a change that is already in force is no error."""
+    """What carries out operations; every method raises ApplyError.
+
+    A change that is already in force is no error.
+    """
 
     def index(self, target: Target) -> int: ...
     def carrier(self, target: Target) -> int: ...
@@ -86,7 +91,10 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Operation:
-    """One change. If `link` is None, it concerns no single link, and its failure does not affect any NIC."""
+    """One change.
+
+    If `link` is None, it concerns no single link, and its failure does not affect any NIC.
+    """
 
     kind: ClassVar[str]
     phase: ClassVar[Phase]
@@ -110,12 +118,15 @@ class Operation:
 
     @property
     def domains(self) -> frozenset[str]:
-        """Every failure domain that it touches: two for a route that moves from one NIC to another."""
+        """Every failure domain that it touches: two for a route that moves between NICs."""
         return frozenset(filter(None, (self.domain,)))
 
     @property
     def handles(self) -> frozenset[str]:
-        """The entries of a scope that include it: the MACs of its NICs, "" if it has none, or the key of its link."""
+        """The entries of a scope that include it.
+
+        They are the MACs of its NICs, "" if it has none, or the key of its link.
+        """
         if self.link is None:
             return self.domains or frozenset({""})
         return self.domains | {str(self.link.key)}
@@ -136,7 +147,7 @@ class Operation:
 
     @property
     def order(self) -> Phase:
-        """Its own phase (`phase_of`) if its kind can be needed in several, or else the phase of its kind."""
+        """Its own phase (`phase_of`) if its kind can be needed in several, or that of its kind."""
         own: Optional[Phase] = getattr(self, "phase_of", None)
         return own or self.phase
 

@@ -1,4 +1,7 @@
-"""Everything that a pass can do, each as a small object. Units: MTU in bytes, txqueuelen in packets."""
+"""Everything that a pass can do, each as a small object.
+
+Units: MTU in bytes, txqueuelen in packets.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -88,8 +91,9 @@ class Rename(LinkOperation):
 
 @dataclass(frozen=True)
 class AddAddress(LinkOperation):
-    """`ours`: it may be removed again; not so the user's own that the kernel drops when this pass takes the link down.
+    """Add an address, or assert a present one; with `ours`, it may be removed again.
 
+    Without `ours`, it is the user's, and the kernel drops it when this pass takes the link down.
     `bare`: its network gets no route in the main table.
     """
 
@@ -174,7 +178,10 @@ def size_of(content: Optional[bytes]) -> Optional[int]:
 
 @dataclass(frozen=True)
 class WriteFile(Operation):
-    """Write a file whole, or remove it (`content` None). Consecutive ones go out together, with one sync."""
+    """Write a file whole, or remove it (`content` None).
+
+    Consecutive ones are written together, with one sync.
+    """
 
     kind = "write-file"
     phase = Phase.FILES

@@ -1,4 +1,4 @@
-"""The operations that lead from one state to another, for apply, dry run, verification and roll-back.
+"""The operations from one state to another, for apply, dry run, verification and roll-back.
 
 Within a phase, operations run in the order in which this module creates them: upper devices first
 to shrink, lower devices first to grow. A virtual link that cannot be changed is recreated.
@@ -47,8 +47,8 @@ def plan(
     """Every operation that leads from `have` to `want`, in order.
 
     `owned` is what may be removed. `scope` holds the handles (`Operation.handles`) of what may
-    change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux 6.2
-    and later); without it, they are taken down for that.
+    change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
+    6.2 and later); without it, they are taken down for that.
     """
     if scope is not None:
         scope = _widened(frozenset(scope), have, want)
@@ -150,7 +150,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
 
 
 def _taken_out(sides: Sides) -> Iterator[Operation]:
-    """Remove members from our bonds and bridges; deleting a bond or bridge releases its members by itself."""
+    """Remove members from our bonds and bridges; deleting one releases its members anyway."""
     for key in sorted(sides.have.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
@@ -167,7 +167,10 @@ def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
-    """Delete addresses, last of all, except before an IPv6 address is added again with another prefix length (EEXIST)."""
+    """Delete addresses, last of all.
+
+    Only an IPv6 address that is added again with another prefix length is deleted before (EEXIST).
+    """
     for key in sorted(sides.have.links.keys() - sides.gone):
         kept = set(sides.wanted(key).addresses)
         ips = {address.ip for address in kept if address.version == 6}
@@ -221,7 +224,7 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
-    """Create the link with its MTU. A bridge gets its MTU after its ports, each of which changes it."""
+    """Create the link with its MTU. A bridge gets it after its ports, each of which changes it."""
     virtual, mtu = wanted.virtual or Virtual(), wanted.mtu
     below = virtual.parent
     if key.vlan_id is not None:
@@ -247,7 +250,10 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
 
 
 def _same(found: Optional[str], wanted: str) -> bool:
-    """Whether two values of a sysctl are equal. Numbers are compared as numbers: the kernel reads `02` and shows `2`."""
+    """Whether two values of a sysctl are equal.
+
+    Numbers are compared as numbers: the kernel reads `02` and shows `2`.
+    """
     return found is not None and _words(found) == _words(wanted)
 
 
@@ -279,7 +285,11 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
 def _asked(
     key: LinkKey, found: Link, wanted: Link, owned: Owned, lost: bool
 ) -> tuple[Address, ...]:
-    """The addresses to assert: those asked for, and the user's own IPv6 ones if this plan makes the kernel drop them."""
+    """The addresses to assert.
+
+    They are the requested ones, and the user's own IPv6 ones if this plan makes the kernel drop
+    them.
+    """
     if not lost or wanted.master:
         return wanted.addresses
     theirs = (

@@ -24,7 +24,7 @@ ANY_PROTOCOL = 0
 
 @dataclass(frozen=True)
 class _RouteOperation(Operation):
-    """An operation on one route. `on` are the links of its next hops; empty for a route without a device."""
+    """An operation on one route. `on` are the links of its next hops; empty without a device."""
 
     on: tuple[Target, ...]
     hop: Hop

@@ -1,12 +1,12 @@
 """The operations on routes and rules that lead from one state to another.
 
 A route or rule that is added never makes less reachable than before: the routes of a table come
-before the rules that lead to it, and the rules come in the order of their priorities. Removal is the
-reverse. A rule that another one replaces is deleted after all that is added.
+before the rules that lead to it, and the rules come in the order of their priorities. Removal is
+the reverse. A rule that another one replaces is deleted after all that is added.
 
 An address of a NIC also adds its network to the main table, where the rules of other NICs look too.
-So the route to this network in the table of another NIC is set before the address, and deleted after
-it.
+So the route to this network in the table of another NIC is set before the address, and deleted
+after it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -46,7 +46,7 @@ def _targets(sides: Sides, hop: Hop) -> tuple[Target, ...]:
 
 
 def routes(sides: Sides) -> Iterator[Operation]:
-    """Set the routes that differ, and those that the kernel drops because the plan takes a link down."""
+    """Set routes that differ, and those that the kernel drops when the plan takes a link down."""
     ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
     for hop in sides.want.hops:
         links, before = _links(hop), ours.get(hop.identity)

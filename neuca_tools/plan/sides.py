@@ -47,7 +47,7 @@ class Sides:
         return Target(key, self.names.get(key, ""), self.found(key).index)
 
     def both(self) -> Iterator[tuple[LinkKey, Link, Link]]:
-        """Key, `found` and wanted link, lower devices first; nothing is planned for an absent NIC."""
+        """Key, `found` and wanted link, lower devices first; absent NICs are left out."""
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 found, wanted = self.found(key), self.want.links[key]
@@ -63,7 +63,10 @@ class Sides:
         return bool(key.made) and key.nic in self.want.links
 
     def moves(self, nic: LinkKey) -> bool:
-        """Whether this NIC joins or leaves a bond: the kernel takes it down for that, and restores its MTU."""
+        """Whether this NIC joins or leaves a bond.
+
+        The kernel takes it down for that, and restores its MTU.
+        """
         return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
 
     def leaves(self, key: LinkKey) -> Optional[LinkKey]:
@@ -100,7 +103,10 @@ class Sides:
         return self.found(nic).state != "up" or self.bounces(nic)
 
     def goes_down(self, key: LinkKey) -> bool:
-        """Whether the plan takes the link down, even for a moment: it then loses its routes and IPv6 addresses."""
+        """Whether the plan takes the link down, even for a moment.
+
+        It then loses its routes and IPv6 addresses.
+        """
         if self.bounces(key) or self.is_taken_down(key.nic) or self.is_taken_down(key):
             return True
         follows = key.vlan_id is not None and self.comes_up(key.nic)
@@ -116,7 +122,7 @@ def _no_link(key: LinkKey) -> Link:
 
 
 def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
-    """The links of ours that the plan deletes, to recreate them or for good, with all links on them."""
+    """The links of ours that the plan deletes, for good or to recreate them, with upper ones."""
     gone: set[LinkKey] = set()
     for key in sorted(have.links, key=lambda key: key.order):
         found, wanted = have.links[key], want.links.get(key)

@@ -3,8 +3,8 @@
 Each has one document with all NICs. Whatever is not a complete answer is an error, never an empty
 answer: these services reply with 404, 410, 429 or 503 while they are not ready or busy.
 
-References: Microsoft, "Azure Instance Metadata Service"; Oracle, "Getting Instance Metadata"; Google,
-"About VM metadata"; Hetzner, "Server metadata" (Cloud API documentation).
+References: Microsoft, "Azure Instance Metadata Service"; Oracle, "Getting Instance Metadata";
+Google, "About VM metadata"; Hetzner, "Server metadata" (Cloud API documentation).
 """
 
 # SPDX-License-Identifier: MIT
@@ -43,7 +43,7 @@ class _Cloud(Service):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
         return response
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"{self.kind} has no {path}: only ec2 has paths")
 
     def parsed(self, path: str, body: bytes) -> object:
@@ -106,7 +106,7 @@ class Oracle(_Cloud):
 
 
 class Gce(_Cloud):
-    """`gce`, or `gce=URL`. An answer without the header of the service comes from something else."""
+    """`gce`, or `gce=URL`. An answer without the service's header is from something else."""
 
     kind = "gce"
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Flavor": "Google"}

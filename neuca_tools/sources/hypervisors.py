@@ -1,7 +1,7 @@
-"""Documents that the hypervisor passes into the guest without a network: VMware's guestinfo and LXD's socket.
+"""Documents that the hypervisor passes without a network: VMware's guestinfo, LXD's socket.
 
-References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD, "Communication
-between instance and host".
+References: cloud-init's manual, "VMware" and "LXD"; open-vm-tools, vmware-rpctool; LXD,
+"Communication between instance and host".
 """
 
 # SPDX-License-Identifier: MIT
@@ -51,7 +51,7 @@ class VMware(Source):
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"vmware has no {path}: only ec2 has paths")
 
     def _value(self, name: str, deadline: Deadline) -> Optional[bytes]:
@@ -148,7 +148,7 @@ class Lxd(Source):
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002 (a protocol)
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(f"lxd has no {path}: only ec2 has paths")
 
     def _get(self, path: str, deadline: Deadline) -> Optional[bytes]:

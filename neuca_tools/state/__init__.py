@@ -1,3 +1,6 @@
-"""What is kept between passes and boots: records, journals, the active document; one reader and writer of state files."""
+"""What is kept between passes and boots: records, journals, the active document.
+
+One module reads and writes all state files.
+"""
 
 # SPDX-License-Identifier: MIT

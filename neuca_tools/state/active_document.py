@@ -48,17 +48,14 @@ CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer 
 class Intake:
     """The active document, and what the sources answered.
 
-    `stale`: no source has confirmed the document this time. `none_for_us`: a source has answered and
-    has no NEuca document. `unanswered`: no source has answered.
-    `reason` says why the document, or a part of it, is stale; `refused` why the source's present
-    document cannot be used at all.
+    `stale`: no source has confirmed the document this time. `none_for_us`: a source has answered
+    and has no NEuca document. `unanswered`: no source has answered. `reason` says why the document,
+    or a part of it, is stale; `refused` why the source's present document cannot be used at all.
     `doubted` is the digest of a document that removes every NIC: it is accepted if the next look
-    finds it again.
-    `instance` is the instance ID that the source gives; `other` says why the state belongs to another
-    machine, if it does.
-    `platform` is what the source `auto` detected (`sources.platform`).
-    `origin` is the metadata service that answered, `said` the digest of its whole answer; `disputed`
-    says that a service on another NIC gives a different answer.
+    finds it again. `instance` is the instance ID that the source gives; `other` says why the state
+    belongs to another machine, if it does. `platform` is what the source `auto` detected
+    (`sources.platform`). `origin` is the metadata service that answered, `said` the digest of its
+    whole answer; `disputed` says that a service on another NIC gives a different answer.
     """
 
     document: Optional[Document] = None
@@ -132,7 +129,10 @@ def fetch(
     directory: Where,
     surroundings: Optional[Surroundings] = None,
 ) -> Intake:
-    """Ask the sources within `budget` seconds. Each part without a usable answer stays as in the last good document."""
+    """Ask the sources within `budget` seconds.
+
+    Each part without a usable answer stays as in the last good document.
+    """
     around = _without_volumes(surroundings or Surroundings(), directory)
     intake = _fetched(
         lambda known: look(specs, budget, known, around), session, directory, around.run_directory
@@ -146,7 +146,7 @@ def fetch(
 def _contradiction(
     specs: Sequence[SourceSpec], budget: float, around: Surroundings, intake: Intake
 ) -> str:
-    """A sentence if a metadata service on another likely NIC gives a different answer; empty if none does."""
+    """A sentence if a metadata service on another likely NIC answers differently; empty if none."""
     origin = intake.origin
     if origin is None or not origin.mac:
         return ""
@@ -160,7 +160,8 @@ def _contradiction(
         return ""
     return (
         f"a metadata service answers through {', '.join(names)} too, and differently: it is"
-        f" ignored; the one that counts is {origin.source} at {origin.url} through the NIC {origin.mac}"
+        f" ignored; the one that counts is {origin.source} at {origin.url}"
+        f" through the NIC {origin.mac}"
     )
 
 
@@ -181,7 +182,10 @@ def _digest(answer: Answer) -> str:
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
-    """Without volumes, once a metadata service has answered for this instance, even if volumes were read before."""
+    """Without volumes, once a metadata service has answered for this instance.
+
+    This holds even if volumes were read before.
+    """
     before = _machine(directory)
     if before.origin is None or machine.elsewhere(before, hostid.look()):
         return surroundings
@@ -213,11 +217,14 @@ def _differs(intake: Intake, directory: Where) -> bool:
 
 
 def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
-    """The intake; but a document that removes every NIC is accepted only if two looks have found it."""
+    """The intake; a document that removes every NIC is accepted only once it was found twice."""
     before = last_good(directory)
     if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
         return intake
-    reason = f"what {intake.stored.source if intake.stored else ''} has now has no NIC any more: it has to say so twice"
+    reason = (
+        f"what {intake.stored.source if intake.stored else ''} has now has no NIC any more:"
+        " it has to say so twice"
+    )
     return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
 
 
@@ -229,14 +236,17 @@ def _links(intake: Intake) -> bool:
 
 
 def _taken(answer: Answer, directory: Where) -> Intake:
-    """The answer as the active document, with the service that gave it. An empty answer, as an error page, has none."""
+    """The answer as the active document, with the service that gave it.
+
+    An empty answer, such as an error page, has no service.
+    """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
     return replace(_document_of(answer, directory), origin=origin, said=_digest(answer))
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
-    """The answer as the active document. A part that it lacks, or that cannot be used, stays as it was."""
+    """The answer as the active document; parts that are missing or unusable stay as they were."""
     text, beside, refused = _usable(answer)
     instance = answer.instance or platform.instance_id(beside or "")
     other = machine.renewed(_machine(directory), instance)
@@ -288,7 +298,7 @@ def _merged(
 
 
 def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
-    """The NEuca document and the platform's, None if there is none, and why either cannot be used."""
+    """The NEuca document, the platform's (None if absent), and why either cannot be used."""
     text = beside = None
     refused = []
     try:
@@ -307,7 +317,10 @@ def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
 
 
 def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> StoredDocument:
-    """The document to save. Its digest is that of the NEuca document, then a dot and a part of the platform's."""
+    """The document to save.
+
+    Its digest is that of the NEuca document, then a dot and a part of the platform's.
+    """
     digests = [hashlib.sha256(part.encode()).hexdigest() for part in (text, beside) if part]
     sha256 = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
     if before.sha256 == sha256 and before.source == source:
@@ -317,9 +330,10 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 
 
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
-    """Save the document for boots without metadata, a redacted copy for unprivileged users, and the sources' answers.
+    """Save the document for boots without metadata, a redacted copy, and the sources' answers.
 
-    Files that are up to date are not written. Raises ApplyError.
+    The redacted copy is for unprivileged users. Files that are up to date are not written. Raises
+    ApplyError.
     """
     if intake.stored is not None:
         save_document(state_directory, intake.stored)
@@ -333,7 +347,7 @@ def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
 
 
 def _pin(origin: Optional[Origin], state_directory: Where) -> None:
-    """Save the service that has answered: from now on it is the only one that is asked. Raises ApplyError."""
+    """Save the service that answered; from now on only this one is asked. Raises ApplyError."""
     known = _machine(state_directory)
     before = known.origin
     if origin and (before is None or (before.url, before.mac) != (origin.url, origin.mac)):
@@ -341,7 +355,7 @@ def _pin(origin: Optional[Origin], state_directory: Where) -> None:
 
 
 def confirmed(state_directory: Where, run_directory: Path) -> Intake:
-    """The last good document with the sources' last answers; for users other than root a redacted copy."""
+    """The last good document with the sources' last answers; a redacted copy for other users."""
     whole = last_good(state_directory)
     intake = whole
     if whole.document is None:

@@ -1,4 +1,4 @@
-"""Which NICs a pass may change: those with a new request, and those that have appeared since the last one."""
+"""Which NICs a pass may change: those with a new request, and those that have appeared."""
 
 # SPDX-License-Identifier: MIT
 

@@ -19,7 +19,7 @@ from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
-    """Record what these operations will make ours, and the values that they change for the first time.
+    """Record what these operations make ours, and values that they change for the first time.
 
     It is saved before they run, so that a crash leaves no change of ours unrecorded.
     """

@@ -36,9 +36,9 @@ def leave(
     words: Mapping[str, Mapping[str, str]],
     silent: Collection[str] = (),
 ) -> Record:
-    """Record which manager has to release a NIC, because it manages one that is now a dataplane NIC.
+    """Record which manager has to release a NIC that is now a dataplane NIC.
 
-    `words` maps each manager to what it says of each interface. A manager that gives no answer
+    `words` maps each manager to its states of the interfaces. A manager that gives no answer
     (`silent`) may manage the NIC as well, and is told to release it until it answers.
     """
     known = dict(record.nics)
@@ -77,7 +77,7 @@ def removable(
 
 
 def untold(record: Record) -> Record:
-    """The record after a manager could not be told of files: it is told again, about every dataplane NIC."""
+    """The record after a manager was not told of files: it is told of all dataplane NICs again."""
     nics = {
         mac: replace(nic, unheard=True)
         for mac, nic in record.nics.items()
@@ -94,7 +94,10 @@ def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
 def settled(
     record: Record, have: NetworkState, world: World, silent: Collection[str] = ()
 ) -> Record:
-    """The record without managers that have left. One has left once all managers answer and nothing of it is present."""
+    """The record without managers that have left.
+
+    One has left once all managers answer and nothing of it is present.
+    """
     held = _held(record, have, world)
     nics = {}
     for mac, nic in record.nics.items():

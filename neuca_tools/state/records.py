@@ -91,7 +91,7 @@ def remove_journal(where: Where) -> None:
 
 
 def load_document(where: Where) -> Optional[StoredDocument]:
-    """The last good document, None if there is none. Raises RecordError if the file cannot be used."""
+    """The last good document, None if there is none. Raises RecordError if the file is unusable."""
     data = read(where, DOCUMENT)
     if data is None:
         return None
@@ -110,7 +110,10 @@ def has_document(where: Where) -> bool:
 
 
 def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> None:
-    """Save a document, readable by root only as it may have secrets, unless it is a redacted copy. Raises ApplyError."""
+    """Save a document, readable by root only because it may have secrets. Raises ApplyError.
+
+    A redacted copy has another `mode`.
+    """
     save(where, DOCUMENT, dict(document.__dict__), mode)
 
 
@@ -144,7 +147,7 @@ def save_volumes(directory: Path, log: VolumeLog) -> None:
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
-    """The arguments of the last `neuca tune apply` since the boot; None if `[tuning]` is in force."""
+    """The arguments of the last `neuca tune apply` since boot; None if `[tuning]` is in force."""
     from neuca_tools.tuning.layer import Choice
 
     try:
@@ -190,7 +193,7 @@ def _path(where: Where, name: str) -> Path:
     return (where if isinstance(where, Path) else where.directory) / name
 
 
-# --- JSON -----------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def _optional_key(text: Optional[str]) -> Optional[LinkKey]:

@@ -1,4 +1,4 @@
-"""Dataclasses out of JSON, each field checked against its annotation: nothing of another type gets past the reader."""
+"""Dataclasses from JSON, with each field checked against its annotation."""
 
 # SPDX-License-Identifier: MIT
 
@@ -21,7 +21,10 @@ def _hints(kind: type) -> Mapping[str, Any]:
 
 
 def made(kind: type[T], data: object) -> T:
-    """An instance of `kind` (a dataclass or NamedTuple) from a JSON object with its fields. Raises TypeError, ValueError."""
+    """An instance of `kind` from a JSON object with its fields. Raises TypeError, ValueError.
+
+    `kind` is a dataclass or NamedTuple.
+    """
     hints = _hints(kind)
     if not isinstance(data, dict):
         raise TypeError(f"{kind.__name__} is no object")

@@ -1,8 +1,8 @@
-"""State files: JSON with a version and a checksum, and where they are kept while the disk cannot be written.
+"""State files: JSON with a version and a checksum, and a spare place if the disk is unwritable.
 
-A file that cannot be written to the state directory (which is full, read-only, over quota or broken)
-is written to the spare directory below the run directory. The copy there takes precedence over the
-file in the state directory, and is removed once that has been written.
+A file that cannot be written to the state directory (which is full, read-only, over quota or
+broken) is written to the spare directory below the run directory. The copy there takes precedence
+over the file in the state directory, and is removed once that has been written.
 """
 
 # SPDX-License-Identifier: MIT
@@ -91,12 +91,15 @@ def remove(where: Where, name: str) -> None:
 
 
 def checksum(name: str, body: Mapping[str, Any]) -> str:
-    """SHA-256 of the file's name and its content without the checksum, so that a misnamed file is detected too."""
+    """SHA-256 of the file's name and its content without the checksum.
+
+    The name is included to detect a misnamed file.
+    """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
 
 
-# --- Without room ---------------------------------------------------------------------------------------------------
+# --- Without room ---------------------------------------------------------------------------------
 
 
 def unsaved(place: Place) -> str:
@@ -117,7 +120,8 @@ def tell_unsaved(place: Place, reason: str) -> None:
 def catch_up(place: Place) -> bool:
     """Save what could not be saved before; returns whether everything is saved now.
 
-    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a file.
+    Raises ApplyError, ObserveError, and RecordError for a damaged copy, which never replaces a
+    file.
     """
     for name in names_in(place.spare):
         if name.endswith(NEW):
@@ -143,7 +147,7 @@ def catch_up(place: Place) -> bool:
 
 
 def demand_room(place: Place) -> None:
-    """Make sure that the state can be saved, before a step that must be remembered. Raises ApplyError."""
+    """Make sure that the state can be saved, before a step to be remembered. Raises ApplyError."""
     probe = place.directory / PROBE
     write_files({probe: b"\0" * BLOCK}, 0o600)
     write_files({probe: None})
@@ -186,7 +190,7 @@ def _unchanged(path: Path, content: bytes, mode: int) -> bool:
         return False
 
 
-# --- Reading --------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 
 def _content(path: Path) -> Optional[bytes]:
@@ -197,7 +201,7 @@ def _content(path: Path) -> Optional[bytes]:
 
 
 def parsed(path: Path, content: bytes) -> dict[str, Any]:
-    """The data of a state file. Raises only RecordError, for a damaged file or one of another version."""
+    """The data of a state file. Raises only RecordError: it is damaged or of another version."""
     if len(content) > LARGEST:
         raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
     try:

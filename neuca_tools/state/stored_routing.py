@@ -59,7 +59,7 @@ def _host(text: Optional[str]) -> Optional[Host]:
 
 
 def tables_json(tables: Mapping[str, int]) -> dict[str, Any]:
-    """The tables of the links, as an object without keys if there are none: as earlier versions wrote it."""
+    """The tables of the links; an empty object if there are none, as earlier versions wrote it."""
     return {"tables": dict(tables)} if tables else {}
 
 

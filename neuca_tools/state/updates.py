@@ -30,7 +30,7 @@ from neuca_tools.state.intentions import changed_only
 
 
 def after_boot(record: Record, boot_id: str) -> Record:
-    """The record as it holds in this boot: a new kernel has none of our addresses, links and settings.
+    """The record in this boot: a new kernel has none of our addresses, links and settings.
 
     The original sysctls of links are kept, since our file in sysctl.d may have set them before the
     agent started.
@@ -59,14 +59,14 @@ def _sysctls_only(record: Record, macs: Collection[str]) -> dict[LinkKey, Origin
 
 
 def of_this_boot(record: Record, boot_id: str) -> Record:
-    """The part of another machine's record that still holds: what the agent did in this boot and can undo."""
+    """What still holds of another machine's record: what we did in this boot and can undo."""
     if record.boot_id != boot_id:
         return Record()
     return replace(record, nics={}, applied="", ground=())
 
 
 def forget_stale(record: Record, world: World) -> Record:
-    """Drop what a reboot undid, and what was set on a NIC that has since been unplugged and plugged in again.
+    """Drop what a reboot undid, and what was set on a NIC that has been replugged since.
 
     Such a NIC has no request in force. Its new incarnation is recorded here, so that the following
     looks of the same pass keep what is set on it from now on.
@@ -89,7 +89,7 @@ def forget_stale(record: Record, world: World) -> Record:
 
 
 def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
-    """The NICs and virtual links that are not the ones that were configured, with their present incarnation."""
+    """NICs and virtual links other than those configured, with their present incarnation."""
     return {
         mac: present
         for mac, present in appearances(world).items()
@@ -100,7 +100,10 @@ def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
 
 
 def _without_links(record: Record, macs: Collection[str]) -> Record:
-    """Without what is ours on these NICs, what was written to them, and what their devices declined."""
+    """The record without what is ours on these NICs.
+
+    What was written to them, and what their devices declined, is dropped too.
+    """
 
     def is_kept(key: Optional[LinkKey]) -> bool:
         return key is None or key.mac not in macs
@@ -116,7 +119,7 @@ def _without_links(record: Record, macs: Collection[str]) -> Record:
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
-    """Record the name of each NIC, and the role that it keeps while no complete document contradicts it."""
+    """Record each NIC's name, and its role until a complete document contradicts it."""
     dataplane = marked(resolution, record)
     nics = _nics_and_virtual_links(record, resolution)
     for mac, role in resolution.roles.by_mac.items():
@@ -154,7 +157,7 @@ def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
 def _lasting_role(
     mac: str, resolution: Resolution, dataplane: Collection[str]
 ) -> Literal["", "dataplane", "management"]:
-    """The role to remember. A role that the document declares lasts only as long as the document says so."""
+    """The role to remember. A declared role lasts only as long as the document declares it."""
     roles = resolution.roles
     if roles.by_mac[mac] == "management" and mac not in roles.declared:
         return "management"
@@ -166,7 +169,7 @@ def _lasting_role(
 def forget_restored(
     record: Record, resolution: Resolution, have: NetworkState, world: Optional[World] = None
 ) -> Record:
-    """Drop addresses and links of ours that no longer exist, and original values that are in force again.
+    """Drop addresses and links of ours that are gone, and original values in force again.
 
     An original value stays while a document asks for the setting. What is ours on a NIC that is in
     `world` but not in `have` stays as well: it is a port of a bridge, or ignored for the moment.
@@ -208,7 +211,10 @@ def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> O
 def _link_originals(
     record: Record, resolution: Resolution, have: NetworkState
 ) -> dict[LinkKey, Original]:
-    """The original values of links that are still needed; those of an absent NIC all are, those of an absent VLAN are not."""
+    """The original values of links that are still needed.
+
+    Those of an absent NIC all are, those of an absent VLAN are not.
+    """
     originals = {}
     for key, original in record.originals.items():
         if key in have.links:
@@ -285,7 +291,7 @@ def record_applied(
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:
-    """Whether the NIC is present and may not be configured for now, as a port of somebody's bridge."""
+    """Whether the NIC is present but must not be configured now, as a port of a foreign bridge."""
     if LinkKey(mac) in resolution.want.links:
         return False
     return not _is_absent(mac, resolution)
@@ -301,7 +307,7 @@ def _is_absent(mac: str, resolution: Resolution) -> bool:
 
 
 def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
-    """Whether it is known what is asked for the NIC; an incomplete document may have left it out."""
+    """Whether the NIC's request is known; an incomplete document may have left it out."""
     return not nic.released and bool(digest or resolution.complete)
 
 
@@ -317,7 +323,7 @@ def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
 
 
 def forget_nics(record: Record, macs: Iterable[str]) -> Record:
-    """Record the release of these NICs, which are ignored from now on, and drop virtual links among them."""
+    """Record the release of these NICs, ignored from now on, and drop virtual links among them."""
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)

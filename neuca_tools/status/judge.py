@@ -69,8 +69,10 @@ class DocumentStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """`data` is what `neuca status --json` prints. `held`: see `desired.roles.Roles`. `routed`: there
-    are routing rules to keep, or routes from DHCP to copy.
+    """What `neuca status --json` prints (`data`), and what has to be watched.
+
+    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, or routes from
+    DHCP to copy.
     """
 
     data: Mapping[str, Any]

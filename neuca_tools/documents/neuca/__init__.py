@@ -1,3 +1,3 @@
-"""NEuca's own document format: `ini_document` is the entry point, one module reads each kind of section."""
+"""NEuca's document format: `ini_document` is the entry point, one module reads each section."""
 
 # SPDX-License-Identifier: MIT

@@ -1,8 +1,9 @@
-"""Which options a document may give to mkfs: those that change the new file system and name nothing outside it.
+"""The mkfs options that a document may use: none names anything outside the new file system.
 
-mkfs runs as root. Some of its options name another device or a file (an external journal, a log or realtime device, a
-prototype, a configuration), and a word that is no option can take the place of the disk. So whatever is not listed here
-is refused. References: mke2fs(8), mkfs.xfs(8), mkfs.btrfs(8), mkfs.fat(8).
+mkfs runs as root. Some of its options name another device or a file (an external journal, a log or
+realtime device, a prototype, a configuration file), and an argument that is not an option can
+replace the disk. Options that are not listed here are therefore refused. References: mke2fs(8),
+mkfs.xfs(8), mkfs.btrfs(8), mkfs.fat(8).
 """
 
 # SPDX-License-Identifier: MIT
@@ -45,7 +46,8 @@ _EXT: Mapping[str, str] = {
     "-E": _pairs(
         "mmp_update_interval stride stripe_width stripe-width resize lazy_itable_init root_owner"
         " lazy_journal_init num_backup_sb packed_meta_blocks discard nodiscard quotatype hash_seed"
-        " encoding encoding_flags orphan_file_size assume_storage_prezeroed desc_size no_copy_xattrs"
+        " encoding encoding_flags orphan_file_size assume_storage_prezeroed desc_size"
+        " no_copy_xattrs"
     ),
 }
 _XFS: Mapping[str, str] = {
@@ -88,7 +90,10 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
 
 
 def options(kind: str, text: str) -> list[str]:
-    """The words for `mkfs.KIND`, without the disk. Raises UnusableError for a type or an option that is not listed."""
+    """The arguments of `mkfs.KIND`, without the disk.
+
+    Raises UnusableError for a type or an option that is not listed.
+    """
     if kind not in KNOWN:
         raise UnusableError(f'"{clip(kind)}" is not a type that is made: {", ".join(KNOWN)} are')
     if len(text) > _LONGEST:

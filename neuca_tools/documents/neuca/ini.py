@@ -193,7 +193,7 @@ class _Reader:
 
 
 def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:
-    """The sections of a text in order, and a fault for each line that belongs to none. Never raises."""
+    """The sections in order, and a fault for each line outside any section. Never raises."""
     reader = _Reader()
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if number > MAX_LINES:
@@ -233,7 +233,7 @@ def _value(first: str, rest: list[str]) -> str:
 
 
 def _script(first: str, rest: list[str]) -> str:
-    """A script without the common indentation of its continuation lines, and without a final newline."""
+    """A script without the common indentation of its continuation lines or a final newline."""
     indents = [line[: len(line) - len(line.lstrip())] for line in rest if line.strip()]
     indent = _common_prefix(indents)
     body = [line[len(indent) :] if line.startswith(indent) else "" for line in rest]
@@ -242,7 +242,7 @@ def _script(first: str, rest: list[str]) -> str:
 
 
 def _common_prefix(texts: Collection[str]) -> str:
-    """What all texts begin with. It is what the first and the last one in sorted order begin with."""
+    """The common prefix of all texts, which is that of the first and the last in sorted order."""
     first, last = min(texts, default=""), max(texts, default="")
     for at, pair in enumerate(zip(first, last)):
         if pair[0] != pair[1]:

@@ -1,4 +1,4 @@
-"""Parse a whole NEuca document: hand the lines to the readers of their sections and collect the faults."""
+"""Parse a NEuca document: pass the lines to the readers of their sections, and collect faults."""
 
 # SPDX-License-Identifier: MIT
 

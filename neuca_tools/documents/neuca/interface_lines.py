@@ -29,7 +29,10 @@ def key(line: Line) -> LinkKey:
 
 
 def read(line: Line) -> Read:
-    """Parse a line; if a later part is unusable, only its state. Raises UnusableError for its key."""
+    """Parse a line; only its state if a later part is unusable.
+
+    Raises UnusableError for the key.
+    """
     asked = Asked(LinkRequest(key(line)))
     word, _, rest = line.value.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""Parse the keys that are specific to virtual links: those of `[bond NAME]`, `[bridge NAME]` and so on.
+"""Parse the keys specific to virtual links, such as those of `[bond NAME]` and `[bridge NAME]`.
 
 References: bonding.rst and bridge.rst of the kernel, ip-link(8), RFC 7348.
 """
@@ -232,7 +232,7 @@ _NEEDED = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)
 
 
 def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
-    """Why this request is incomplete or contradictory, without a look at the host; None if it is not."""
+    """Why the request is incomplete or contradictory, whatever the host has; None if it is not."""
     if virtual is None:
         return "no text says what it is made of"
     for name in _NEEDED.get(key.kind, ()):

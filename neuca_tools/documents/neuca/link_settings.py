@@ -1,4 +1,4 @@
-"""The table of scalar link settings, with their parsers; a row says all that other stages have to know.
+"""The table of scalar link settings with their parsers; other stages take all they need from it.
 
 To add a setting, add a row, its observation in the backend that the row names, and its entry in
 neuca-user-data(5). Requests, plan, journal, record, roll-back and status follow from the row. Each
@@ -36,7 +36,7 @@ _QDISCS: Mapping[str, str] = {
 }
 # Rates in bit/s; fq stores bytes/s in 32 bits (TCA_FQ_FLOW_MAX_RATE).
 _LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
-# The qdisc that the kernel chooses (net.core.default_qdisc); "default KIND" if it is the present one.
+# The qdisc that the kernel chooses (net.core.default_qdisc); "default KIND" for the present one.
 DEFAULT_QDISC = "default"
 # The qdiscs that can be restored; bfifo is a kernel default of some devices.
 _CREATABLE = (*_QDISCS, "bfifo")
@@ -68,7 +68,8 @@ def _rate(text: str) -> str:
         rate = 0
     if not _LEAST_RATE <= rate <= _MOST_RATE:
         raise UnusableError(
-            f'"{values.clip(text)}" is not a rate from {rate_text(_LEAST_RATE)} to {rate_text(_MOST_RATE)}'
+            f'"{values.clip(text)}" is not a rate from'
+            f" {rate_text(_LEAST_RATE)} to {rate_text(_MOST_RATE)}"
         )
     return rate_text(rate)
 
@@ -126,7 +127,7 @@ def _joined(pairs: Mapping[str, str]) -> str:
 
 
 def cpus(text: str) -> str:
-    """`all`, `none`, or a list of CPUs as in taskset(1); several lists, one for each queue, separated by "/"."""
+    """`all`, `none`, or a list of CPUs as in taskset(1); "/" separates the lists of queues."""
     return " / ".join(_cpu_list(part.strip().lower()) for part in text.split("/"))
 
 
@@ -182,7 +183,7 @@ def _restorable_qdisc(found: str) -> str:
     return DEFAULT_QDISC
 
 
-# --- The table ------------------------------------------------------------------------------------------------------
+# --- The table ------------------------------------------------------------------------------------
 
 Through = Literal["link", "qdisc", "ethtool", "files"]
 Limits = tuple[int, int]
@@ -197,9 +198,9 @@ class Setting:
     """One row.
 
     `limits` are the bounds of a single number, as neuca-user-data(5) has them. `through` names what
-    observes and sets it: "link" (an attribute of the same name in `LinkRequest`, `Link`, `Device` and
-    `Original`, set by an operation of its own), or one of the backends of `apply.device_io`. `named`:
-    the value consists of several named ones (`rx 256 tx 512`), each a setting of its own
+    observes and sets it: "link" (an attribute of the same name in `LinkRequest`, `Link`, `Device`
+    and `Original`, set by an operation of its own), or one of the backends of `apply.device_io`.
+    `named`: the value consists of several named ones (`rx 256 tx 512`), each a setting of its own
     (`rings.rx`). `same` compares the present value with a wanted one, `restored` turns an observed
     value into one that can be set. `late`: this value can be set only after the sysctls.
     """

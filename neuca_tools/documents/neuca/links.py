@@ -1,4 +1,4 @@
-"""Parse the sections about one link, `[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`, and merge requests."""
+"""Parse link sections (`[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`), and merge requests."""
 
 # SPDX-License-Identifier: MIT
 
@@ -238,11 +238,11 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
     return tuple(found), faults
 
 
-# --- Merging requests for one link ----------------------------------------------------------------------------------
+# --- Merging requests for one link ----------------------------------------------------------------
 
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
-    """Merge two requests, setting by setting; `above` wins, except with a state that is only a default."""
+    """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
     defaulted = any(
         origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
     )
@@ -286,7 +286,7 @@ def stack(below: Asked, above: Asked) -> Asked:
     return Asked(request, {**below.lines, **above.lines}, unsure)
 
 
-# --- Checks of complete requests ------------------------------------------------------------------------------------
+# --- Checks of complete requests ------------------------------------------------------------------
 
 
 def up_by_default(request: LinkRequest) -> LinkRequest:

@@ -1,4 +1,4 @@
-"""Parse the lines of `[routes]`: next hops, then the properties of the route as ip-route(8) names them."""
+"""Parse the lines of `[routes]`: next hops, then route properties named as in ip-route(8)."""
 
 # SPDX-License-Identifier: MIT
 

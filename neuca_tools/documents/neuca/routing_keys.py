@@ -1,4 +1,4 @@
-"""Parse the keys of policy routing in the section of a link: `gateway`, `policy-routing` and `table`."""
+"""Parse the policy routing keys of a link section: `gateway`, `policy-routing` and `table`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,7 +13,7 @@ from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
 
 
 def _gateways(text: str) -> NicRouting:
-    """One address, or one of each family. The key has no other use, so that `auto` stands for `yes`."""
+    """One address, or one of each family. The key has no other use, so `auto` stands for `yes`."""
     found = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
     if len({gateway.version for gateway in found}) < len(found):
         raise UnusableError("two gateways of one family")

@@ -1,4 +1,4 @@
-"""Parse routing rules: the sections `[rule NAME]`, whose keys are those of netplan's `routing-policy`."""
+"""Parse routing rules: sections `[rule NAME]` with the keys of netplan's `routing-policy`."""
 
 # SPDX-License-Identifier: MIT
 

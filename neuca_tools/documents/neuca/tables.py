@@ -21,8 +21,8 @@ _FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
-# RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most 255
-# bytes (AUTH_STR_MAX_LEN) and strips blanks from both ends.
+# RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most
+# 255 bytes (AUTH_STR_MAX_LEN) and strips blanks from both ends.
 _CHAP = r"[!-~](?:[ -~]{0,253}[!-~])?"
 _YES_NO = {"yes": True, "no": False}
 
@@ -65,7 +65,7 @@ def user(line: Line) -> tuple[User, list[Fault]]:
 
 
 def is_public_key(text: str) -> bool:
-    """Whether a text may be a line of authorized_keys (sshd(8)): options, key type, base64, comment."""
+    """Whether it can be a line of authorized_keys (sshd(8)): options, key type, base64, comment."""
     return text.isprintable() and not text.startswith("#") and bool(_PUBLIC_KEY.search(text))
 
 
@@ -79,7 +79,7 @@ def script(line: Line) -> tuple[Script, list[Fault]]:
 
 
 def storage(line: Line) -> tuple[Storage, list[Fault]]:
-    """`device = iscsi:ip:port:lun:chap_user:chap_secret:attach[:fs_type:fs_options:format:mount_point]`."""
+    """`NAME = iscsi:ip:port:lun:user:secret:attach[:fs_type:fs_options:format:mount_point]`."""
     if not _FILE_NAME.fullmatch(line.key):
         raise UnusableError("the key is not the name of a device")
     kind, _, rest = line.value.partition(":")
@@ -119,7 +119,7 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
 
 
 def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...], list[Fault]]:
-    """All devices; with `DEVICE.mutual-chap = user:secret` the target has to authenticate itself too.
+    """All devices; `DEVICE.mutual-chap = user:secret` also has the target authenticate itself.
 
     A device is not attached if its mutual-chap line is unusable, because its target would not be
     authenticated.

@@ -1,4 +1,4 @@
-"""Readers of single values: each returns the typed value, or raises UnusableError with the reason."""
+"""Readers of single values: each returns the typed value, or raises UnusableError with a reason."""
 
 # SPDX-License-Identifier: MIT
 
@@ -41,7 +41,7 @@ def clip(text: str) -> str:
 
 
 def absent(value: str) -> bool:
-    """Whether a value counts as absent: empty, or the `Not Specified` of the ExoGENI controllers."""
+    """Whether a value counts as absent: empty, or `Not Specified`, as ExoGENI controllers write."""
     return " ".join(value.split()).lower() in ("", "not specified")
 
 
@@ -87,7 +87,7 @@ def mtu(text: str) -> int:
 
 
 def txqueuelen(text: str) -> int:
-    """A queue length in packets. The kernel accepts any 32-bit number; the bound is ours, against typos."""
+    """A queue length in packets. The kernel accepts 32 bits; our bound only catches typos."""
     return integer(text, *TXQUEUELEN_LIMITS, "the txqueuelen")
 
 
@@ -115,7 +115,7 @@ def next_hop(text: str) -> Host:
 
 
 def address(text: str) -> Address:
-    """An address with a prefix length, by default that of a host (/32, /128), as in ip-address(8)."""
+    """An address with a prefix length (default: /32, or /128 for IPv6), as in ip-address(8)."""
     ip, length = _cidr(text)
     if ip.is_unspecified or ip.is_loopback or ip.is_multicast or str(ip) == "255.255.255.255":
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
@@ -148,8 +148,8 @@ def _cidr(text: str) -> tuple[Host, int]:
 def link_name(text: str) -> str:
     """An interface name that is valid for the kernel, udev, sysctl and every file that contains it.
 
-    The kernel allows 15 bytes without `/`, `:` and white space; udev refuses `%`, numbers, `all` and
-    `default`; quotes, commas and patterns are special in udev rules and NetworkManager's lists.
+    The kernel allows 15 bytes without `/`, `:` and white space; udev refuses `%`, numbers, `all`
+    and `default`; quotes, commas and patterns are special in udev rules and NetworkManager's lists.
     """
     name = text.strip()
     if len(name) > 15:
@@ -164,7 +164,10 @@ def link_name(text: str) -> str:
 
 
 def hostname(text: str) -> str:
-    """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)); `/` becomes `-`, as in 1.7."""
+    """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)).
+
+    As in version 1.7, `/` becomes `-`.
+    """
     name = text.strip().replace("/", "-")
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
@@ -192,7 +195,7 @@ def sysctl_key(text: str) -> str:
 
 
 def sysctl_path(key: str) -> str:
-    """A key of sysctl.d(5) as a path: if its first separator is a dot, dots and slashes are swapped.
+    """A key of sysctl.d(5) as a path: dots and slashes are swapped if the first separator is a dot.
 
     >>> sysctl_path("net.ipv4.conf.eth1/5.mtu"), sysctl_path("net/ipv4/conf/eth1.5/mtu")
     ('net/ipv4/conf/eth1.5/mtu', 'net/ipv4/conf/eth1.5/mtu')

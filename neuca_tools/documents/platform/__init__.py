@@ -1,3 +1,3 @@
-"""The platform's own documents from OpenStack, NoCloud, netplan and EC2; `combined` is the entry point."""
+"""Parse the platforms' own documents; `combined` is the entry point."""
 
 # SPDX-License-Identifier: MIT

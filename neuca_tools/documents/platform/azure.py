@@ -1,8 +1,8 @@
-"""Read the network part of Azure's instance metadata (Azure Instance Metadata Service, `/metadata/instance`).
+"""Read the network part of Azure's instance metadata (`/metadata/instance`).
 
-All values are strings. The first NIC is the primary one. Neither gateway nor MTU is given; the gateway
-is the first host address of the subnet (Microsoft, "Virtual network subnets"). IPv6 often comes
-without a subnet.
+Reference: Microsoft, "Azure Instance Metadata Service". All values are strings. The first NIC is
+the primary one. Neither gateway nor MTU is given; the gateway is the first host address of the
+subnet (Microsoft, "Virtual network subnets"). IPv6 often comes without a subnet.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,7 +21,7 @@ KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 
 def read(root: Part) -> PlatformDocument:
-    """Read the document: the first NIC is the management NIC, the others get all their addresses."""
+    """Read the document: the first NIC is for management, the others get all their addresses."""
     drafts: list[Draft] = []
     for number, nic in enumerate(root.child("network").parts("interface")):
         mac = nic.read("macAddress", values.mac)

@@ -31,7 +31,7 @@ from neuca_tools.model import LinkRequest, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
-    """How one kind of document is read: `load` parses, `kept` drops what is unused, `read` interprets."""
+    """How to read a kind of document: `load` parses, `kept` drops the unused, `read` interprets."""
 
     load: Callable[[bytes, str], Tree]
     kept: Callable[[Tree], Tree]
@@ -44,7 +44,10 @@ def _only(keys: frozenset[str]) -> Callable[[Tree], Tree]:
 
 
 def _named(keys: frozenset[str]) -> Callable[[Tree], Tree]:
-    """A function that empties scalars with any other key (a Wi-Fi password); the keys stay for warnings."""
+    """A function that empties scalars with other keys, such as a Wi-Fi password.
+
+    The keys stay for the warnings.
+    """
     return partial(_pruned, keys=keys, known=True, unknown="")
 
 
@@ -103,7 +106,7 @@ def reduced(parts: Mapping[str, bytes]) -> str:
 
 
 def instance_id(text: str) -> str:
-    """The instance id in such a text, as `KIND:ID` with the kind of platform; empty if there is none."""
+    """The instance ID in the text, as `KIND:ID` with the platform's kind; empty if it has none."""
     if not text:
         return ""
     trees = _trees(text)
@@ -123,7 +126,10 @@ def open_text(text: str) -> str:
 
 
 def parse(text: str) -> PlatformDocument:
-    """Interpret such a text; what is unusable becomes a fault. Raises DocumentError if it is no such text."""
+    """Interpret the text of the platform's documents.
+
+    Unusable parts become faults. Raises DocumentError if it is not such a text.
+    """
     whole = PlatformDocument()
     for name, tree in _trees(text).items():
         whole = _joined(whole, _KINDS[name].read(Part(tree, name)))

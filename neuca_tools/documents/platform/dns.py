@@ -1,7 +1,8 @@
-"""Find DNS servers and search domains anywhere in a platform's document, for `neuca get`; the agent does not use them.
+"""Find DNS servers and search domains in a platform's document, for `neuca get`.
 
-OpenStack has `services` in the document, in a network or in a route; netplan has `nameservers` in a
-link; cloud-init's version 1 has `nameserver` entries, and `dns_nameservers` in a subnet.
+The agent does not use them. OpenStack has `services` in the document, in a network or in a route;
+netplan has `nameservers` in a link; cloud-init's version 1 has `nameserver` entries, and
+`dns_nameservers` in a subnet.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""What readers of platforms' documents share: a Draft collects one link while its document is read."""
+"""Shared by the readers of platforms' documents: a Draft collects one link of the document."""
 
 # SPDX-License-Identifier: MIT
 
@@ -65,8 +65,8 @@ class Draft:
     `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
     maps each address to the place that gives it. `management` is the reason why the NIC may be the
     management NIC, empty if there is none; `firm`: the document names it as the management NIC.
-    `offloads` maps the names of ethtool(8) to `on` or `off`. `gateways` are the routers of the link's
-    subnets; `implied`: they are those of the platform.
+    `offloads` maps the names of ethtool(8) to `on` or `off`. `gateways` are the routers of the
+    link's subnets; `implied`: they are those of the platform.
     """
 
     key: LinkKey
@@ -88,7 +88,7 @@ class Draft:
     implied: bool = False
 
     def manage(self, reason: str, firm: bool = False) -> None:
-        """Record that the NIC may be the management NIC, or with `firm` is; the first reason is kept."""
+        """Record that the NIC may be, or with `firm` is, for management; keep the first reason."""
         self.management = self.management or reason
         self.firm = self.firm or firm
 
@@ -147,8 +147,8 @@ class Draft:
     ) -> None:
         """Add a route.
 
-        The default route, and a route to the metadata service, are not added, because the agent never
-        changes them. A NIC that has one may be the management NIC.
+        The default route, and a route to the metadata service, are not added, because the agent
+        never changes them. A NIC that has one may be the management NIC.
         """
         if _is_default(to, netmask):
             self.manage(DEFAULT_ROUTE)
@@ -256,7 +256,7 @@ class Draft:
                     yield Origin(name, value, where)
 
     def _usable_mtu(self) -> Optional[int]:
-        """The MTU in bytes; None, with a fault, if it is too small for the link's IPv6 addresses."""
+        """The MTU in bytes; None, with a fault, if too small for the link's IPv6 addresses."""
         small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
         if not small or all(address.version == 4 for address in self.addresses):
             return self.mtu
@@ -329,7 +329,7 @@ def _name_unused(drafts: Iterable[Draft]) -> None:
 def _hints_below(
     hints: Iterable[ManagementHint], links: Mapping[LinkKey, LinkRequest]
 ) -> list[ManagementHint]:
-    """Hints for all lower devices of these links, each with the reason of the first upper device."""
+    """Hints for all lower devices of these links, with the reason of the first upper device."""
     found: dict[str, ManagementHint] = {hint.mac: hint for hint in hints}
     waiting = list(found.values())
     given = len(found)

@@ -1,10 +1,10 @@
 """Read EC2's `network/interfaces/macs/` tree and public keys, as `sources.ec2` collects them.
 
-The object is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`; any part may
-be missing. It has no MTU, gateway or DNS server.
+The object is `{"mac": primary, "macs": {MAC: {leaf: text}}, "public-keys": [text, …]}`; any part
+may be missing. It has no MTU, gateway or DNS server.
 
-Reference: AWS, "Instance metadata categories" (EC2 user guide). `device-number` may be 0 for a while
-after a NIC was attached, so only `mac` identifies the primary NIC if it is present.
+Reference: AWS, "Instance metadata categories" (EC2 user guide). `device-number` may be 0 for a
+while after a NIC was attached, so only `mac` identifies the primary NIC if it is present.
 """
 
 # SPDX-License-Identifier: MIT
@@ -93,7 +93,7 @@ def _is_first(nic: Part) -> bool:
 
 
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
-    """Add each address with the prefix length of the first CIDR block of the subnet that contains it."""
+    """Add each address with the prefix length of the subnet's first CIDR block that contains it."""
     nic = draft.part
     networks: dict[Network, int] = {}
     for block in blocks:
@@ -130,7 +130,8 @@ def _prefix_length(
 def _gateways(draft: Draft) -> None:
     """The gateways of the document; on EC2, the first host address of the IPv4 subnet.
 
-    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and announces itself.
+    (AWS, "Subnet CIDR blocks".) No document has EC2's IPv6 gateway, which is link-local and
+    announces itself.
     """
     draft.implied = True
     for key in ("gateway", "ipv6-gateway"):

@@ -1,8 +1,9 @@
-"""Read the network part of Google Compute Engine's metadata (`/computeMetadata/v1/instance/?recursive=true`).
+"""Read the network part of Google Compute Engine's metadata (`instance/?recursive=true`).
 
-The first NIC is the primary one. Google routes every packet of an instance, so an address is a /32 (a
-/128) and even its subnet is reached through the gateway (Google, "VPC networks: subnets").
-Alias ranges and the addresses of load balancers are addresses of the guest if they are single ones.
+The full path is `/computeMetadata/v1/instance/?recursive=true`. The first NIC is the primary one.
+Google routes every packet of an instance, so an address is a /32 (a /128) and even its subnet is
+reached through the gateway (Google, "VPC networks: subnets"). Alias ranges and the addresses of
+load balancers are addresses of the guest if they are single ones.
 """
 
 # SPDX-License-Identifier: MIT
@@ -23,7 +24,7 @@ _FULL = {4: 32, 6: 128}
 
 
 def read(root: Part) -> PlatformDocument:
-    """Read the document: the first NIC is the management NIC, the others get all their addresses."""
+    """Read the document: the first NIC is for management, the others get all their addresses."""
     nics: list[Draft] = []
     for number, nic in enumerate(root.parts("networkInterfaces")):
         mac = nic.read("mac", values.mac)

@@ -1,7 +1,7 @@
 """Read Hetzner Cloud's private networks (`/hetzner/v1/metadata/private-networks`, YAML).
 
 Hetzner routes every packet of a private network: an address is a /32, and the network is reached
-through its gateway (Hetzner, "Networks: FAQ"). The NIC that the list does not name is the public one.
+through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is the public one.
 """
 
 # SPDX-License-Identifier: MIT

@@ -1,4 +1,4 @@
-"""Read a platform's metadata about the guest itself: OpenStack's meta_data.json and NoCloud's meta-data.
+"""Read a platform's metadata about the guest: OpenStack's meta_data.json, NoCloud's meta-data.
 
 References: nova, api/metadata/base.py and "Device role tagging"; the cloud-init manual, "NoCloud".
 """

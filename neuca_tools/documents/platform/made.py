@@ -26,7 +26,7 @@ MAC = {
 
 
 def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
-    """A virtual link of this name without lower devices; None, with a fault, if the name is invalid."""
+    """A virtual link of this name without lower devices; None, with a fault, for a bad name."""
     where = ""
     if "name" in link.tree:
         where = "name"
@@ -39,7 +39,7 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
 
 
 def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
-    """Set the MAC of a VLAN if it differs from that of its lower device, as on an OpenStack trunk."""
+    """Set a VLAN's MAC if it differs from its lower device's, as on an OpenStack trunk."""
     options(vlan, link, MAC)
     below = parent.key.mac
     if parent.virtual:

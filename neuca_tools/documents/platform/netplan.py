@@ -1,4 +1,4 @@
-"""Read NoCloud's network-config of version 2, which is netplan's format; `nocloud_v1` has version 1.
+"""Read NoCloud's network-config version 2, netplan's format; `nocloud_v1` reads version 1.
 
 References: netplan-yaml(5) and the cloud-init manual, "Networking config Version 2". The top-level
 key `network` may be left out. DNS is for other programs; other keys without an effect are named.
@@ -229,7 +229,7 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
 
 
 def _matched(name: str, link: Part) -> Optional[Draft]:
-    """A NIC matched by its MAC address, or by nothing but its name: its driver is not known here."""
+    """A NIC matched by its MAC address, or by name alone; its driver is not known here."""
     match = link.child("match")
     present = match.text("name") or name
     if match.text("macaddress"):

@@ -41,8 +41,9 @@ _SPANS = {
 }
 KEYS = (
     frozenset(
-        "type name mac_address mtu subnets address netmask prefix gateway metric network destination vlan_link"
-        " vlan_id bond_interfaces bridge_interfaces params control accept-ra".split()
+        "type name mac_address mtu subnets address netmask prefix gateway metric network"
+        " destination vlan_link vlan_id bond_interfaces bridge_interfaces params control"
+        " accept-ra".split()
     )
     | _BOND.keys()
     | _BRIDGE.keys()
@@ -218,7 +219,7 @@ def _static(draft: Draft, subnet: Part) -> None:
 
 
 def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
-    """Set the MTU of a subnet: that of an IPv4 subnet is the MTU of the link, as with cloud-init."""
+    """Set the MTU of a subnet: that of an IPv4 subnet becomes the link's MTU, as in cloud-init."""
     if is_ipv6:
         draft.set_ipv6_mtu(subnet, "mtu")
     else:

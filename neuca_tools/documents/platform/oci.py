@@ -1,9 +1,10 @@
-"""Read Oracle Cloud's list of VNICs (`/opc/v2/vnics/`), as `sources.clouds` wraps it: `{"vnics": [...]}`.
+"""Read Oracle Cloud's list of VNICs (`/opc/v2/vnics/`), wrapped as `{"vnics": [...]}`.
 
-The first VNIC is the primary one. On a virtual machine each VNIC is a NIC, and `vlanTag` is the
-hypervisor's. On bare metal, where the first item has a `nicIndex`, a VNIC with a `vlanTag` other than
-0 is a VLAN on the physical NIC with the same index (Oracle, "Virtual Network Interface Cards").
-The MTU of every VNIC is 9000 (Oracle, "Networking Overview"), which the documents do not give.
+`sources.clouds` wraps it. The first VNIC is the primary one. On a virtual machine each VNIC is a
+NIC, and its `vlanTag` is used by the hypervisor only. On bare metal, where the first item has a
+`nicIndex`, a VNIC with a `vlanTag` other than 0 is a VLAN on the physical NIC with the same index
+(Oracle, "Virtual Network Interface Cards"). The MTU of every VNIC is 9000 (Oracle, "Networking
+Overview"); the documents do not contain it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -28,7 +29,7 @@ _IPV6_LENGTH = 64  # the prefix length of every subnet
 
 
 def read(root: Part) -> PlatformDocument:
-    """Read the document: the first VNIC is the management NIC, the others get all their addresses."""
+    """Read the document: the first VNIC is for management, the others get all their addresses."""
     vnics = list(root.parts(ROOT))
     bare_metal = bool(vnics) and vnics[0].text("nicIndex") is not None
     physical: dict[str, Draft] = {}

@@ -23,7 +23,8 @@ from neuca_tools.model import LinkKey, PlatformDocument
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
 _PHYSICAL = frozenset(
-    "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap hostdev_physical".split()
+    "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
+    " hostdev_physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "what it is on cannot be used, nor can it"
@@ -35,8 +36,8 @@ _BOND = {f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]}
 _SPANS = {theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS}
 KEYS = (
     frozenset(
-        "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link ip_address netmask"
-        " network gateway prefix metric".split()
+        "id type ethernet_mac_address mtu name vlan_id vlan_link vlan_mac_address bond_links link"
+        " ip_address netmask network gateway prefix metric".split()
     )
     | _BOND.keys()
     | dns.KEYS
@@ -112,7 +113,7 @@ def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]
 
 
 def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
-    """A bond. OpenStack gives it no name, so bonds are numbered, as with cloud-init; an id is no name."""
+    """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
     bond = made.draft("bond", link.text("name") or f"bond{number}", link)
     if bond is not None:
         link.use(*_LINK_USED)

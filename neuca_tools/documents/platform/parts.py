@@ -46,8 +46,9 @@ class Faults:
 class Part:
     """One object of a document.
 
-    `path` leads to it (`links[0].subnets[1]`), `mac` is the NIC that it describes, empty if unknown.
-    All parts of a document share `faults` and `used`, the paths of the keys that were read.
+    `path` leads to it (`links[0].subnets[1]`), `mac` is the NIC that it describes, empty if
+    unknown. All parts of a document share `faults` and `used`, the paths of the keys that were
+    read.
     """
 
     tree: Mapping[str, Tree]
@@ -146,7 +147,7 @@ class Part:
             return None
 
     def true(self, key: str) -> bool:
-        """Whether a value is true, or a word that means it. Any other word is a fault, and false."""
+        """Whether a value is true or a word for it. Any other word is a fault, and false."""
         text = self.text(key)
         if text is not None and text.lower() not in (*_TRUE, *_FALSE):
             self.fault(key, text, f'"{clip(text)}" is neither true nor false')
@@ -227,7 +228,7 @@ def _unused(tree: Tree, path: str, used: Collection[str]) -> Iterator[str]:
 
 
 def _text(value: Tree) -> Optional[str]:
-    """A scalar as text, without the white space around it; None for everything else, and if empty."""
+    """A scalar as text without surrounding white space; None if empty or not a scalar."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Read addresses and destinations whose prefix length is a netmask, a key of its own, or missing."""
+"""Read addresses and destinations with a netmask, a separate prefix length, or neither."""
 
 # SPDX-License-Identifier: MIT
 
@@ -30,7 +30,7 @@ def cidr(text: str, netmask: Optional[str] = None) -> str:
 
 
 def prefix_length(part: Part) -> Optional[str]:
-    """What an object says beside an address or destination: a number or a netmask; None if nothing."""
+    """The prefix length or netmask given beside an address or destination; None if none is."""
     netmask = part.text("netmask")
     return part.text("prefix") or netmask
 

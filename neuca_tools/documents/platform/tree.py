@@ -1,7 +1,7 @@
-"""Parse untrusted JSON and YAML into plain trees with a limited length, depth and number of items; numbers stay text.
+"""Parse untrusted JSON and YAML into plain trees of limited length, depth and item count.
 
-YAML is read as events, so that it never constructs an object, and scalars keep their text: in YAML
-1.1, an unquoted MAC address with no letters is a number (a sexagesimal integer).
+Numbers stay text. YAML is read as events, so no object is ever constructed, and scalars keep their
+text: in YAML 1.1, an unquoted MAC address with no letters is a number (a sexagesimal integer).
 """
 
 # SPDX-License-Identifier: MIT
@@ -88,7 +88,10 @@ def _too_many(what: str) -> DocumentError:
 
 
 def _walk(tree: object, what: str) -> Iterator[object]:
-    """Every item of a tree, itself included, without recursion. Raises DocumentError if too deep."""
+    """Every item of a tree, itself included, without recursion.
+
+    Raises DocumentError if it is too deep.
+    """
     waiting = [(tree, 0)]
     while waiting:
         item, depth = waiting.pop()

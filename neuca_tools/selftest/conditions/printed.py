@@ -1,4 +1,4 @@
-"""What iperf's own figures prove of a run in which no host was sampled: full links, caps, losses."""
+"""What iperf's own figures prove when no host was sampled: full links, caps, losses."""
 
 # SPDX-License-Identifier: MIT
 

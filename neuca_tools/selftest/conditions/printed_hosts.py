@@ -31,8 +31,8 @@ from neuca_tools.selftest.evidence.printed import Printed, printed
 CORE = 10e9
 UNEVEN = 0.01  # coefficient of variation: hosts vary more than limiters
 LAN_RTT = 0.001  # seconds: more than a switched network has
-# Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem (tcp(7)).
-# One that stopped far below that was not stopped by a buffer.
+# Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
+# (tcp(7)). One that stopped far below that was not stopped by a buffer.
 GROWN = 2**20
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
@@ -190,8 +190,8 @@ def stated_window(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.95,
-        f"-w fixed the buffers at {amounts.size(one.run.buffer)} and switched off their growth: the window "
-        f"stays at {amounts.size(one.cwnd or one.run.buffer)}",
+        f"-w fixed the buffers at {amounts.size(one.run.buffer)} and switched off their growth:"
+        f" the window stays at {amounts.size(one.cwnd or one.run.buffer)}",
         (fact("-w", one.run.buffer), fact("cwnd", one.cwnd), fact("rtt", one.rtt)),
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",

@@ -110,8 +110,8 @@ def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
     near = f", just below {amounts.rate(cap)}" if cap else ""
     return Hit(
         share,
-        f"the rate stays at {amounts.rate(one.rate)}{near}, and fills no Ethernet: something on the "
-        "path limits it to that",
+        f"the rate stays at {amounts.rate(one.rate)}{near}, and fills no Ethernet: something"
+        " on the path limits it to that",
         (fact("rate, bit/s", round(one.rate)), fact("variation", one.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",

@@ -1,4 +1,4 @@
-"""What a diagnosis is about: the file, the program that wrote it, when, to whom, with what options."""
+"""The subject of a diagnosis: the file, the program that wrote it, date, peer and options."""
 
 # SPDX-License-Identifier: MIT
 

@@ -72,7 +72,7 @@ class Greeting:
         self._send(b'{"neuca-selftest":%d,"nonce":"%s"}\n' % (PROTOCOL, self._nonce.encode()))
 
     def turn(self, secret: bytes, busy: bool) -> Optional[Channel]:
-        """Read what has arrived: the signed channel, or None while the client's line is incomplete."""
+        """Read what has arrived: the signed channel, or None while the line is incomplete."""
         self._line += _read(self.connection, LONGEST_LINE + 1 - len(self._line))
         if not _complete(self._line):
             return None

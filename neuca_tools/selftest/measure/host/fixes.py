@@ -41,7 +41,7 @@ class Fix:
             self._here.set(self._sysctls)
 
     def end(self, evidence: Evidence, helper: Optional[Helper]) -> tuple[str, str]:
-        """Keep the values at both ends, or restore the original ones: the step's verdict and text."""
+        """Keep the values at both ends, or restore the originals; returns verdict and text."""
         results = phase_results(evidence)
         rate = max((one.steady or 0.0 for one in results if not one.error), default=0.0)
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
