@@ -39,6 +39,8 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 SETTING = "dhcp"
 # The managers that can be the client, the preferred one first.
 CLIENTS = ("networkd",)
+# Prefix lengths: a lease with a shorter one would lead public networks to its link.
+SHORTEST_OWN = {4: 16, 6: 48}
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
 
 
@@ -230,13 +232,19 @@ class _Work:
         if (route.to, MAIN_TABLE, route.metric, 0) in self.taken:
             return "there is another route with the same prefix and metric"
         reason = self.limits.route(route.to)
+        if reason is None and not self._is_own(route) and public([route.to], route.to.version):
+            reason = "only a document can route public addresses"
         if reason or route.via is None:
             return reason
         if route.to.is_link_local:
             return "link-local addresses are not routed"
-        if public([route.to], route.to.version):
-            return "only a document can route public addresses"
         return self._next_hop_reason(route.via, near)
+
+    def _is_own(self, route: Route) -> bool:
+        """Whether it is the network of an address on the link, and not wider than a subnet."""
+        if route.via is not None or route.to.prefixlen < SHORTEST_OWN[route.to.version]:
+            return False
+        return any(route.to == own.network for own in self.world.addresses.get(route.index, ()))
 
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""

@@ -130,6 +130,7 @@ class _Chooser:
 
     def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
         self.world, self.policy, self.record, self.said = world, policy, record, said
+        self._nics_by_index: dict[int, Collection[str]] = {}
         self.present = {*map(identity, filter(is_nic, world.devices.values()))}
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
@@ -323,6 +324,12 @@ class _Chooser:
         """The MACs of the NICs that these routes go through."""
         return nics_of(self.world, (route.index for route in routes))
 
+    def _nics(self, index: int) -> Collection[str]:
+        """The MACs of the NICs of one device, looked up once."""
+        if index not in self._nics_by_index:
+            self._nics_by_index[index] = nics_of(self.world, [index])
+        return self._nics_by_index[index]
+
     def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
         """The families in which an automatic default route makes the NIC management, now or when it
         was recorded.
@@ -330,7 +337,7 @@ class _Chooser:
         routes = self.relevant
         if mac in chosen:
             routes = [route for route in self.best if automatic(route)]
-        now = {route.to.version for route in routes if mac in nics_of(self.world, [route.index])}
+        now = {route.to.version for route in routes if mac in self._nics(route.index)}
         before: Collection[int] = ()
         if mac in self.record.nics:
             before = self.record.nics[mac].doubtful

@@ -104,7 +104,8 @@ def _held_back(
         by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")},
         held=held,
         reasons={**roles.reasons, **dict.fromkeys(held, HELD)},
-        ahead=held if spare and world.age < MARKED_FOR else frozenset(),
+        # Managers must be able to try the NICs between which nothing has decided yet.
+        ahead=held if spare and not roles.undecided and world.age < MARKED_FOR else frozenset(),
     )
     return replace(
         layers,

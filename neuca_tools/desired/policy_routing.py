@@ -123,10 +123,15 @@ def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]
 
 
 def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
-    """The addresses in the management network; the link's rules and table make them usable."""
+    """The addresses in the management network; the link's rules and table make them usable.
+
+    Only those of a NIC in that very network, whose gateway is in it too.
+    """
     families = routed.get(request.key, {})
     return tuple(
-        one for one in request.addresses if one.version in families and limits.is_near(one)
+        one
+        for one in request.addresses
+        if one.network in limits.prefixes and families.get(one.version) in one.network
     )
 
 

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.desired.safety import Fence
-from neuca_tools.model import Link, LinkKey, Problem
+from neuca_tools.model import Link, LinkKey, Network, Problem
 from neuca_tools.model.routing import NOWHERE, Rule, RuleRequest
 
 
@@ -54,10 +54,21 @@ def _reason(
     source = ip_network(rule.source)
     if source.prefixlen == source.max_prefixlen and source.network_address in own:
         return None
+    return _source_reason(source, limits)
+
+
+def _source_reason(source: Network, limits: Fence) -> Optional[str]:
+    """Why no rule may be about packets from these addresses."""
     for host in sorted(limits.own, key=str):
         if host.version == source.version and host in source:
             return f"it is about {host}, which is an address of the management NIC"
     for prefix in limits.prefixes:
         if prefix.version == source.version and source.overlaps(prefix):
             return f"it overlaps the management network {prefix}"
+    if source.network_address.is_unspecified:
+        # In IPv4 the kernel looks up the route of a new connection with the source 0.0.0.0.
+        return "it is about packets whose source address is not chosen yet"
+    for host in sorted(limits.ignored, key=str):
+        if host.version == source.version and host in source:
+            return f"it is about {host}, which is an address of an ignored NIC"
     return None

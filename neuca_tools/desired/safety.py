@@ -42,6 +42,7 @@ class Fence:
     routed: frozenset[Network] = frozenset()
     shortest: Mapping[int, int] = field(default_factory=dict)
     own: frozenset[Host] = frozenset()
+    ignored: frozenset[Host] = frozenset()
 
     @cached_property
     def routed_lengths(self) -> list[tuple[int, int]]:
@@ -57,12 +58,6 @@ class Fence:
         if address.ip in self.hosts:
             return f"it would take over {address.ip}, which is reached through the management NIC"
         return None
-
-    def is_near(self, address: Address) -> bool:
-        """Whether the address is in a network of the management NIC."""
-        return any(
-            address.version == prefix.version and address.ip in prefix for prefix in self.prefixes
-        )
 
     def address(self, address: Address) -> Optional[str]:
         """Why this address is refused: several links ask for it, it is in a management prefix, or
@@ -152,10 +147,14 @@ def fence(
         twice,
         routed=routed,
         shortest=shortest,
-        own=frozenset(
-            address.ip for index in roles.management for address in world.addresses.get(index, ())
-        ),
+        own=_hosts(world, roles.management),
+        ignored=_hosts(world, roles.protected - roles.management),
     )
+
+
+def _hosts(world: World, devices: Iterable[int]) -> frozenset[Host]:
+    """The addresses of these devices."""
+    return frozenset(address.ip for index in devices for address in world.addresses.get(index, ()))
 
 
 def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:

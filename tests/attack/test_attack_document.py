@@ -182,6 +182,9 @@ def test_a_hostile_host_name_is_no_host_name(host, line):
 HIJACKS = {
     "everything": "from = 0.0.0.0/0\ntable = 100\npriority = 1",
     "everything, IPv6": "from = ::/0\ntable = 100\npriority = 1",
+    "what has no source yet": "from = 0.0.0.0/32\ntable = 100\npriority = 1",
+    "what has no source yet, and more": "from = 0.0.0.0/8\ntable = 100\npriority = 1",
+    "what has no source yet, IPv6": "from = ::/128\ntable = 100\npriority = 1",
     "no selector": "table = 100\npriority = 1",
     "to the gateway": f"to = {GATEWAY}\ntable = 100\npriority = 1",
     "to the service": f"to = {SERVICE}\ntable = 100\npriority = 1",

@@ -321,6 +321,8 @@ def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all(
         ("169.254.9.0/24", "10.9.0.1", "link-local addresses are not routed"),
         ("8.8.8.8/32", "10.9.0.1", "only a document can route public addresses"),
         ("64.0.0.0/2", "10.9.0.1", "only a document can route public addresses"),
+        ("8.8.8.0/24", None, "only a document can route public addresses"),
+        ("64.0.0.0/2", None, "only a document can route public addresses"),
         ("10.200.0.0/16", "10.9.0.51", "its next hop 10.9.0.51 is this host itself"),
         ("10.200.0.0/16", "10.77.0.1", "its next hop 10.77.0.1 is in no network on this link"),
     ],

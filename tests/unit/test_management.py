@@ -520,3 +520,15 @@ def test_the_platform_s_vlans_on_one_nic_have_roles_of_their_own():
     found = solve(document, on_a_vlan())
     assert (set(found.want.links), found.problems) == ({key(1, 20)}, ())
     assert addresses_of(found, key(1, 20)) == ["10.0.20.9/24"]
+
+
+def test_managers_may_try_the_nics_between_which_nothing_has_decided():
+    """A config drive with DHCP on two NICs, beside a NIC that it leaves out: one of the two needs its lease."""
+    links = [{"id": f"l{n}", "type": "phy", "ethernet_mac_address": mac(n)} for n in (1, 2)]
+    networks = [{"id": f"n{n}", "link": f"l{n}", "type": "ipv4_dhcp"} for n in (1, 2)]
+    document = Document(
+        platform=made("network_data.json", json.dumps({"links": links, "networks": networks}))
+    )
+    seen = world(*(nic(number) for number in (1, 2, 3)), age=5.0)
+    roles = resolve(document, Settings(), seen, Record()).roles
+    assert (roles.undecided, roles.ahead) == ({mac(1), mac(2)}, frozenset())

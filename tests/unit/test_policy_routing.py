@@ -194,7 +194,19 @@ def test_the_address_of_the_management_gateway_is_refused():
         ),
         (
             "from = 0.0.0.0/0\ntable = 100",
-            "it is about 192.0.2.10, which is an address of the management NIC",
+            "it has neither from nor mark, so that it could be about the management NIC",
+        ),
+        (
+            "from = 0.0.0.0/32\ntable = 100",
+            "it is about packets whose source address is not chosen yet",
+        ),
+        (
+            "from = 0.0.0.0/8\ntable = 100",
+            "it is about packets whose source address is not chosen yet",
+        ),
+        (
+            "from = ::/128\ntable = 100",
+            "it is about packets whose source address is not chosen yet",
         ),
         ("from = 192.0.2.128/25\ntable = 100", "it overlaps the management network 192.0.2.0/24"),
         (
@@ -213,6 +225,22 @@ def test_a_rule_is_refused_for_this_reason(keys, reason):
     assert {problem.text.partition(": ")[2].partition(": ")[2] for problem in found.problems} == {
         reason
     }
+
+
+def test_every_address_is_no_selector_as_in_what_the_kernel_reports():
+    asked = document("[rule x]\nfrom = 10.9.0.0/16\nto = 0.0.0.0/0\ntable = 100\n")
+    assert [request.rule.text for request in asked.rules] == [
+        "30900: from 10.9.0.0/16 lookup 100"
+    ]
+
+
+@pytest.mark.parametrize("address", ["192.0.2.77/32", "192.0.2.77/25"])
+def test_an_address_of_the_management_network_needs_that_network_and_its_gateway(address):
+    for gateway in ("10.1.0.1", "192.0.2.1"):
+        text = f"[interface {mac(3)}]\naddresses = {address}\ngateway = {gateway}\n"
+        assert [problem.text for problem in resolved(text).problems] == [
+            f"address {address}: it lies inside the management network 192.0.2.0/24"
+        ]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ class Draft:
             raise UnusableError("from and to are not of one family")
         return [self._rule(family) for family in sorted(families)]
 
+    def _selector(self, key: str) -> str:
+        """The prefix of `from` or `to`; a /0 is no selector, as in the kernel's answers."""
+        prefix = self.found.get(key)
+        return str(prefix) if prefix is not None and prefix.prefixlen else ""
+
     def _rule(self, family: int) -> Rule:
         mark, mask = self.found.get("mark", (0, 0))
         tos = self.found.get("type-of-service", 0)
@@ -85,8 +90,8 @@ class Draft:
             family,
             self.found.get("priority", DEFAULT_PRIORITY),
             self.found["table"],
-            str(self.found.get("from", "")),
-            str(self.found.get("to", "")),
+            self._selector("from"),
+            self._selector("to"),
             mark,
             mask,
             tos,
