@@ -127,11 +127,11 @@ def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address
 
     Only those of a NIC in that very network, whose gateway is in it too.
     """
-    families = routed.get(request.key, {})
+    gateways = routed.get(request.key, {}).values()
     return tuple(
         one
         for one in request.addresses
-        if one.network in limits.prefixes and families.get(one.version) in one.network
+        if one.network in limits.prefixes and any(gateway in one.network for gateway in gateways)
     )
 
 

@@ -157,8 +157,13 @@ def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
 def _lasting_role(
     mac: str, resolution: Resolution, dataplane: Collection[str]
 ) -> Literal["", "dataplane", "management"]:
-    """The role to remember. A declared role lasts only as long as the document declares it."""
+    """The role to remember. A declared role lasts only as long as the document declares it.
+
+    So does that of the NICs which were not chosen then: the next boot may show more.
+    """
     roles = resolution.roles
+    if mac in roles.rivals and roles.declared:
+        return ""
     if roles.by_mac[mac] == "management" and mac not in roles.declared:
         return "management"
     if mac in dataplane:

@@ -31,13 +31,19 @@ LINES = {
 }
 
 
+SERVED = (0, 4, 6)  # neuca-selftest(1)
+
+
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_no_line_ends_the_server(ends, line):
     helper = ends.serve()
     for _ in range(2):
         stranger.say(ends.lab.guest.enter, FAR, line + b"\n")
     assert helper.poll() is None
-    assert ends.helped(*TCP)[0] == 0
+    code, report = ends.helped(*TCP)
+    assert helper.poll() is None
+    # A busy machine may leave the measurement inconclusive; it was carried out.
+    assert (code in SERVED, [one["rate"] > 0 for one in report["phases"]]) == (True, [True])
 
 
 SECRETLESS = {

@@ -229,9 +229,7 @@ def test_a_rule_is_refused_for_this_reason(keys, reason):
 
 def test_every_address_is_no_selector_as_in_what_the_kernel_reports():
     asked = document("[rule x]\nfrom = 10.9.0.0/16\nto = 0.0.0.0/0\ntable = 100\n")
-    assert [request.rule.text for request in asked.rules] == [
-        "30900: from 10.9.0.0/16 lookup 100"
-    ]
+    assert [request.rule.text for request in asked.rules] == ["30900: from 10.9.0.0/16 lookup 100"]
 
 
 @pytest.mark.parametrize("address", ["192.0.2.77/32", "192.0.2.77/25"])
