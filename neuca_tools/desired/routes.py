@@ -106,10 +106,6 @@ class _Finder:
         }
         # Tables that somebody else's rules lead to: any packet may be routed by these.
         self._used = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
-        # The table of a VRF has no rule of its own, but routes of its own.
-        self._used |= {
-            other.traits.table for other in world.tables if other.protocol != ROUTE_PROTOCOL
-        }
 
     def hop(self, route: RouteRequest, own: Container[Host]) -> tuple[Optional[Hop], Optional[str]]:
         """The route as it can be set, or None and the reason why it cannot."""
